@@ -17,6 +17,9 @@ ModelLoader LoadApertus;
 // Arcee (AFM): Llama with plain feed-forward layers of squared ReLUs.
 ModelLoader LoadArcee;
 
+// Cohere (Command R, R+): attention and feed-forward side by side behind one layer norm; R+ also has layer norms of each
+// query and key head.
+ModelLoader LoadCohere;
 // Cohere 2 (Command R7B, Command A): attention and feed-forward side by side behind one layer norm, in three of
 // four layers with a window and rotated pairs that lie side by side, in the fourth without either.
 ModelLoader LoadCohere2;
@@ -39,6 +42,9 @@ ModelLoader LoadExaoneMoe;
 // Falcon-H1: attention and Mamba-2 side by side in every layer. Cache layout: one full-attention group, one recurrent
 // layer per layer.
 ModelLoader LoadFalconH1;
+
+// Gemma: Llama with GeGLU, embeddings scaled by the root of their size and zero-centered norms.
+ModelLoader LoadGemma;
 
 // Gemma 2 and 3: sandwiched norms, GeGLU, and sliding between full attention. In Gemma 2 every other layer
 // slides; scores and logits are capped. In Gemma 3 five of six layers slide, with rotary angles of their own;
@@ -187,5 +193,32 @@ ModelLoader LoadStarCoder2;
 // Zamba2: Mamba-2, before some layers a block of attention and feed-forward whose weights several layers share, with
 // adapters of each use. Cache layout: one full-attention group with a layer per use, one recurrent layer per layer.
 ModelLoader LoadZamba2;
+
+// CWM: Llama with windows in three of four layers. Helium: Llama with rotated pairs that lie side by side.
+ModelLoader LoadCwm, LoadHelium;
+
+// HyperCLOVA X: Granite, with norms behind attention and feed-forward too.
+ModelLoader LoadHyperClovaX;
+
+// Hunyuan 3: Qwen3's attention, experts with sigmoid scores.
+ModelLoader LoadHyV3;
+
+// Jais 2: layer norms, plain feed-forward layers of squared ReLUs, biases.
+ModelLoader LoadJais2;
+
+// Mellum 2: Qwen3-MoE with windows and rotary angles per kind of layer.
+ModelLoader LoadMellum;
+
+// OLMo: Llama with layer norms that have no weights.
+ModelLoader LoadOlmo;
+
+// Phi-1, Phi-1.5, Phi-2: attention and plain feed-forward side by side behind one layer norm, partly rotated heads.
+ModelLoader LoadPhi;
+
+// Solar Open: GLM-4.5 without norms of heads and dense layers.
+ModelLoader LoadSolarOpen;
+
+// StableLM: Llama with layer norms and partly rotated heads; in some models side by side, as Cohere.
+ModelLoader LoadStableLm;
 
 }  // namespace quire::runner::models

@@ -60,6 +60,7 @@ api::Result<std::unique_ptr<Model>> LoadGemma2(std::shared_ptr<const weights::Mo
                                             .slides = [](int32_t layer, int32_t) { return layer % 2 == 0; },
                                             .given_window = 4096});
   ReadGemma(read, &form);
+  if (files->architecture() == "vaultgemma") form.norms = NormPlaces::kBefore;
   form.attention_scale = ReadScale(read, form.decoder, 46);
   form.score_cap = ReadCap(read, kScoreCap, 50);
   form.logit_cap = ReadCap(read, kLogitCap, 30);

@@ -16,4 +16,17 @@ api::Result<std::unique_ptr<Model>> LoadGlm4Moe(std::shared_ptr<const weights::M
   return BuildDeclared(read, std::move(files), form);
 }
 
+// Solar Open: without norms of heads, whole heads rotated, experts in all layers.
+api::Result<std::unique_ptr<Model>> LoadSolarOpen(std::shared_ptr<const weights::ModelFiles> files) {
+  ConfigReader read(*files);
+  DecoderForm form =
+      ReadMixtureForm(read,
+                      {.given = {.head_dim = 128, .norm_eps = 1e-5F},
+                       .rope = {.default_theta = 1e6, .partial_allowed = true}},
+                      {.score = MixtureConfig::Score::kSigmoid, .normalize = true, .shared = 1});
+  form.attention_bias = ReadBias(read, "attention_bias");
+  read.Require("use_qk_norm", false);
+  return BuildDeclared(read, std::move(files), form);
+}
+
 }  // namespace quire::runner::models

@@ -26,6 +26,21 @@ api::Result<std::unique_ptr<Model>> LoadGranite(std::shared_ptr<const weights::M
   return BuildDeclared(read, std::move(files), form);
 }
 
+// HyperCLOVA X: with norms behind attention and feed-forward too, and logits that are multiplied.
+api::Result<std::unique_ptr<Model>> LoadHyperClovaX(std::shared_ptr<const weights::ModelFiles> files) {
+  ConfigReader read(*files);
+  DecoderForm form = ReadDecoderForm(read, kGranite);
+  ReadMultipliers(read, &form);
+  form.logit_scale = ReadMultiplier(read, {"logits_scaling", ""});
+  if (read.Find({"attention_multiplier", ""}) == nullptr) form.attention_scale = 0;
+  form.mlp_bias = ReadBias(read, "mlp_bias");
+  if (read.Boolean({"use_post_norm", ""}, true)) form.norms = NormPlaces::kAround;
+  form.names.mlp_norm = {"post_attention_layernorm", ""};
+  form.names.post_attention_norm = {"post_norm1", ""};
+  form.names.post_mlp_norm = {"post_norm2", ""};
+  return BuildDeclared(read, std::move(files), form);
+}
+
 api::Result<std::unique_ptr<Model>> LoadGraniteMoe(std::shared_ptr<const weights::ModelFiles> files) {
   ConfigReader read(*files);
   DecoderForm form = ReadMixtureForm(read, kGranite, {.normalize = true});

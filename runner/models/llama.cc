@@ -14,4 +14,26 @@ api::Result<std::unique_ptr<Model>> LoadLlama(std::shared_ptr<const weights::Mod
   return BuildDeclared(read, std::move(files), form);
 }
 
+// Helium: rotated pairs lie side by side.
+api::Result<std::unique_ptr<Model>> LoadHelium(std::shared_ptr<const weights::ModelFiles> files) {
+  ConfigReader read(*files);
+  DecoderForm form =
+      ReadDecoderForm(read, {.given = {.head_dim = 128, .context = 4096, .norm_eps = 1e-8F},
+                             .rope = {.default_theta = 100000, .pairs = kernels::RopePairs::kInterleaved}});
+  form.attention_bias = ReadBias(read, "attention_bias");
+  form.mlp_bias = ReadBias(read, "mlp_bias");
+  return BuildDeclared(read, std::move(files), form);
+}
+
+// CWM: windows in three of four layers.
+api::Result<std::unique_ptr<Model>> LoadCwm(std::shared_ptr<const weights::ModelFiles> files) {
+  ConfigReader read(*files);
+  DecoderForm form = ReadDecoderForm(read, {.given = {.head_dim = 128, .norm_eps = 1e-5F},
+                                            .rope = {.default_theta = 1e6, .required = true},
+                                            .slides = [](int32_t layer, int32_t) { return layer % 4 != 0; },
+                                            .given_window = 8192});
+  form.mlp_bias = ReadBias(read, "mlp_bias");
+  return BuildDeclared(read, std::move(files), form);
+}
+
 }  // namespace quire::runner::models

@@ -3,6 +3,17 @@
 
 namespace quire::runner::models {
 
+api::Result<std::unique_ptr<Model>> LoadOlmo(std::shared_ptr<const weights::ModelFiles> files) {
+  ConfigReader read(*files);
+  DecoderForm form =
+      ReadDecoderForm(read, {.given = {.context = 2048, .norm = NormKind::kPlainLayer, .norm_eps = 1e-5F},
+                             .rope = {.default_theta = 10000, .gguf_pairs = kernels::RopePairs::kAdjacent}});
+  form.attention_bias = form.out_bias = ReadBias(read, "attention_bias");
+  constexpr ConfigKey kClip = {"clip_qkv", "attention.clamp_kqv"};
+  if (read.Find(kClip) != nullptr) form.clip_qkv = static_cast<float>(read.Positive(kClip, 1e6));
+  return BuildDeclared(read, std::move(files), form);
+}
+
 api::Result<std::unique_ptr<Model>> LoadOlmo2(std::shared_ptr<const weights::ModelFiles> files) {
   ConfigReader read(*files);
   DecoderForm form =

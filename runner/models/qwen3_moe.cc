@@ -1,3 +1,5 @@
+#include <string_view>
+
 #include "runner/models/decoder_form.h"
 #include "runner/models/families.h"
 
@@ -16,6 +18,26 @@ api::Result<std::unique_ptr<Model>> LoadQwen3Moe(std::shared_ptr<const weights::
     form.SetWindows(ReadWindows(
         read, form.decoder.layers, [](int32_t, int32_t) { return true; }, 0, 4096));
   }
+  return BuildDeclared(read, std::move(files), form);
+}
+
+// Mellum: windows in some layers, which have rotary angles of their own.
+api::Result<std::unique_ptr<Model>> LoadMellum(std::shared_ptr<const weights::ModelFiles> files) {
+  ConfigReader read(*files);
+  const auto rope = [](std::string_view type, double theta) {
+    return RopeQuery{
+        .head_dim = 0, .layer_type = type, .theta = {}, .default_theta = theta, .partial_allowed = true};
+  };
+  DecoderForm form = ReadMixtureForm(
+      read, {.given = {.head_dim = 128, .norm_eps = 1e-6F}, .rope = rope("full_attention", 500000)}, {});
+  RopeQuery sliding = rope("sliding_attention", 10000);
+  sliding.head_dim = form.decoder.head_dim;
+  form.ropes.push_back(ReadRope(read, sliding));
+  form.SetWindows(ReadWindows(
+      read, form.decoder.layers, [](int32_t, int32_t) { return false; }, 0, 1024));
+  for (LayerForm& layer : form.layers) layer.rope = layer.window > 0 ? 1 : 0;
+  form.qk_norm = QkNorm::kHeads;
+  form.attention_bias = form.out_bias = ReadBias(read, "attention_bias");
   return BuildDeclared(read, std::move(files), form);
 }
 

@@ -128,13 +128,17 @@ INSTANTIATE_TEST_SUITE_P(Families, FamilyTest,
                                          FamilyGolden{"qwen3_5", 1e-3F, "qwen3_5.f16.gguf"}),
                          [](const auto& tested) { return std::string(tested.param.name); });
 // Families whose larger checkpoints are in the second set of fixtures alone.
-INSTANTIATE_TEST_SUITE_P(SecondSet, FamilyTest,
-                         testing::Values(FamilyGolden{"cohere2", 2e-4F, "cohere2.f16.gguf"},
-                                         FamilyGolden{"olmo2", 2e-4F, "olmo2.f16.gguf"},
-                                         FamilyGolden{"phi3", 2e-4F, "phi3.f16.gguf"},
-                                         FamilyGolden{"phi3_long", 2e-4F, "phi3_long.f16.gguf"},
-                                         FamilyGolden{"smollm3", 2e-4F, "smollm3.f16.gguf"}),
-                         [](const auto& tested) { return std::string(tested.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    SecondSet, FamilyTest,
+    testing::Values(FamilyGolden{"cohere", 2e-4F, nullptr},
+                    FamilyGolden{"cohere2", 2e-4F, "cohere2.f16.gguf"}, FamilyGolden{"gemma", 2e-4F, nullptr},
+                    FamilyGolden{"hy_v3", 2e-4F, nullptr}, FamilyGolden{"mellum", 2e-4F, nullptr},
+                    FamilyGolden{"olmo", 2e-4F, nullptr}, FamilyGolden{"phi", 2e-4F, nullptr},
+                    FamilyGolden{"stablelm", 2e-4F, nullptr}, FamilyGolden{"olmo2", 2e-4F, "olmo2.f16.gguf"},
+                    FamilyGolden{"phi3", 2e-4F, "phi3.f16.gguf"},
+                    FamilyGolden{"phi3_long", 2e-4F, "phi3_long.f16.gguf"},
+                    FamilyGolden{"smollm3", 2e-4F, "smollm3.f16.gguf"}),
+    [](const auto& tested) { return std::string(tested.param.name); });
 // Wider rows, as the quantized types want them; too large for tests/data.
 INSTANTIATE_TEST_SUITE_P(Fixtures, FamilyTest,
                          testing::Values(FamilyGolden{"lfm2_k256", 2e-4F, "lfm2_k256.f16.gguf"},
@@ -152,7 +156,8 @@ INSTANTIATE_TEST_SUITE_P(Mixtures, FamilyTest,
 
 // State-space layers alone, beside attention, and between experts.
 INSTANTIATE_TEST_SUITE_P(Hybrids, FamilyTest,
-                         testing::Values(FamilyGolden{"falcon_h1", 2e-4F, "falcon_h1.f32.gguf"},
+                         testing::Values(FamilyGolden{"bamba", 2e-4F, nullptr},
+                                         FamilyGolden{"falcon_h1", 2e-4F, "falcon_h1.f32.gguf"},
                                          FamilyGolden{"granitemoehybrid", 2e-4F, "granitemoehybrid.f16.gguf"},
                                          FamilyGolden{"granitemoehybrid_dense", 2e-4F,
                                                       "granitemoehybrid_dense.f16.gguf"},

@@ -46,10 +46,17 @@ MAMBA2 = {"expand": 2, "head_dim": 16, "num_heads": 4, "state_size": 16, "n_grou
 # no published program does: at 1e-5, logits differ by 2e-3.
 NEMOTRON = {"mamba_head_dim": 16, "mamba_num_heads": 4, "n_groups": 2, "ssm_state_size": 16, "chunk_size": 160,
             "time_step_min": 1e-30}
+HALF = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}
 PHI3_ROPE = {"rope_type": "longrope", "rope_theta": 10000.0}
 
 # family: its class in transformers, what differs from SHAPE
 FAMILIES = {
+    # Half of each head is rotated, as transformers has it for scaled angles alone.
+    "bamba": ("bamba", {
+        "attn_layer_indices": [1], "mamba_d_conv": 4, "mamba_d_head": 16, "mamba_d_state": 16, "mamba_expand": 2,
+        "mamba_n_groups": 1, "mamba_n_heads": 4, "mamba_chunk_size": 160,
+        "rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 10000.0}}),
+    "cohere": ("cohere", {"logit_scale": 0.25, "use_qk_norm": True}),
     "cohere2": ("cohere2", SLIDING | {"logit_scale": 0.25}),
     "deepseek_v3": ("deepseek_v3", DEEPSEEK),
     "deepseek_v3_noqlora": ("deepseek_v3", DEEPSEEK | {"q_lora_rank": None}),
@@ -59,6 +66,7 @@ FAMILIES = {
         "attention_in_multiplier": 1.0, "attention_out_multiplier": 0.9, "embedding_multiplier": 3.0,
         "key_multiplier": 0.6, "lm_head_multiplier": 0.25, "mlp_multipliers": [0.8, 1.4], "ssm_in_multiplier": 1.25,
         "ssm_multipliers": [0.7, 1.2, 0.8, 1.1, 0.9], "ssm_out_multiplier": 0.5}),
+    "gemma": ("gemma", {}),
     "glm4_moe": ("glm4_moe", {
         "first_k_dense_replace": 1, "n_routed_experts": 4, "num_experts_per_tok": 2, "n_shared_experts": 1, "n_group": 1,
         "topk_group": 1, "moe_intermediate_size": 16, "attention_bias": True, "use_qk_norm": True,
@@ -70,18 +78,25 @@ FAMILIES = {
     "granitemoehybrid_dense": ("granitemoehybrid", GRANITE | {
         "num_local_experts": 0, "num_experts_per_tok": 0, "shared_intermediate_size": 48, "attention_multiplier": 0.3,
         "tie_word_embeddings": True}),
+    "hy_v3": ("hy_v3", {"num_experts": 4, "num_experts_per_tok": 2, "num_shared_experts": 1, "moe_intermediate_size": 16}),
     "jamba": ("jamba", {
         "attn_layer_offset": 1, "attn_layer_period": 2, "expert_layer_offset": 1, "expert_layer_period": 2,
         "num_experts": 4, "num_experts_per_tok": 2, "intermediate_size": 16, "mamba_d_state": 8, "mamba_d_conv": 4,
         "mamba_dt_rank": 4, "mamba_expand": 2, "use_mamba_kernels": False}),
     "mamba2": ("mamba2", MAMBA2),
     "mamba2_dtlimit": ("mamba2", MAMBA2 | {"time_step_limit": (0.02, 0.25), "use_conv_bias": False}),
+    "mellum": ("mellum", SLIDING | {
+        "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "rope_parameters": {
+            "full_attention": {"rope_type": "default", "rope_theta": 500000.0},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}}),
     "nemotron_h": ("nemotron_h", NEMOTRON | {"hybrid_override_pattern": "M-*-", "num_hidden_layers": 4}),
     "nemotron_h_moe": ("nemotron_h", NEMOTRON | {
         "hybrid_override_pattern": "ME*E", "num_hidden_layers": 4, "n_routed_experts": 4, "num_experts_per_tok": 2,
         "n_shared_experts": 1, "moe_intermediate_size": 16, "moe_shared_expert_intermediate_size": 24, "n_group": 1,
         "topk_group": 1, "routed_scaling_factor": 2.5}),
+    "olmo": ("olmo", {"clip_qkv": 1.5}),
     "olmo2": ("olmo2", {"num_key_value_heads": 2, "rope_parameters": {"rope_type": "default", "rope_theta": 500000.0}}),
+    "phi": ("phi", {"rope_parameters": HALF}),
     "phi3": ("phi3", {
         "tie_word_embeddings": True, "original_max_position_embeddings": 512, "max_position_embeddings": 4096,
         "rope_parameters": PHI3_ROPE | {
@@ -96,6 +111,8 @@ FAMILIES = {
             "short_factor": [1.0, 1.8, 4.0, 7.6, 12.6, 19.0, 26.8, 36.0]}}),
     "qwen3_moe": ("qwen3_moe", {"num_experts": 4, "num_local_experts": 4, "num_experts_per_tok": 2,
                                 "moe_intermediate_size": 16, "norm_topk_prob": True}),
+    "stablelm": ("stablelm", {
+        "qk_layernorm": True, "use_parallel_residual": True, "use_qkv_bias": True, "rope_parameters": HALF}),
     "smollm3": ("smollm3", {"no_rope_layers": [1, 0], "no_rope_layer_interval": 2, "tie_word_embeddings": True}),
 }
 SHORT_FACTOR = [1.0, 1.05, 1.1, 1.15, 1.2, 1.25, 1.3, 1.35]
