@@ -301,7 +301,7 @@ TEST(Mixture, RoutersAreKnownByTheirPublishedNames) {
   test::Json grouped = greedy;
   grouped.update({{"n_group", 8}, {"topk_group", 3}});
   EXPECT_EQ(with(grouped), with(greedy));
-  grouped["topk_method"] = nullptr;
+  grouped.update({{"n_group", 4}, {"topk_group", 2}, {"topk_method", nullptr}});
   EXPECT_EQ(with(grouped), with(greedy)) << "the default";
   grouped["topk_method"] = "group_limited_greedy";
   EXPECT_NE(with(grouped), with(greedy));
