@@ -23,7 +23,9 @@ void ReadCohere(ConfigReader& read, DecoderForm* form) {
 
 api::Result<std::unique_ptr<Model>> LoadCohere(std::shared_ptr<const weights::ModelFiles> files) {
   ConfigReader read(*files);
-  DecoderForm form = ReadDecoderForm(read, kCohere);
+  FormQuery query = kCohere;
+  if (!read.gguf()) query.rope.default_theta = 500000;
+  DecoderForm form = ReadDecoderForm(read, query);
   ReadCohere(read, &form);
   const bool normed = read.gguf() ? files->Find("blk.0.attn_q_norm.weight") != nullptr
                                   : read.Boolean({"use_qk_norm", ""}, false);

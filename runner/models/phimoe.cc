@@ -12,7 +12,7 @@ api::Result<std::unique_ptr<Model>> LoadPhiMoe(std::shared_ptr<const weights::Mo
                                      {.given = {.norm = NormKind::kLayer,
                                                 .norm_eps = 1e-5F,
                                                 .head_bias = head_bias ? Bias::kPresent : Bias::kAbsent},
-                                      .rope = {.default_theta = 10000}},
+                                      .rope = {.default_theta = gguf ? 1e4 : 1e6}},
                                      {});
   form.SetWindows(ReadWindows(read, form.decoder.layers, [](int32_t, int32_t) { return true; }));
   form.attention_bias = form.out_bias = ReadBias(read, "attention_bias");

@@ -54,6 +54,23 @@ TEST(Relatives, SolarOpen) {
   EXPECT_EQ(glm("solar_open"), glm("glm4_moe"));
 }
 
+// A directory that says nothing of angles has those of its family's configuration class.
+TEST(Angles, OfAFamilyWhereNoneAreGiven) {
+  const auto with = [](const char* base, void (*make)(PatchedModelFiles&), double theta) {
+    return LastLogits(base, [&](PatchedModelFiles& files) {
+      if (make != nullptr) make(files);
+      for (const char* key : {"rope_theta", "rope_parameters", "rope_scaling"}) files.json.erase(key);
+      if (theta > 0) files.json["rope_theta"] = theta;
+    });
+  };
+  EXPECT_EQ(with("tests/data/tiny/cohere", nullptr, 0), with("tests/data/tiny/cohere", nullptr, 500000));
+  EXPECT_NE(with("tests/data/tiny/cohere", nullptr, 0), with("tests/data/tiny/cohere", nullptr, 10000));
+  for (const auto make : {test::MakeMixtral, test::MakePhiMoe}) {
+    EXPECT_EQ(with(kMoeBase, make, 0), with(kMoeBase, make, 1e6));
+    EXPECT_NE(with(kMoeBase, make, 0), with(kMoeBase, make, 1e4));
+  }
+}
+
 // Its norms of queries and keys are behind the rotation.
 TEST(Llama4, NormsUndoTheGrowthOfScaledAngles) {
   const auto with = [](bool norms, double growth) {
