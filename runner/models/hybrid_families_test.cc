@@ -102,6 +102,27 @@ TEST_P(HybridFamily, AForkAndAPartlyAcceptedDraftGoOnLikeOnePass) {
 INSTANTIATE_TEST_SUITE_P(Models, HybridFamily, testing::ValuesIn(test::kHybridModels),
                          [](const auto& tested) { return std::string(tested.param.name); });
 
+// transformers stores them beside the weights and computes with what is stored.
+TEST(Hybrids, MiniMaxHasTheSlopesOfTheFormula) {
+  const auto with = [](float share) {  // of what a single head has in the first layer
+    return LoadPatched(kMoeBase, [&](PatchedModelFiles& files) {
+      test::MakeMiniMax(files);
+      const int width = files.json["num_attention_heads"].get<int>() * files.json["head_dim"].get<int>();
+      files.json["num_attention_heads"] = 1;
+      files.json["num_key_value_heads"] = 1;
+      files.json["head_dim"] = width;
+      files.AddF32("model.layers.0.self_attn.slope_rate", {1, 1, 1}, share / 256);
+    });
+  };
+  const auto other = with(1.5F);
+  ASSERT_FALSE(other);
+  EXPECT_NE(other.error().message.find("slope_rate"), std::string::npos) << other.error().message;
+  const auto rounded = with(1.003F);
+  if (!rounded) {
+    EXPECT_EQ(rounded.error().message.find("slope_rate"), std::string::npos) << rounded.error().message;
+  }
+}
+
 TEST(Hybrids, LayersHaveTheStatesOfTheirParts) {
   const auto falcon = LoadPatched(kMoeBase, test::MakeFalconH1).value();
   EXPECT_EQ(falcon->cache_layout().groups.size(), 1U);

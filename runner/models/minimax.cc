@@ -98,9 +98,24 @@ class MiniMax final : public Decoder {
     lightning.out = scope.BindLinear({"self_attn.out_proj", ""}, decoder.hidden, inner);
     lightning.norm = {.weight = scope.Norm({"self_attn.norm", ""}, inner), .eps = kLightningNormEps};
     lightning.decay = LightningDecay(decoder.heads, layer, decoder.layers);
+    CheckSlopes(scope, lightning.decay);
     lightning.GrowWidths(scope.widths());
     lightning.recurrent_layer = AddStateSpace(lightning.state(), static_cast<int32_t>(layer));
     return lightning;
+  }
+
+  // What transformers stores of the slopes is the formula, rounded; other ones would be another model.
+  static void CheckSlopes(const TensorScope& scope, std::span<const float> decay) {
+    constexpr TensorName kSlopes = {"self_attn.slope_rate", ""};
+    if (scope.metadata_only() || !scope.Has(kSlopes)) return;
+    const std::vector<float> stored = scope.Elements(kSlopes, std::ssize(decay));
+    for (size_t i = 0; i < stored.size(); ++i) {
+      const float slope = -std::log(decay[i]);
+      if (std::abs(stored[i] - slope) <= 0.01F * slope + 1e-6F) continue;
+      return scope.Fail(
+          kSlopes, fmt::format("number {} is {}, but only the slopes of the formula are supported: {}", i,
+                               stored[i], slope));
+    }
   }
 
   void PrepareForward(ForwardContext& ctx, std::span<const float>) override { rotary_.Prepare(ctx); }
