@@ -1,5 +1,4 @@
-"""The files below packaging/ that other programs read: manifests of Kubernetes, versions, scripts; and what scripts of
-packaging/ read."""
+"""The files below packaging/ that other programs read: versions, scripts, units; and what scripts of packaging/ read."""
 import importlib.util
 import pathlib
 import re
@@ -13,14 +12,6 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGING = ROOT / "packaging"
 VERSION = re.search(r"^project\(quire VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text(), re.M)[1]
 TIMEOUT_S = 300
-
-
-def documents(text):
-    return [part for part in re.split(r"^---$", text, flags=re.M) if part.strip()]
-
-
-def kinds(text):
-    return {re.search(r"^kind: (\w+)", part, re.M)[1] for part in documents(text)}
 
 
 def load(script):
@@ -57,25 +48,6 @@ class PackagingFiles(unittest.TestCase):
                                      check=False, timeout=TIMEOUT_S)
             said = [line for line in checked.stderr.splitlines() if "quire" in line]
             self.assertEqual((checked.returncode, said), (0, []), checked.stderr)
-
-    @unittest.skipUnless(shutil.which("kubectl"), "kubectl is not installed")
-    def test_kustomize_builds_all_kinds(self):
-        built = subprocess.run(["kubectl", "kustomize", PACKAGING / "kubernetes/base"], capture_output=True, text=True,
-                               check=False, timeout=TIMEOUT_S)
-        self.assertEqual(built.returncode, 0, built.stderr)
-        self.assertEqual(kinds(built.stdout), {"Deployment", "Service", "PersistentVolumeClaim", "PodDisruptionBudget",
-                                               "NetworkPolicy", "HorizontalPodAutoscaler", "ServiceMonitor"})
-        self.assertIn(f"image: localhost/quire:{VERSION}", built.stdout)
-
-    def test_the_chart_has_the_same_kinds(self):
-        base = "".join(p.read_text() + "\n---\n" for p in (PACKAGING / "kubernetes/base").glob("*.yaml")
-                       if p.name != "kustomization.yaml")
-        chart = "".join(p.read_text() + "\n---\n" for p in (PACKAGING / "kubernetes/chart/templates").glob("*.yaml"))
-        self.assertEqual(kinds(chart), kinds(base))
-        # Every value that a template reads is in values.yaml.
-        values = (PACKAGING / "kubernetes/chart/values.yaml").read_text()
-        for path in re.findall(r"\.Values\.([\w.]+)", chart):
-            self.assertIn(path.split(".")[-1] + ":", values, path)
 
     def test_symbol_versions_are_read(self):
         symbols = load("portable/check_symbols.py")
