@@ -226,6 +226,10 @@ uninstall() {
   fi
   remove_files
   if [ "$purge" = yes ]; then
+    # A daemon that was started by hand keeps prefixes there.
+    caches=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}
+    rm -rf "$caches/quire"
+    rmdir "$caches" 2>/dev/null || true
     if [ "$scope" = system ]; then
       rm -rf /var/lib/quire /var/cache/quire /etc/quire "$units/quire.service.d" "$units/quire.socket.d" /run/quire.sock
       if getent passwd quire >/dev/null && has userdel; then userdel quire 2>/dev/null || true; fi

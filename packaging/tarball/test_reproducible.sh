@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
-# packaging/tarball/test_reproducible.sh: builds the tarball of the last commit in two folders of different names, the second
-# one without the compiler cache, and compares the bytes. Takes as long as two cold builds.
+# packaging/tarball/test_reproducible.sh [ARCH]: builds the tarball of the last commit in two folders of different names, the
+# second one without the compiler cache, and compares the bytes. Takes as long as one or two cold builds. The C library and the
+# static libraries are those that build/ has.
 set -euo pipefail
+machine=${1:-$(uname -m)}
 cd "$(dirname "$0")/../.."
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-export QUIRE_PORTABLE_SYSROOT=$PWD/build/portable-sysroot QUIRE_PORTABLE_LIBRARIES=$PWD/build/portable-libraries
+export QUIRE_PORTABLE_FOLDER=$PWD/build QUIRE_ARM64_SYSROOT=$PWD/build/arm64-sysroot
 for place in first a/second/place; do
   mkdir -p "$work/$(dirname $place)"
   git clone -q . "$work/$place"
-  "$work/$place/packaging/tarball/build.sh" "$work/out-${place##*/}" >/dev/null
+  "$work/$place/packaging/tarball/build.sh" --arch "$machine" "$work/out-${place##*/}" >/dev/null
   export CCACHE_DISABLE=1
 done
 for file in "$work/out-first"/*; do

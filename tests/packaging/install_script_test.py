@@ -111,6 +111,23 @@ class InstallScript(unittest.TestCase):
         self.assertEqual(self.files(), ["bin/other"])
         self.assertEqual([p.name for p in self.prefix.iterdir()], ["bin"])  # a folder that was there before
 
+    def test_purging_removes_prefixes_that_were_kept(self):
+        self.assertEqual(self.install("--checksum-only").returncode, 0)
+        kept = self.folder / "home/.cache/quire/prefixes/secret"
+        other = self.folder / "home/.cache/other"
+        for file in kept, other:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text("")
+        environment = {name: value for name, value in os.environ.items() if name != "XDG_CACHE_HOME"}
+        # As a user: root's purge would reach the service of this machine.
+        script = self.prefix / "share/quire/install.sh"
+        script.write_text(script.read_text().replace('is_root() { [ "$(id -u)" = 0 ]; }', "is_root() { false; }"))
+        result = run("sh", script, "uninstall", "--purge", "--prefix", self.prefix,
+                     env=environment | {"HOME": str(self.folder / "home")})
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertFalse(kept.parent.parent.exists())
+        self.assertTrue(other.exists())
+
     def test_openssl_verifies_where_there_is_no_minisign(self):
         path = self.without("minisign")
         self.assertEqual(self.install("--public-key", self.public_key, path=path).returncode, 0)
