@@ -1,14 +1,25 @@
 #!/usr/bin/env bash
-# packaging/apt/test.sh PACKAGE.deb [ROOT]: publishes the package in a temporary repository with a temporary key and has apt
-# read it: a good signature is accepted, a changed Release file refused. With ROOT, a root file system, it is installed there and
-# removed again. As root.
+# packaging/apt/test.sh PACKAGE.deb... [ROOT...]: publishes the packages, of one version and one or more architectures, in a
+# temporary repository with a temporary key and has apt read it: a good signature is accepted, a changed Release file refused. In
+# each ROOT, a root file system, apt installs it from there as a new user would; it answers a chat, and after purging no file may
+# be left. As root. A ROOT that is not there is made by debootstrap, as in packaging/tarball/test.sh.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-package=$(realpath "${1:?usage: test.sh PACKAGE.deb [ROOT]}")
-root=${2:-}
+. "$here/../portable/debian_packages.sh"
+. "$here/../portable/roots.sh"
+packages=() roots=()
+for one in "$@"; do
+  case $one in *.deb) packages+=("$(realpath "$one")") ;; *) roots+=("$one") ;; esac
+done
+[ ${#packages[@]} -gt 0 ] || { sed -n '2s/^# \([^:]*\):.*/usage: \1/p' "$0" >&2; exit 2; }
+root=
 work=$(mktemp -d)
+end_root() {
+  [ -z "$root" ] || { unmount_root; rm -rf "$root/tmp/repository" "$root/tmp/home"; }
+  stop_emulation
+}
 clean() {
-  if [ -n "$root" ]; then umount -l "$root/proc" 2>/dev/null || true; rm -rf "$root/tmp/repository"; fi
+  end_root
   gpgconf --homedir "$work/gnupg" --kill all 2>/dev/null || true
   rm -rf "$work"
 }
@@ -19,40 +30,71 @@ gpg --batch -q --passphrase '' --quick-generate-key "Quire test <test@quire.inva
 QUIRE_APT_KEY=$(gpg --batch --with-colons --list-keys | awk -F: '/^fpr/ {print $10; exit}')
 export QUIRE_APT_KEY
 repository=$work/repository
-"$here/publish.sh" "$repository" stable "$package"
-"$here/publish.sh" "$repository" stable "$package" >/dev/null  # again: nothing changes
+for suite in bookworm trixie; do  # the same package is for both
+  for package in "${packages[@]}"; do "$here/publish.sh" "$repository" $suite "$package"; done
+  "$here/publish.sh" "$repository" $suite "${packages[@]}" >/dev/null  # again: nothing changes
+done
 
-apt_here() {
-  local command=$1
-  shift
+# apt_for ARCHITECTURE COMMAND...: an apt that knows this repository alone.
+apt_for() {
+  local architecture=$1 command=$2
+  shift 2
   "$command" -o "Dir::Etc=$work/etc" -o "Dir::State=$work/state" -o "Dir::State::status=$work/status" -o "Dir::Cache=$work/cache" \
-    -o APT::Sandbox::User=root "$@"
+    -o APT::Sandbox::User=root -o "APT::Architecture=$architecture" -o "APT::Architectures=$architecture" "$@"
 }
-mkdir -p "$work/etc" "$work/state/lists/partial" "$work/cache/archives/partial"
-: >"$work/status"
-echo "deb [signed-by=$repository/quire.gpg] file:$repository stable main" >"$work/etc/sources.list"
-apt_here apt-get update -qq
-apt_here apt-cache policy quire | sed -n 1,3p
-apt_here apt-cache policy quire | grep -q "Candidate: $(dpkg-deb -f "$package" Version)"
+for package in "${packages[@]}"; do
+  architecture=$(dpkg-deb -f "$package" Architecture)
+  for suite in bookworm trixie; do
+    rm -rf "$work/state" "$work/cache"
+    mkdir -p "$work/etc" "$work/state/lists/partial" "$work/cache/archives/partial"
+    : >"$work/status"
+    echo "deb [signed-by=$repository/quire.gpg] file:$repository $suite main" >"$work/etc/sources.list"
+    apt_for "$architecture" apt-get update -qq
+    apt_for "$architecture" apt-cache policy quire >"$work/policy"
+    grep -q "Candidate: $(dpkg-deb -f "$package" Version)" "$work/policy"
+    echo "$suite, $architecture: $(sed -n 's/^ *Candidate: //p' "$work/policy")"
+  done
+done
 
 cp -r "$repository" "$work/changed"
-sed -i 's/^Origin: Quire/Origin: Other/' "$work/changed/dists/stable/InRelease" "$work/changed/dists/stable/Release"
-echo "deb [signed-by=$repository/quire.gpg] file:$work/changed stable main" >"$work/etc/sources.list"
-if apt_here apt-get update -qq 2>"$work/refused"; then echo "a changed Release file was accepted" >&2; exit 1; fi
+sed -i 's/^Origin: Quire/Origin: Other/' "$work/changed/dists/trixie/InRelease" "$work/changed/dists/trixie/Release"
+echo "deb [signed-by=$repository/quire.gpg] file:$work/changed trixie main" >"$work/etc/sources.list"
+if apt_for "$architecture" apt-get update -qq 2>"$work/refused"; then echo "a changed Release file was accepted" >&2; exit 1; fi
 grep -iq 'signature' "$work/refused"
 echo "a changed Release file is refused"
 
-[ -n "$root" ] || exit 0
-cp -r "$repository" "$root/tmp/repository"
-mount -t proc proc "$root/proc"
-in_root() { chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DEBIAN_FRONTEND=noninteractive "$@"; }
-in_root sh -ec '
-  echo "deb [signed-by=/tmp/repository/quire.gpg] file:/tmp/repository stable main" >/etc/apt/sources.list.d/quire.list
-  apt-get update -qq && apt-get install -y -qq --no-install-recommends quire >/dev/null
-  quired --selftest || [ $? = 11 ]
-  apt-get purge -y -qq quire >/dev/null
-  rm /etc/apt/sources.list.d/quire.list
-  left=$(find / -xdev -path /proc -prune -o -path /tmp -prune -o \( -path "*quire*" ! -path "/var/lib/apt/*" ! -path "/var/cache/apt/*" \) -print)
-  [ -z "$left" ] || { echo "left behind: $left"; exit 1; }
-'
-echo "installed and removed in $root"
+test_root() {
+  start_emulation
+  make_root
+  mount_root
+  cp -r "$repository" "$root/tmp/repository"
+  # The dependencies first: what they bring is not the package's.
+  in_root sh -ec '
+    . /etc/os-release; echo "== $PRETTY_NAME, $(uname -m)"
+    apt-get update -qq && apt-get install -y -qq --no-install-recommends systemd init-system-helpers >/dev/null 2>&1
+  '
+  all_files >"$work/before"
+  in_root sh -ec '
+    suite=$(. /etc/os-release; echo "$VERSION_CODENAME")
+    echo "deb [signed-by=/tmp/repository/quire.gpg] file:/tmp/repository $suite main" >/etc/apt/sources.list.d/quire.list
+    apt-get update -qq && apt-get install -y -qq --no-install-recommends quire >/dev/null
+    quired --selftest || [ $? = 11 ]
+  '
+  chat_in_root /tmp/home
+  in_root sh -ec '
+    apt-get remove -y -qq quire >/dev/null
+    [ ! -e /usr/bin/quired ] && [ -e /etc/quire/quire.conf ]
+    apt-get purge -y -qq quire >/dev/null
+    rm /etc/apt/sources.list.d/quire.list
+    ! getent passwd quire && ! getent group quire
+  '
+  all_files >"$work/after"
+  diff "$work/before" "$work/after" || { echo "these files were left in $root" >&2; return 1; }
+  end_root
+  echo "== passed"
+}
+for one in "${roots[@]}"; do
+  mkdir -p "$(dirname "$one")"
+  root=$(cd "$(dirname "$one")" && pwd)/$(basename "$one")
+  test_root
+done
