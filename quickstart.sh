@@ -3,10 +3,11 @@
 # ./quickstart.sh test         install packages, build and run all tests
 # ./quickstart.sh test PRESET  the same with another preset of CMakePresets.json (dev, asan, tsan)
 # ./quickstart.sh packages [PACKAGE...]  install what building and testing need, and these packages
+# ./quickstart.sh names        print what these packages are called in this release, and fail where it lacks one
 # ./quickstart.sh stop         stop the daemon that the first form started
 #
-# For Debian 12, with the package names of Debian 13 and Ubuntu 24.04 too, as root or with sudo; on older releases install
-# the tarball. Everything it makes lies in build/ and in the model store (~/.ollama/models, or $OLLAMA_MODELS).
+# For Debian 12, with the package names of Debian 13 and Ubuntu 24.04 too, on x86-64 and arm64, as root or with sudo; on older
+# releases install the tarball. Everything it makes lies in build/ and in the model store (~/.ollama/models, or $OLLAMA_MODELS).
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -30,9 +31,18 @@ known_package() {
   local names=() name
   IFS='|' read -ra names <<<"$1"
   for name in "${names[@]}"; do
-    if [ ${#names[@]} = 1 ] || [ -n "$(apt-cache madison "$name" 2>/dev/null)" ]; then echo "$name"; return; fi
+    if [ -n "$(apt-cache madison "$name" 2>/dev/null)" ]; then echo "$name"; return; fi
   done
   die "this release has none of the packages ${names[*]}: install the tarball instead"
+}
+
+print_names() {
+  as_root apt-get update -qq
+  local package lacking=0
+  for package in "$@"; do
+    (known_package "$package") || lacking=1
+  done
+  return $lacking
 }
 
 is_installed() {
@@ -158,6 +168,7 @@ case "${1:-}" in
   "") quick_start ;;
   test) run_tests "${2:-release}" ;;
   packages) shift; install_packages "${build_packages[@]}" "${test_packages[@]}" "$@" ;;
+  names) print_names "${build_packages[@]}" "${test_packages[@]}" ;;
   stop) stop_daemon ;;
-  *) die "usage: ./quickstart.sh [test [PRESET] | packages [PACKAGE...] | stop]" ;;
+  *) die "usage: ./quickstart.sh [test [PRESET] | packages [PACKAGE...] | names | stop]" ;;
 esac
