@@ -20,6 +20,7 @@ fi
 folder=${QUIRE_PORTABLE_FOLDER:-$PWD/build}
 packaging/portable/sysroot.sh "$folder/$preset-sysroot" "$machine" >&2
 packaging/portable/static_libraries.sh "$folder/$preset-libraries" "${libraries_of[@]}" >&2
+mkdir -p build
 cmake --preset "$preset" -Wno-dev "-DQUIRE_PORTABLE_SYSROOT=$folder/$preset-sysroot" \
   "-DQUIRE_PORTABLE_LIBRARIES=$folder/$preset-libraries" "${libraries_of[@]/#/-DQUIRE_ARM64_SYSROOT=}" \
   >"build/cmake-$preset.log" || { cat "build/cmake-$preset.log" >&2; exit 1; }
