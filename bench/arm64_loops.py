@@ -3,12 +3,14 @@
 
 Of each kernel in the objects (build/arm64/runner/kernels/CMakeFiles/quire_kernels.dir/int8_gemm_{neon,dotprod,i8mm}.cc.o) the
 loops over K blocks: instructions of one pass, and those among them that multiply bytes. A pass is a K block of 32 elements
-times 8 outputs times the tile's rows. Needs aarch64-linux-gnu-objdump and c++filt.
+times 8 outputs times the tile's rows. Cycles are llvm-mca's, of its models of Neoverse cores. Needs aarch64-linux-gnu-objdump,
+c++filt and llvm-mca-19.
 """
 import re
 import subprocess
 import sys
 
+MODELS = "neoverse-n1", "neoverse-n2", "neoverse-v1", "neoverse-v2"
 PRODUCTS = re.compile(r"^(smmla|sdot|smull2?|sadalp)$")
 FORMAT = re.compile(r"QuantFormat\{([^}]*)\}")
 # Of runner/weights/data_types.h; the fields that are printed: bits, log2 of the zero point, group, min offset.
@@ -49,8 +51,35 @@ def loops(code):
         yield [text for address, text in code if begin <= address <= end]
 
 
+def assembly(body):
+    """The instructions as LLVM reads them: without addresses of branches, which it does not follow."""
+    for text in body:
+        operation, operands = (*text.split(None, 1), "")[:2]
+        if operation in ("b", "bl", "blr", "br", "ret", "cbz", "cbnz", "tbz", "tbnz") or operation.startswith("b."):
+            yield "nop"
+        elif operation in ("adrp", "adr"):
+            yield "mov " + operands.split(",")[0] + ", #1"
+        else:
+            yield re.sub(r"\s*<[^>]*>", "", text)
+
+
+def cycles(body, processor, passes=20):
+    """Cycles of one pass of `passes`, by llvm-mca's model of that processor; None where it lacks an instruction of them."""
+    modeled = subprocess.run(["llvm-mca-19", "-march=aarch64", f"-mcpu={processor}", f"-iterations={passes}", "-mattr=+all"],
+                             input="\n".join(assembly(body)) + "\n", capture_output=True, text=True, check=False)
+    if "unsupported instruction" in modeled.stderr:
+        return None
+    if modeled.returncode != 0:
+        raise RuntimeError(modeled.stderr)
+    return int(re.search(r"^Total Cycles:\s+(\d+)", modeled.stdout, re.M)[1]) / passes
+
+
+def written(number, digits):
+    return "-" if number is None else f"{number:.{digits}f}"
+
+
 def main():
-    print("kernel type rows instructions products")
+    print("kernel type rows instructions products", *(f"cycles-{model}" for model in MODELS))
     for path in sys.argv[1:]:
         kernel = re.sub(r".*int8_gemm_|\.cc\.o", "", path)
         for name, code in functions(path):
@@ -65,7 +94,8 @@ def main():
                 per_row = {"smmla": 8, "sdot": 16, "sadalp": 16}
                 kind = next(one for one in per_row if one in products)
                 rows = products.count(kind) / per_row[kind]
-                print(kernel, NAMES[found.group(1)], f"{rows:g}", len(body), len(products))
+                print(kernel, NAMES[found.group(1)], f"{rows:g}", len(body), len(products),
+                      *(written(cycles(body, model), 0) for model in MODELS))
 
 
 if __name__ == "__main__":

@@ -102,6 +102,30 @@ QUIRE_INLINE void DotKBlock(const std::byte* k_block, const TileRows& x, typenam
   if constexpr (kVector + 1 < kEnd) DotKBlock<Isa, kFormat, kRows, kVector + 1, kEnd>(k_block, x, dot);
 }
 
+// One of four vectors of a K block, whose elements are the kLane-th four of `rows`, and those that follow it.
+template <class Isa, PanelFormat kFormat, int kRows, size_t kVector, size_t kLane>
+QUIRE_INLINE void DotLanes(const std::byte* k_block, const typename Isa::RowVector* rows,
+                           typename Isa::Int* dot) {
+  constexpr bool kBiased = kFormat.zero_point_log2 == 7;
+  const auto weight =
+      Isa::template PrepareWeight<kBiased>(KBlockVector<Isa, kFormat, kVector + kLane>(k_block));
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) dot[r] = Isa::template DotLane<kLane>(dot[r], weight, rows[r]);
+  if constexpr (kLane < 3) DotLanes<Isa, kFormat, kRows, kVector, kLane + 1>(k_block, rows, dot);
+}
+
+// As DotKBlock, where the instruction set multiplies by four elements of a vector: 16 elements of each row are loaded at once.
+template <class Isa, PanelFormat kFormat, int kRows, size_t kVector, size_t kEnd>
+QUIRE_INLINE void DotRowVectors(const std::byte* k_block, const TileRows& x, typename Isa::Int* dot) {
+  static_assert((kEnd - kVector) % 4 == 0);
+  typename Isa::RowVector rows[kRows];
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r)
+    rows[r] = Isa::LoadRow(x.quants + static_cast<size_t>(r) * kKBlock + kVector * 4);
+  DotLanes<Isa, kFormat, kRows, kVector, 0>(k_block, rows, dot);
+  if constexpr (kVector + 4 < kEnd) DotRowVectors<Isa, kFormat, kRows, kVector + 4, kEnd>(k_block, x, dot);
+}
+
 // Whether the instruction set multiplies rows by pairs, and this number of rows is whole pairs (see
 // int8_gemm_i8mm.cc for what it offers).
 template <class Isa, int kRows>
@@ -113,18 +137,29 @@ constexpr bool InPairs() {
   }
 }
 
-// Vectors [kVector, kEnd) of a K block, two at a time, times kRows / 2 pairs of rows.
+// Two of four vectors of a K block, from the kVector-th on, times the kHalf-th 8 elements of pairs of rows.
+template <class Isa, PanelFormat kFormat, int kRows, size_t kVector, size_t kHalf>
+QUIRE_INLINE void DotPairHalves(const std::byte* k_block, const typename Isa::PairVector* pairs,
+                                typename Isa::Int* dot) {
+  constexpr bool kBiased = kFormat.zero_point_log2 == 7;
+  constexpr size_t kAt = kVector + 2 * kHalf;
+  const auto weight =
+      Isa::Pair(Isa::template PrepareWeight<kBiased>(KBlockVector<Isa, kFormat, kAt>(k_block)),
+                Isa::template PrepareWeight<kBiased>(KBlockVector<Isa, kFormat, kAt + 1>(k_block)));
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; r += 2) Isa::template DotPair<kHalf>(weight, pairs[r / 2], dot + r, dot + r + 1);
+  if constexpr (kHalf == 0) DotPairHalves<Isa, kFormat, kRows, kVector, 1>(k_block, pairs, dot);
+}
+
+// Vectors [kVector, kEnd) of a K block times kRows / 2 pairs of rows, of which 16 elements are loaded at once.
 template <class Isa, PanelFormat kFormat, int kRows, size_t kVector, size_t kEnd>
 QUIRE_INLINE void DotPairs(const std::byte* k_block, const TileRows& x, typename Isa::Int* dot) {
-  constexpr bool kBiased = kFormat.zero_point_log2 == 7;
-  const auto weight =
-      Isa::Pair(Isa::template PrepareWeight<kBiased>(KBlockVector<Isa, kFormat, kVector>(k_block)),
-                Isa::template PrepareWeight<kBiased>(KBlockVector<Isa, kFormat, kVector + 1>(k_block)));
+  typename Isa::PairVector pairs[kRows / 2];
 #pragma GCC unroll 16
-  for (int r = 0; r < kRows; r += 2) {
-    Isa::DotPair(weight, x.quants + static_cast<size_t>(r) * kKBlock + kVector * 4, dot + r, dot + r + 1);
-  }
-  if constexpr (kVector + 2 < kEnd) DotPairs<Isa, kFormat, kRows, kVector + 2, kEnd>(k_block, x, dot);
+  for (int r = 0; r < kRows; r += 2)
+    pairs[r / 2] = Isa::LoadPair(x.quants + static_cast<size_t>(r) * kKBlock + kVector * 4);
+  DotPairHalves<Isa, kFormat, kRows, kVector, 0>(k_block, pairs, dot);
+  if constexpr (kVector + 4 < kEnd) DotPairs<Isa, kFormat, kRows, kVector + 4, kEnd>(k_block, x, dot);
 }
 
 template <class Isa, PanelFormat kFormat, int kRows>
@@ -150,6 +185,8 @@ QUIRE_INLINE void Dots(const std::byte* k_block, const TileRows& x, const int32_
     DotPairs<Isa, kFormat, kRows, kVector, kEnd>(k_block, x, dot);
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; r += 2) Isa::FinishPair(dot + r, dot + r + 1);
+  } else if constexpr (requires { typename Isa::RowVector; }) {
+    DotRowVectors<Isa, kFormat, kRows, kVector, kEnd>(k_block, x, dot);
   } else {
     DotKBlock<Isa, kFormat, kRows, kVector, kEnd>(k_block, x, dot);
   }

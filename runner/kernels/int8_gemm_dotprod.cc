@@ -25,10 +25,12 @@ namespace {
 
 // Bytes times signed bytes, four at a time.
 struct NeonDot : Neon {
-  QUIRE_INLINE static Int Dot(Int sum, Int weight, const int8_t* x) {
-    const int8x16_t four = Four(x);
-    return {{vdotq_s32(sum.half[0], vreinterpretq_s8_s32(weight.half[0]), four),
-             vdotq_s32(sum.half[1], vreinterpretq_s8_s32(weight.half[1]), four)}};
+  using RowVector = int8x16_t;
+  QUIRE_INLINE static RowVector LoadRow(const int8_t* x) { return vld1q_s8(x); }
+  template <size_t kLane>
+  QUIRE_INLINE static Int DotLane(Int sum, Int weight, RowVector row) {
+    return {{vdotq_laneq_s32(sum.half[0], vreinterpretq_s8_s32(weight.half[0]), row, kLane),
+             vdotq_laneq_s32(sum.half[1], vreinterpretq_s8_s32(weight.half[1]), row, kLane)}};
   }
 };
 

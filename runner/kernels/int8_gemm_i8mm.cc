@@ -27,10 +27,12 @@ namespace {
 struct NeonI8mm : Neon {
   static constexpr int kPairRows = 2;
 
-  QUIRE_INLINE static Int Dot(Int sum, Int weight, const int8_t* x) {
-    const int8x16_t four = Four(x);
-    return {{vdotq_s32(sum.half[0], vreinterpretq_s8_s32(weight.half[0]), four),
-             vdotq_s32(sum.half[1], vreinterpretq_s8_s32(weight.half[1]), four)}};
+  using RowVector = int8x16_t;
+  QUIRE_INLINE static RowVector LoadRow(const int8_t* x) { return vld1q_s8(x); }
+  template <size_t kLane>
+  QUIRE_INLINE static Int DotLane(Int sum, Int weight, RowVector row) {
+    return {{vdotq_laneq_s32(sum.half[0], vreinterpretq_s8_s32(weight.half[0]), row, kLane),
+             vdotq_laneq_s32(sum.half[1], vreinterpretq_s8_s32(weight.half[1]), row, kLane)}};
   }
 
   // The weights of 8 elements, two outputs each.
@@ -53,9 +55,20 @@ struct NeonI8mm : Neon {
     *a = {{start, start}};
     *b = *a;
   }
-  // x: 8 elements of each row, kKBlock apart.
-  QUIRE_INLINE static void DotPair(const PairWeights& weight, const int8_t* x, Int* a, Int* b) {
-    const int8x16_t rows = vcombine_s8(vld1_s8(x), vld1_s8(x + kKBlock));
+  // Elements 0 to 7 of two rows, and 8 to 15.
+  struct PairVector {
+    int8x16_t half[2];
+  };
+  // x: 16 elements of each row, kKBlock apart.
+  QUIRE_INLINE static PairVector LoadPair(const int8_t* x) {
+    const int64x2_t first = vreinterpretq_s64_s8(vld1q_s8(x));
+    const int64x2_t second = vreinterpretq_s64_s8(vld1q_s8(x + kKBlock));
+    return {
+        {vreinterpretq_s8_s64(vzip1q_s64(first, second)), vreinterpretq_s8_s64(vzip2q_s64(first, second))}};
+  }
+  template <size_t kHalf>
+  QUIRE_INLINE static void DotPair(const PairWeights& weight, const PairVector& x, Int* a, Int* b) {
+    const int8x16_t rows = x.half[kHalf];
     a->half[0] = vmmlaq_s32(a->half[0], rows, weight.two[0]);
     a->half[1] = vmmlaq_s32(a->half[1], rows, weight.two[1]);
     b->half[0] = vmmlaq_s32(b->half[0], rows, weight.two[2]);

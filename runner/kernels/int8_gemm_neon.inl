@@ -10,9 +10,10 @@ struct Neon {
     float32x4_t half[2];
   };
   static constexpr size_t kLanes = 8;
-  static constexpr int kRowsMax = 6;  // 12 sums, 12 dots, 2 weights and a row's bytes: 27 of 32 registers
+  static constexpr int kRowsMax =
+      4;  // 8 sums, 8 dots, 2 weights and 16 elements of 4 rows: 22 of 32 registers; 6 rows spill
   static constexpr bool kSignedWeights = true;
-  // Weights are unpacked for every tile: an eighth of the instructions for 6 rows.
+  // Weights are unpacked for every tile: an eighth of the instructions for 4 rows.
   template <PanelFormat>
   static constexpr size_t kManyRows = 0;
   static constexpr size_t kChunkGroups = 32;
@@ -69,15 +70,14 @@ struct Neon {
     std::memcpy(&four, x, sizeof(four));
     return vreinterpretq_s8_s32(vdupq_n_s32(four));
   }
-  QUIRE_INLINE static Float ToFloat(Int a) {
-    return {{vcvtq_f32_s32(a.half[0]), vcvtq_f32_s32(a.half[1])}};
-  }
+  QUIRE_INLINE static Float ToFloat(Int a) { return {{vcvtq_f32_s32(a.half[0]), vcvtq_f32_s32(a.half[1])}}; }
   QUIRE_INLINE static Float Mul(Float a, Float b) {
     return {{vmulq_f32(a.half[0], b.half[0]), vmulq_f32(a.half[1], b.half[1])}};
   }
   QUIRE_INLINE static Float NegMul(Float a, Float b) {
     const float32x4_t zero = vdupq_n_f32(0);
-    return {{vmulq_f32(vsubq_f32(zero, a.half[0]), b.half[0]), vmulq_f32(vsubq_f32(zero, a.half[1]), b.half[1])}};
+    return {
+        {vmulq_f32(vsubq_f32(zero, a.half[0]), b.half[0]), vmulq_f32(vsubq_f32(zero, a.half[1]), b.half[1])}};
   }
   QUIRE_INLINE static Float MulAdd(Float a, Float b, Float c) {
     return {{vfmaq_f32(c.half[0], a.half[0], b.half[0]), vfmaq_f32(c.half[1], a.half[1], b.half[1])}};
