@@ -130,7 +130,7 @@ self_test() {  # an incomplete sandbox is said, not fatal: old kernels and conta
   esac
 }
 
-# Makes a folder below the prefix and notes, as lines that end in '/', what did not exist before.
+# Makes a folder below the prefix and notes, as lines that end in '/', what did not exist before; "./" is the prefix.
 make_folder() {
   [ ! -d "$prefix/$1" ] || return 0
   case $1 in */*) make_folder "${1%/*}" ;; esac
@@ -141,6 +141,7 @@ make_folder() {
 copy_files() {
   [ ! -f "$list" ] || remove_files
   : >"$temporary/folders"
+  [ -d "$prefix" ] || echo ./ >>"$temporary/folders"
   (cd "$tree" && find . -type f ! -name install.sh | sed 's|^\./||' | sort) >"$temporary/files"
   while read -r file; do
     case $file in */*) make_folder "${file%/*}" ;; esac
@@ -163,9 +164,10 @@ remove_files() {
     rm -f "$prefix/$file"
   done <"$old"
   grep '/$' "$old" | sort -r | while read -r folder; do
-    case $folder in /* | *..*) continue ;; esac
+    case $folder in /* | *..* | ./) continue ;; esac
     rmdir "$prefix/$folder" 2>/dev/null || true
   done
+  if grep -qx './' "$old"; then rmdir "$prefix" 2>/dev/null || true; fi
   rm -f "$old"
 }
 
@@ -221,7 +223,8 @@ uninstall() {
   if [ -e "$units/quire.service" ] && grep -q "ExecStart=$prefix/bin/quired" "$units/quire.service"; then
     if has systemctl && systemd_runs; then manager disable --now quire.service quire.socket >/dev/null 2>&1 || true; fi
     rm -f "$units/quire.service" "$units/quire.socket"
-    rmdir "$units" 2>/dev/null || true
+    # Of a user: ~/.config/systemd/user, where nothing else is in it.
+    for folder in "$units" "${units%/*}" "${units%/*/*}"; do rmdir "$folder" 2>/dev/null || break; done
     if has systemctl && systemd_runs; then manager daemon-reload || true; fi
   fi
   remove_files

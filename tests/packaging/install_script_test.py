@@ -111,6 +111,13 @@ class InstallScript(unittest.TestCase):
         self.assertEqual(self.files(), ["bin/other"])
         self.assertEqual([p.name for p in self.prefix.iterdir()], ["bin"])  # a folder that was there before
 
+    def test_folders_that_it_made_go_with_it(self):
+        for _ in range(2):  # the second is an upgrade
+            self.assertEqual(self.install("--checksum-only").returncode, 0)
+        result = run("sh", self.prefix / "share/quire/install.sh", "uninstall", "--prefix", self.prefix)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertFalse(self.prefix.exists())
+
     def test_purging_removes_prefixes_that_were_kept(self):
         self.assertEqual(self.install("--checksum-only").returncode, 0)
         kept = self.folder / "home/.cache/quire/prefixes/secret"
