@@ -46,7 +46,7 @@ for package in "${packages[@]}"; do
   architecture=$(dpkg-deb -f "$package" Architecture)
   for suite in bookworm trixie; do
     rm -rf "$work/state" "$work/cache"
-    mkdir -p "$work/etc" "$work/state/lists/partial" "$work/cache/archives/partial"
+    mkdir -p "$work/etc/preferences.d" "$work/etc/apt.conf.d" "$work/state/lists/partial" "$work/cache/archives/partial"
     : >"$work/status"
     echo "deb [signed-by=$repository/quire.gpg] file:$repository $suite main" >"$work/etc/sources.list"
     apt_for "$architecture" apt-get update -qq

@@ -7,7 +7,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../portable/debian_packages.sh"
 . "$here/../portable/systemd_container.sh"
-[ $# -eq 2 ] || { sed -n '2s/^# \([^:]*\)\..*/\1/p' "$0" >&2; exit 2; }
+[ $# -eq 2 ] || { sed -n '2s/^# \([^:]*\):.*/usage: \1/p' "$0" >&2; exit 2; }
 release=$(cd "$1" && pwd) root=$(mkdir -p "$2" && cd "$2" && pwd)
 work=$(mktemp -d)
 trap 'halt; rm -rf "$work"' EXIT
