@@ -30,6 +30,7 @@ struct Options {
   std::string golden;
   std::string quant;
   std::string target;
+  std::string quantize;
   int threads = 0;
   bool fingerprint = false;
   api::KvType kv_type = api::KvType::kF32;
@@ -105,7 +106,7 @@ int RunEncoder(const Options& options, ThreadPool& pool) {
 }
 
 int PrintFingerprint(const Options& options, ThreadPool& pool) {
-  const auto fingerprint = Fingerprint(options.model, pool, options.kv_type);
+  const auto fingerprint = Fingerprint(options.model, pool, options.kv_type, options.quantize);
   if (!fingerprint) return Unusable(fingerprint.error().message);
   fmt::print("{}\n", *fingerprint);
   return kExitPass;
@@ -146,6 +147,8 @@ int main(int argc, char** argv) {
   app.add_flag(
       "--fingerprint", options.fingerprint,
       "print a hash of what the model computes from a fixed prompt, to compare machines; needs no golden");
+  app.add_option("--quantize", options.quantize,
+                 "with --fingerprint: quantize the weights to this type at load (Q8_0, Q6_K, Q4_K, Q4_0)");
   app.add_option("--chunk", options.compare.chunks,
                  "also prefill in chunks of this many tokens; must be bit-identical; may be given again")
       ->check(CLI::PositiveNumber);

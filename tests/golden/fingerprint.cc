@@ -12,6 +12,7 @@
 
 #include "runner/models/encoder.h"
 #include "runner/weights/model_files.h"
+#include "runner/weights/quantize_on_load.h"
 #include "tests/golden/golden_run.h"
 
 namespace quire::runner::golden {
@@ -51,12 +52,14 @@ api::Result<std::string> OfEncoder(const std::shared_ptr<const weights::ModelFil
 }  // namespace
 
 api::Result<std::string> Fingerprint(const std::filesystem::path& model, ThreadPool& pool,
-                                     api::KvType kv_type) {
+                                     api::KvType kv_type, std::string_view quantize) {
   auto files = weights::Open(model);
+  if (files && models::IsEncoder(**files) && !quantize.empty())
+    files = weights::QuantizeOnLoad(*std::move(files), quantize, 1);
   if (!files) return std::unexpected(files.error());
   if (models::IsEncoder(**files)) return OfEncoder(*files, pool);
-  auto run =
-      GoldenRun::Open(model, pool, 1, static_cast<int64_t>(kPromptTokens + kGreedyTokens + 1), kv_type);
+  auto run = GoldenRun::Open(model, pool, 1, static_cast<int64_t>(kPromptTokens + kGreedyTokens + 1), kv_type,
+                             quantize);
   if (!run) return std::unexpected(run.error());
   const std::vector<models::TokenId> ids = PromptOf(run->model().vocab_size());
   std::vector<int32_t> rows(ids.size());

@@ -48,6 +48,17 @@ TEST_P(FingerprintOf, IsTheSameWithEveryInt8Product) {
   for (const std::string& one : all) EXPECT_EQ(all[0], one);
 }
 
+TEST(Fingerprint, IsThatOfTheQuantizedWeights) {
+  const char* const model = "tests/data/gguf/lfm2_moe.f16.gguf";
+  ThreadPool pool(2);
+  const auto of = Fingerprint(model, pool, api::KvType::kF16);
+  const auto quantized = Fingerprint(model, pool, api::KvType::kF16, "Q8_0");
+  ASSERT_TRUE(of && quantized);
+  EXPECT_NE(*of, *quantized);
+  EXPECT_EQ(*quantized, *Fingerprint(model, pool, api::KvType::kF16, "Q8_0"));
+  EXPECT_FALSE(Fingerprint(model, pool, api::KvType::kF16, "Q3_Z"));
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, FingerprintOf,
                          testing::Values("tests/data/gguf/lfm2.f16.gguf",
                                          "tests/data/gguf/lfm2_k256.Q8_0.gguf",

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "runner/weights/model_files.h"
+#include "runner/weights/quantize_on_load.h"
 #include "runner/weights/quantized_checkpoint.h"
 
 namespace quire::runner::golden {
@@ -31,9 +32,10 @@ float MaxAbsDifference(std::span<const float> a, std::span<const float> b) {
 }
 
 api::Result<GoldenRun> GoldenRun::Open(const std::filesystem::path& path, ThreadPool& pool, int32_t sequences,
-                                       int64_t tokens, api::KvType kv_type) {
+                                       int64_t tokens, api::KvType kv_type, std::string_view quantize) {
   auto files = weights::Open(path);
   if (files) files = weights::ConvertCheckpoint(*std::move(files), 1);
+  if (files && !quantize.empty()) files = weights::QuantizeOnLoad(*std::move(files), quantize, 1);
   if (!files) return std::unexpected(files.error());
   auto model = models::LoadModel(std::move(*files), kv_type);
   if (!model) return std::unexpected(model.error());

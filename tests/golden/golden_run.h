@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "api/base/error.h"
@@ -36,9 +37,10 @@ struct RestoreCheck {
 class GoldenRun {
  public:
   // A cache with room for `tokens` tokens of each of `sequences` sequences, and for what the checks below
-  // keep.
+  // keep. `quantize`: a type of weights::LoadQuantizationNames(), or empty.
   static api::Result<GoldenRun> Open(const std::filesystem::path& model, ThreadPool& pool, int32_t sequences,
-                                     int64_t tokens, api::KvType kv_type = api::KvType::kF32);
+                                     int64_t tokens, api::KvType kv_type = api::KvType::kF32,
+                                     std::string_view quantize = {});
 
   const models::Model& model() const { return *model_; }
 
