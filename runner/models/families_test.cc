@@ -188,7 +188,7 @@ TEST(Qwen35, RefusesHostileConfigurations) {
        {"rope_parameters",
         {{"rope_theta", 1e4}, {"partial_rotary_factor", 1e-3}},
         "the rotary embedding has no dimensions"},
-       {"rope_parameters", {{"rope_theta", 1e4}, {"rope_type", "dynamic"}}, "\"dynamic\" is not supported"},
+       {"rope_parameters", {{"rope_theta", 1e4}, {"rope_type", "spiral"}}, "\"spiral\" is not supported"},
        {"num_experts", -1, "num_experts is -1"},
        {"num_experts", 2, "lacks num_experts_per_tok"},
        {"max_position_embeddings", 0, "max_position_embeddings is 0"},

@@ -79,7 +79,7 @@ class RopeReader {
       spec = Yarn(theta);
     } else if (type == "longrope") {
       spec = LongRope(theta);
-    } else if (type == "dynamic") {
+    } else if (type == "dynamic" && !read_.gguf() && !query_.fixed_ntk) {
       spec.frequencies = Dynamic(theta);
     } else if (type == "proportional") {
       spec.frequencies = Proportional(theta);
