@@ -23,7 +23,8 @@ void DumpKeys(const cache::Layout& layout, const models::CacheBinding& binding, 
       const size_t count = static_cast<size_t>(page.tokens) * dim;
       std::vector<float>& keys = (*dump)[name + ".k"];
       keys.resize(keys.size() + count);
-      kernels::ReadKeys(layout, binding.index, page.base + key, row, page.tokens, std::span(keys).last(count));
+      kernels::ReadKeys(layout, binding.index, page.base + key, row, page.tokens,
+                        std::span(keys).last(count));
       std::vector<float>& values = (*dump)[name + ".v"];
       values.resize(values.size() + count);
       for (int32_t t = 0; t < page.tokens; ++t) {

@@ -35,7 +35,8 @@ inline std::vector<Subject> Subjects() {
   }
   std::vector<Subject> subjects;
   for (const std::string& model : models) subjects.push_back({model});
-  for (const api::KvType type : {api::KvType::kF32, api::KvType::kF16, api::KvType::kBF16, api::KvType::kQ8_0}) {
+  for (const api::KvType type :
+       {api::KvType::kF32, api::KvType::kF16, api::KvType::kBF16, api::KvType::kQ8_0}) {
     subjects.push_back({kDemoModel, type});
   }
   return subjects;
