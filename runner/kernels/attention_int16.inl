@@ -66,6 +66,7 @@ HWY_INLINE VPairs SetPairs(const int16_t* pair) {
 // must have (HasFusedPairs()).
 template <bool kFused>
 struct PairSums {
+  HWY_INLINE PairSums() {}  // an implicit one would not be of the target
 #if HWY_TARGET == HWY_SCALAR
   VI32 sum;
   HWY_INLINE void Clear() { sum = hn::Zero(I32()); }
@@ -73,7 +74,7 @@ struct PairSums {
     sum = hn::Set(I32(), hn::GetLane(sum) + a.first * b.first + a.second * b.second);
   }
   HWY_INLINE VF32 Total() const { return hn::ConvertTo(F32(), sum); }
-#elif HWY_TARGET == HWY_NEON  // whose instruction adds to two registers
+#elif HWY_ARCH_ARM  // whose instruction adds to two registers
   VI32 low, high;
   HWY_INLINE void Clear() { low = high = hn::Zero(I32()); }
   HWY_INLINE void Add(VPairs a, VPairs b) { low = hn::ReorderWidenMulAccumulate(I32(), a, b, low, high); }
@@ -85,7 +86,7 @@ struct PairSums {
     VI32 none = sum;
     auto added = sum.raw;
     if constexpr (kFused) {
-#if HWY_TARGET == HWY_AVX3
+#if HWY_TARGET <= HWY_AVX3
       __asm__("vpdpwssd %2, %1, %0" : "+v"(added) : "v"(a.raw), "v"(b.raw));
 #else
       __asm__("%{vex%} vpdpwssd %2, %1, %0" : "+x"(added) : "x"(a.raw), "x"(b.raw));
@@ -102,7 +103,7 @@ struct PairSums {
 
 // Whether this processor has it, for this target.
 inline bool HasFusedPairs() {
-#if HWY_TARGET == HWY_AVX3
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
   static const bool has = HasAvx512Vnni();
   return has;
 #elif HWY_TARGET == HWY_AVX2
@@ -112,10 +113,10 @@ inline bool HasFusedPairs() {
   return false;
 #endif
 }
-constexpr bool kMayFuse = HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2;
+constexpr bool kMayFuse = HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2;
 
 // Of sums in registers: Arm needs two for each.
-constexpr size_t kPairRows = HWY_TARGET <= HWY_AVX3 ? 12 : 6, kPairVectors = HWY_TARGET == HWY_NEON ? 1 : 2;
+constexpr size_t kPairRows = HWY_TARGET <= HWY_AVX3 ? 12 : 6, kPairVectors = HWY_ARCH_ARM ? 1 : 2;
 constexpr size_t kPairValueRows = 6, kPairValueVectors = HWY_TARGET <= HWY_AVX3 ? 4 : kPairVectors;
 
 // A vector of keys, as many as lanes: pairs of numbers of the first, of the second, ...; then the next pairs.
