@@ -112,8 +112,9 @@ class GroupMove {
                      bytes * static_cast<size_t>(run));
       };
       ForEachHead([&](size_t offset, int32_t, int32_t, bool keys) {
-        if (shape.latent > 0) return move(offset, row);
-        if (!keys) return MoveValues(to + offset, p, from + offset, source, run);
+        const bool rows = shape.latent > 0 || (!keys && shape.element != ElementType::kI16);
+        if (rows) return move(offset, row);
+        if (!keys) return MovePairedValues(to + offset, p, from + offset, source, run);
         ForEachKeyPlane(pools_.layout, group_,
                         [&](size_t plane, size_t bytes) { move(offset + plane, bytes); });
       });
@@ -128,8 +129,9 @@ class GroupMove {
     });
   }
 
-  // Of `run` tokens from `source` on, ascending: a page may be its own source.
-  void MoveValues(std::byte* to, Position p, const std::byte* from, Position source, Position run) const {
+  // Of `run` tokens from `source` on, whose numbers lie between those of others; ascending: a page may be its own source.
+  void MovePairedValues(std::byte* to, Position p, const std::byte* from, Position source,
+                        Position run) const {
     const int32_t page_tokens = pools_.layout.page_tokens;
     for (Position token = 0; token < run; ++token) {
       const auto place = [&](Position first) {
