@@ -74,7 +74,7 @@ struct PairSums {
     sum = hn::Set(I32(), hn::GetLane(sum) + a.first * b.first + a.second * b.second);
   }
   HWY_INLINE VF32 Total() const { return hn::ConvertTo(F32(), sum); }
-#elif HWY_ARCH_ARM  // whose instruction adds to two registers
+#elif !HWY_ARCH_X86 || HWY_TARGET == HWY_EMU128  // whose instruction adds to two registers
   VI32 low, high;
   HWY_INLINE void Clear() { low = high = hn::Zero(I32()); }
   HWY_INLINE void Add(VPairs a, VPairs b) { low = hn::ReorderWidenMulAccumulate(I32(), a, b, low, high); }
