@@ -1,6 +1,7 @@
 #include "runner/engine/prefill_budget.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace quire::runner::engine {
 namespace {
@@ -8,10 +9,17 @@ namespace {
 constexpr int32_t kFirstTokens = 32;  // before anything is measured
 constexpr double kMargin = 0.6;       // of what idle leaves of the target: steps vary, more than their mean
 constexpr int32_t kGrowth = 4;        // a budget grows at most by this factor from one step to the next
-constexpr double kWeight = 0.3;       // of a new measurement
+constexpr double kEnough = 0.8;       // of the best rate of prompts alone
+constexpr double kGain = 1.25;   // of the rate from one size to the next: twice as many tokens may gain more
+constexpr double kWeight = 0.3;  // of a new measurement
 
 void Blend(double& average, double value) {
   average = average == 0 ? value : average + kWeight * (value - average);
+}
+
+// Which of the rates: tokens in [2^i, 2^(i + 1)), the last without an end.
+size_t SizeOf(int32_t tokens) {
+  return std::min<size_t>(std::bit_width(static_cast<uint32_t>(tokens)) - 1, 9);
 }
 
 double Seconds(std::chrono::nanoseconds duration) { return std::chrono::duration<double>(duration).count(); }
@@ -26,6 +34,7 @@ void PrefillBudget::Observe(int32_t decoding, int32_t prefill, std::chrono::nano
     return Blend(idle_[static_cast<size_t>(decoding)], seconds);
   }
   Blend(cost_, std::max(seconds - Idle(decoding), seconds / 8) / prefill);
+  if (decoding <= 0) Blend(rates_[SizeOf(prefill)], prefill / seconds);
   last_ = std::max(prefill, last_ / 2);  // the short end of a prompt says nothing of the next one
 }
 
@@ -50,13 +59,37 @@ double PrefillBudget::LimitBeside(double idle) const {
   return std::max(wanted, target_.idle_factor * idle);
 }
 
+// These tokens of a step of prompts alone, or more where larger steps compute clearly faster.
+int32_t PrefillBudget::Efficient(int32_t tokens) const {
+  const size_t at = SizeOf(tokens);
+  if (rates_[at] == 0) return tokens;
+  const double longest = Seconds(target_.alone_max);
+  const auto took = [&](size_t size) { return static_cast<double>(1 << size) / rates_[size]; };
+  double best = 0, smaller = 0;  // rates: of any size, of sizes below the largest one
+  size_t largest = at;
+  for (size_t i = 0; i < rates_.size(); ++i) {
+    if (rates_[i] == 0 || took(i) > longest) continue;
+    smaller = best;
+    best = std::max(best, rates_[i]);
+    largest = i;
+  }
+  if (largest + 1 < rates_.size() && rates_[largest + 1] == 0 && rates_[largest] > kGain * smaller &&
+      smaller > 0 && 2 * took(largest) < longest) {
+    return 1 << (largest + 1);
+  }
+  size_t size = at;
+  while (size < largest && rates_[size] > 0 && rates_[size] < kEnough * best) ++size;
+  return size == at ? tokens : std::min(1 << size, target_.tokens_max);
+}
+
 int32_t PrefillBudget::Tokens(int32_t decoding) const {
   if (cost_ == 0) return std::min(kFirstTokens, target_.tokens_max);
   const double idle = Idle(decoding);
   const double limit = decoding > 0 ? LimitBeside(idle) : Seconds(target_.alone);
   const double tokens = kMargin * (limit - idle) / cost_;
   const int32_t max_tokens = std::min(target_.tokens_max, std::max(last_, kFirstTokens) * kGrowth);
-  return static_cast<int32_t>(std::clamp(tokens, 1.0, static_cast<double>(max_tokens)));
+  const auto chunk = static_cast<int32_t>(std::clamp(tokens, 1.0, static_cast<double>(max_tokens)));
+  return decoding > 0 ? chunk : Efficient(chunk);
 }
 
 }  // namespace quire::runner::engine

@@ -6,6 +6,7 @@
 // No clock of its own; engine thread only.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <vector>
@@ -23,6 +24,9 @@ struct StepTarget {
   std::chrono::nanoseconds short_gap = std::chrono::milliseconds(50);
   // A step that nobody waits for but the prompts themselves, and those that want to cancel or join.
   std::chrono::nanoseconds alone = std::chrono::milliseconds(200);
+  // It may be as long as this where shorter ones lose much: one that reads 4 GB of weights, or most of a model's experts,
+  // takes about as long with few tokens as with many.
+  std::chrono::nanoseconds alone_max = std::chrono::seconds(1);
   int32_t tokens_max = 512;
 };
 
@@ -39,11 +43,14 @@ class PrefillBudget {
  private:
   double Idle(int32_t decoding) const;
   double LimitBeside(double idle) const;
+  int32_t Efficient(int32_t tokens) const;
 
   StepTarget target_;
   std::vector<double> idle_;  // seconds by number of decoding sequences; 0 = not measured
   double cost_ = 0;           // seconds per prompt token; 0 = not measured
-  int32_t last_ = 0;          // tokens of the latest larger steps with a prompt
+  // Tokens per second of prompts alone, by tokens of a step [2^i, 2^(i + 1)); 0 = not measured.
+  std::array<double, 10> rates_ = {};
+  int32_t last_ = 0;  // tokens of the latest larger steps with a prompt
 };
 
 }  // namespace quire::runner::engine

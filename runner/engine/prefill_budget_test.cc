@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace quire::runner::engine {
 namespace {
@@ -102,6 +103,55 @@ TEST(PrefillBudget, AloneAPromptMayTakeAStepOfItsOwn) {
   PrefillBudget budget;
   EXPECT_LE(Longest(budget, machine, 0, 2000), milliseconds(200));
   EXPECT_GT(budget.Tokens(0), 100);
+}
+
+// A machine that reads the weights while it multiplies them: few tokens take as long as one. Reading takes most of what a step
+// alone may take, as with some 4 GB of weights at 30 GB/s.
+double SecondsOfPrompt(PrefillBudget& budget, int32_t tokens) {
+  double sum = 0;
+  while (tokens > 0) {
+    const int32_t chunk = std::min(tokens, budget.Tokens(0));
+    const double took = std::max(0.126, 0.0105 * chunk);
+    budget.Observe(0, chunk, duration_cast<nanoseconds>(duration<double>(took)));
+    sum += took;
+    tokens -= chunk;
+  }
+  return sum;
+}
+
+TEST(PrefillBudget, AloneAPromptOfALargeModelIsNotComputedTokenByToken) {
+  PrefillBudget before_decoding;
+  PrefillBudget budget;
+  for (int i = 0; i < 10; ++i) budget.Observe(1, 0, milliseconds(126));
+  for (const int32_t tokens :
+       {250, 1, 56, 2, 56, 1, 1, 56, 600}) {  // the short ones are what a cache leaves of a prompt
+    const double longest = std::max(0.2, 1.6 * 0.0105 * tokens);
+    EXPECT_LE(SecondsOfPrompt(before_decoding, tokens), longest) << tokens;
+    EXPECT_LE(SecondsOfPrompt(budget, tokens), longest) << tokens;
+  }
+  EXPECT_LE(budget.Tokens(0) * 0.0105, 0.5);
+}
+
+// A mixture of experts: eight of 128 for each token, so that a few tokens read most of the weights.
+TEST(PrefillBudget, AloneAPromptReadsEachExpertForManyTokens) {
+  PrefillBudget budget;
+  const auto took = [](int32_t tokens) {
+    return std::max(0.05 + 0.5 * (1 - std::pow(0.9375, tokens)), 0.007 * tokens);
+  };
+  for (int i = 0; i < 10; ++i) budget.Observe(1, 0, duration_cast<nanoseconds>(duration<double>(took(1))));
+  double sum = 0, longest = 0;
+  for (int prompt = 0; prompt < 4; ++prompt) {
+    int32_t left = 800;
+    while (left > 0) {
+      const int32_t chunk = std::min(left, budget.Tokens(0));
+      budget.Observe(0, chunk, duration_cast<nanoseconds>(duration<double>(took(chunk))));
+      sum += took(chunk);
+      longest = std::max(longest, took(chunk));
+      left -= chunk;
+    }
+  }
+  EXPECT_LE(sum, 1.5 * 0.007 * 3200);  // steps of 200 ms compute 44 tokens per second: 73 s
+  EXPECT_LE(longest, 1.0);
 }
 
 }  // namespace
