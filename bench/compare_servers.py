@@ -4,6 +4,7 @@
   bench/compare_servers.py MODEL.gguf --peer 'llama-server -m {gguf} --port {port} -t 2 -np 16 -c 49152 -kvu' S3 S5
   bench/compare_servers.py MODEL.gguf --peer '...' --rounds 3 S1 S2      in alternation, ratios with their spread
   bench/compare_servers.py MODEL.gguf S7 --scale 0.5          Quire alone
+  bench/compare_servers.py DIRECTORY S3 S5                    Quire alone, a checkpoint that it quantizes to Q8_0
 
 {gguf} and {port} are filled in; --peer-gguf names the file as the peer sees it (in a chroot, say). Options
 unknown to this script are passed to loadgen.py. Prints the load generator's JSON lines, labeled, then a table.
@@ -107,12 +108,12 @@ def drive(label, port, pid, scenarios, rest):
 
 def table(ours, theirs):
     peer = {(d["scenario"], d.get("clients")): d for d in theirs}
-    head = ["scenario", "n", "prompt tok", "computed", "peer", "TTFT mean ms", "peer", "max gap ms", "peer"]
+    head = ["scenario", "n", "prompt tok", "ideal", "computed", "peer", "TTFT mean ms", "peer", "max gap ms", "peer"]
     print("\n| " + " | ".join(head) + " |\n|" + " --- |" * len(head))
     for d in ours:
         p = peer.get((d["scenario"], d.get("clients")), {})
         gap = lambda x: (x.get("during_itl") or x.get("itl_ms") or {}).get("max")
-        row = [d["scenario"] + (f" x{d['clients']}" if "clients" in d else ""), d["n"], d["prompt_tok"],
+        row = [d["scenario"] + (f" x{d['clients']}" if "clients" in d else ""), d["n"], d["prompt_tok"], d.get("ideal_tok"),
                d.get("computed_tok"), p.get("computed_tok"), d["ttft_ms"]["mean"], p.get("ttft_ms", {}).get("mean"),
                gap(d), gap(p)]
         print("| " + " | ".join("" if v is None else str(v) for v in row) + " |")
@@ -139,6 +140,15 @@ def ratios(rounds):
               f"{statistics.median(each):.2f} | {min(each):.2f} | {max(each):.2f} |")
 
 
+def create(binary, port, directory):
+    """The model "bench" of a checkpoint in Hugging Face's form."""
+    with tempfile.NamedTemporaryFile("w", suffix=".Modelfile") as modelfile:
+        modelfile.write(f"FROM {pathlib.Path(directory).resolve()}\n")
+        modelfile.flush()
+        subprocess.run([binary + "/quire", "create", "bench", "-f", modelfile.name, "--quantize", "q8_0"], check=True,
+                       env=os.environ | {"OLLAMA_HOST": f"127.0.0.1:{port}"}, stdout=sys.stderr)
+
+
 def run_ours(a, store, rest):
     port = free_port()
     # A folder of its own: prefixes that an earlier run left on disk would be restored.
@@ -146,6 +156,8 @@ def run_ours(a, store, rest):
         environment = {"OLLAMA_HOST": f"127.0.0.1:{port}", "OLLAMA_MODELS": str(store), "QUIRE_SNAPSHOT_DIR": prefixes,
                        "OLLAMA_CONTEXT_LENGTH": a.context, "OLLAMA_KEEP_ALIVE": "-1"}
         with serving([a.bin + "/quired"], port, environment) as process:
+            if os.path.isdir(a.gguf) and not any(store.glob("manifests/*/*/bench")):
+                create(a.bin, port, a.gguf)
             return drive("quire", port, process.pid, a.scenarios, rest)
 
 
@@ -167,7 +179,7 @@ def main():
     a, rest = parser.parse_known_args()
     with tempfile.TemporaryDirectory(prefix="quire-bench-") as folder:
         store = pathlib.Path(folder) / "models"
-        make_store(store, a.gguf)
+        store.mkdir() if os.path.isdir(a.gguf) else make_store(store, a.gguf)
         rounds = [(run_ours(a, store, rest), run_peer(a, rest) if a.peer else []) for _ in range(a.rounds)]
     table(*rounds[-1])
     if a.peer:

@@ -99,9 +99,7 @@ def attends(layers, every, offset):
     return chosen
 
 
-def granite(w, layers):  # Granite 4.0-H-350M
-    hidden, heads, kv_heads, dim, width = 768, 12, 4, 64, 2048
-    chosen = attends(layers, 10, 9)
+def granite_hybrid(w, layers, hidden, heads, kv_heads, dim, width, mamba_heads, mamba_dim, chosen, rotated):
     w.key("feed_forward_length", width)
     w.key("expert_count", 0)
     w.key("expert_used_count", 0)
@@ -113,16 +111,24 @@ def granite(w, layers):  # Granite 4.0-H-350M
     w.key("embedding_scale", 1.0)
     w.key("residual_scale", 1.0)
     w.key("logit_scale", 1.0)
-    w.key("rope.dimension_count", dim)
-    w.key("rope.scaling.finetuned", False)
-    w.ssm_keys(48 * 32, 128, 48, 1)
+    w.key("rope.dimension_count", rotated or dim)
+    w.key("rope.scaling.finetuned", rotated > 0)
+    w.ssm_keys(mamba_heads * mamba_dim, 128, mamba_heads, 1)
     for i, full in enumerate(chosen):
         name = f"blk.{i}"
         w.norm(f"{name}.attn_norm", hidden)
         w.norm(f"{name}.ffn_norm", hidden)
-        w.attention(name, hidden, heads, kv_heads, dim) if full else w.mamba2(name, hidden, 48, 32, 1, 128)
+        w.attention(name, hidden, heads, kv_heads, dim) if full else w.mamba2(name, hidden, mamba_heads, mamba_dim, 1, 128)
         w.mlp(name, hidden, width)
     w.ends(hidden, layers)
+
+
+def granite(w, layers):  # Granite 4.0-H-350M
+    granite_hybrid(w, layers, 768, 12, 4, 64, 2048, 48, 32, attends(layers, 10, 9), 0)
+
+
+def bamba(w, layers):  # Bamba-9B, which rotates half of a head
+    granite_hybrid(w, layers, 4096, 32, 8, 128, 14336, 128, 64, attends(layers, 9, 0)[1:] + [False], 64)
 
 
 def falcon_h1(w, layers):  # Falcon-H1-0.5B
@@ -285,7 +291,7 @@ def rwkv7(w, layers):  # RWKV-7-0.1B
 
 
 # The architecture, the published number of layers, who writes it.
-FAMILIES = {"granite-h": ("granitehybrid", 32, granite), "falcon-h1": ("falcon-h1", 36, falcon_h1),
+FAMILIES = {"granite-h": ("granitehybrid", 32, granite), "bamba": ("granitehybrid", 32, bamba), "falcon-h1": ("falcon-h1", 36, falcon_h1),
             "nemotron-h": ("nemotron_h", 52, nemotron_h), "jamba": ("jamba", 28, jamba),
             "mamba2": ("mamba2", 24, mamba2), "plamo2": ("plamo2", 16, plamo2), "rwkv7": ("rwkv7", 12, rwkv7)}
 

@@ -25,7 +25,7 @@ def pct(v, p):
 
 
 class Res:
-    __slots__ = ("tag", "t0", "first", "end", "times", "prompt", "cached", "gen", "text", "err", "status")
+    __slots__ = ("tag", "t0", "first", "end", "times", "prompt", "cached", "gen", "text", "err", "status", "msgs")
 
     def __init__(self, tag):
         self.tag = tag
@@ -35,6 +35,7 @@ class Res:
         self.text = ""
         self.err = None
         self.status = 0
+        self.msgs = None
 
     @property
     def ttft(self):
@@ -168,6 +169,7 @@ ALL = []
 
 async def ask(msgs, n, tag, conn=None, body=None, keep=True):
     r = Res(tag)
+    r.msgs = None if isinstance(msgs, str) else list(msgs)
     own = conn is None
     conn = conn or Conn()
     body = body or body_for(msgs, n)

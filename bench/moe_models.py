@@ -183,10 +183,63 @@ def deepseek_v3(w, layers):  # without the layers that have experts
     w.ends(hidden, layers)
 
 
-# The architecture, layers (published: 48, 24, 61; these fit into 8 GB), type of a matrix, suffix, who writes it.
+def kimi_linear(w, layers):  # Kimi-Linear-48B-A3B: every fourth layer has latent attention, the others delta nets
+    hidden, heads, dim, latent, rotated, experts, used, width = 2304, 32, 128, 512, 64, 256, 8, 1024
+    attends = [i % 4 == 3 for i in range(layers)]
+    w.head_keys(heads, [int(a) for a in attends], latent + rotated, latent)
+    w.key("attention.key_length_mla", dim + rotated)
+    w.key("attention.value_length_mla", dim)
+    w.key("attention.kv_lora_rank", latent)
+    w.key("attention.layer_norm_rms_epsilon", 1e-5)
+    w.key("kda.head_dim", dim)
+    w.key("ssm.conv_kernel", 4)
+    w.expert_keys(experts, used, width)
+    w.key("expert_shared_count", 1)
+    w.key("expert_gating_func", 2)
+    w.key("expert_weights_scale", 2.446)
+    w.key("expert_weights_norm", True)
+    w.key("leading_dense_block_count", 1)
+    w.key("feed_forward_length", 9216)
+    w.key("rope.freq_base", 10000.0)
+    w.key("rope.dimension_count", rotated)
+    for i, attends_here in enumerate(attends):
+        name = f"blk.{i}"
+        w.norm(f"{name}.attn_norm", hidden)
+        w.norm(f"{name}.ffn_norm", hidden)
+        if attends_here:
+            w.norm(f"{name}.attn_kv_a_norm", latent)
+            w.matrix(f"{name}.attn_q", heads * (dim + rotated), hidden)
+            w.matrix(f"{name}.attn_kv_a_mqa", latent + rotated, hidden)
+            w.matrix(f"{name}.attn_k_b", latent, dim, stacked=(heads,))
+            w.matrix(f"{name}.attn_v_b", dim, latent, stacked=(heads,))
+        else:
+            for part in "qkv":
+                w.matrix(f"{name}.attn_{part}", heads * dim, hidden)
+                w.vector(f"{name}.ssm_conv1d_{part}.weight", (1, heads * dim, 1, 4), -0.5, 0.5)
+            for part in "fg":
+                w.matrix(f"{name}.ssm_{part}_a", dim, hidden)
+                w.matrix(f"{name}.ssm_{part}_b", heads * dim, dim)
+            w.matrix(f"{name}.ssm_beta", heads, hidden)
+            w.vector(f"{name}.ssm_a", (heads, 1), -8, -1)
+            w.vector(f"{name}.ssm_dt.bias", heads * dim, -4, -1)
+            w.norm(f"{name}.ssm_norm", dim)
+        w.matrix(f"{name}.attn_output", hidden, heads * dim)
+        if i == 0:
+            w.mlp(name, hidden, 9216)
+            continue
+        w.router(name, experts, hidden)
+        w.vector(f"{name}.exp_probs_b.bias", experts, -0.1, 0.1)
+        w.experts(name, experts, hidden, width)
+        for part, out, into in (("gate", width, hidden), ("up", width, hidden), ("down", hidden, width)):
+            w.matrix(f"{name}.ffn_{part}_shexp", out, into)
+    w.ends(hidden, layers)
+
+
+# The architecture, layers (published: 48, 24, 61, 27; these fit into 8 GB), type of a matrix, suffix, who writes it.
 MODELS = {"qwen3-30b-a3b": ("qwen3moe", 16, q4_k_m, "Q4_K_M", qwen3_30b_a3b),
           "gpt-oss-20b": ("gpt-oss", 12, mxfp4_experts, "MXFP4", gpt_oss_20b),
-          "deepseek-v3": ("deepseek2", 3, q4_k_m, "Q4_K_M", deepseek_v3)}
+          "deepseek-v3": ("deepseek2", 3, q4_k_m, "Q4_K_M", deepseek_v3),
+          "kimi-linear": ("kimi-linear", 4, lambda _: lambda name: Kind.Q8_0, "Q8_0", kimi_linear)}
 
 
 def main():
