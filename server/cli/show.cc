@@ -33,7 +33,7 @@ std::string MemberText(const Json& object, const std::string& name) {
   return it->is_string() ? it->get<std::string>() : it->dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-const Json& Member(const Json& object, const std::string& name) {
+const Json& Member(const Json& object, std::string_view name) {
   static const Json kNone = Json::object();
   const auto it = object.find(name);
   return it != object.end() ? *it : kNone;
