@@ -8,9 +8,12 @@ cd "$(dirname "$0")/../.."
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export QUIRE_PORTABLE_FOLDER=$PWD/build QUIRE_ARM64_SYSROOT=$PWD/build/arm64-sysroot
-for place in first a/second/place; do
-  mkdir -p "$work/$(dirname $place)"
+places=(first a/second/place)
+for place in "${places[@]}"; do  # both before the first build, so that they have the same commit
+  mkdir -p "$work/$(dirname "$place")"
   git clone -q . "$work/$place"
+done
+for place in "${places[@]}"; do
   "$work/$place/packaging/tarball/build.sh" --arch "$machine" "$work/out-${place##*/}" >/dev/null
   export CCACHE_DISABLE=1
 done
