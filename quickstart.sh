@@ -6,7 +6,7 @@
 # ./quickstart.sh names        print what these packages are called in this release, and fail where it lacks one
 # ./quickstart.sh stop         stop the daemon that the first form started
 #
-# For Debian 12, with the package names of Debian 13 and Ubuntu 24.04 too, on x86-64 and arm64, as root or with sudo; on older
+# For Debian 12 and 13, with the package names of Ubuntu 24.04 too, on x86-64 and arm64, as root or with sudo; on older
 # releases install the tarball. Everything it makes lies in build/ and in the model store (~/.ollama/models, or $OLLAMA_MODELS).
 set -euo pipefail
 cd "$(dirname "$0")"
