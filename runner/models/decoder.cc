@@ -132,7 +132,7 @@ Attention Decoder::BindAttention(const TensorScope& scope, const AttentionShape&
   attention.out = scope.BindLinear(names.out, hidden, queries, shape.out_bias);
   if (shape.qk_norm == QkNorm::kUnitHeads || shape.qk_norm == QkNorm::kLayerHeads) {
     attention.q_norm = {.weight = std::vector<float>(static_cast<size_t>(shape.head_dim), 1.0F),
-                        .eps = config_.norm_eps};
+                        .eps = shape.qk_eps > 0 ? shape.qk_eps : config_.norm_eps};
     attention.k_norm = attention.q_norm;
     attention.layer_norms = shape.qk_norm == QkNorm::kLayerHeads;
     if (attention.layer_norms) {

@@ -46,6 +46,7 @@ struct AttentionShape {
   int32_t window = 0;    // 0 = full attention
   bool chunked = false;  // cache::AttentionGroup
   QkNorm qk_norm = QkNorm::kNone;
+  float qk_eps = 0;  // of kUnitHeads; 0 = that of the other norms
   bool gated = false;
   Bias bias = Bias::kAbsent;  // of q, k and v
   Bias out_bias = Bias::kAbsent;

@@ -136,6 +136,7 @@ class DeclaredDecoder : public Decoder {
                        .window = layer.window,
                        .chunked = layer.chunked,
                        .qk_norm = unit && !rotated ? QkNorm::kNone : form.qk_norm,
+                       .qk_eps = form.qk_eps,
                        .bias = form.attention_bias,
                        .out_bias = form.out_bias},
                       rotated ? &rotaries_[static_cast<size_t>(layer.rope)] : nullptr, form.names.attention);

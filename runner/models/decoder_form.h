@@ -59,6 +59,7 @@ struct DecoderForm {
   std::optional<LatentAttentionShape> latent = {};  // in place of grouped-query attention
   bool sinks = false;                               // a score per head beside those of the keys
   QkNorm qk_norm = QkNorm::kNone;                   // kUnitHeads: of layers with positions only
+  float qk_eps = 0;                                 // of kUnitHeads; 0 = that of the other norms
   float clip_qkv = 0;                               // Attention::clip
   Bias attention_bias = Bias::kAbsent;              // of q, k and v
   Bias out_bias = Bias::kAbsent;

@@ -105,7 +105,8 @@ api::Result<std::unique_ptr<Model>> LoadLlama4(std::shared_ptr<const weights::Mo
   const bool norms = read.Boolean({"use_qk_norm", "use_qk_norm"}, !read.gguf() || mixture.experts != 128);
   if (norms) {
     form.qk_norm = QkNorm::kUnitHeads;
-    // The norms are behind the rotation, which they undo the growth of.
+    // The norms are behind the rotation, which they undo the growth of, but for its part of the epsilon.
+    form.qk_eps = form.decoder.norm_eps / (form.ropes[0].magnitude * form.ropes[0].magnitude);
     form.ropes[0].magnitude = form.ropes[0].short_magnitude = 1;
   }
   form.attention_bias = form.out_bias = ReadBias(read, "attention_bias");
