@@ -209,6 +209,12 @@ void Run(const Options& options) {
       fmt::print(stderr, "{}: {:.1f} MiB, {:.1f} M parameters, loaded in {:.2f} s\n", path,
                  static_cast<double>(model.weight_bytes()) / 1048576,
                  static_cast<double>(model.parameters()) / 1e6, Seconds(begin));
+      // What is laid out at its first use, as experts are, is no part of the figures: peers do that while they load.
+      constexpr int32_t kFirst = 512;
+      const auto first = Clock::now();
+      subject.MakeRoom(1, kFirst);
+      subject.Prefill(1, kFirst);
+      fmt::print(stderr, "{}: first {} tokens in {:.2f} s\n", path, kFirst, Seconds(first));
       const auto report = [&](Row row) {
         row.model = std::filesystem::path(path).filename().string();
         row.threads = threads;
