@@ -72,10 +72,11 @@ TEST(Angles, OfAFamilyWhereNoneAreGiven) {
 }
 
 // Its norms of queries and keys are behind the rotation.
-TEST(Llama4, NormsUndoTheGrowthOfScaledAngles) {
-  const auto with = [](bool norms, double growth) {
+TEST(Llama4, NormsUndoTheGrowthOfScaledAnglesButForTheirEpsilon) {
+  const auto with = [](bool norms, double growth, double epsilon = 1e-5) {
     return LastLogits(kMoeBase, [&](PatchedModelFiles& files) {
       test::MakeLlama4(files);
+      files.json["rms_norm_eps"] = epsilon;
       files.json["use_qk_norm"] = norms;
       files.json["rope_parameters"] = {{"rope_type", "yarn"},
                                        {"rope_theta", 10000.0},
@@ -84,7 +85,8 @@ TEST(Llama4, NormsUndoTheGrowthOfScaledAngles) {
                                        {"attention_factor", growth}};
     });
   };
-  EXPECT_EQ(with(true, 2), with(true, 1));
+  EXPECT_EQ(with(true, 2, 1e-14), with(true, 1, 1e-14));
+  EXPECT_NE(with(true, 2, 0.01), with(true, 1, 0.01));
   EXPECT_NE(with(false, 2), with(false, 1));
 }
 
