@@ -34,7 +34,14 @@ void PrefillBudget::Observe(int32_t decoding, int32_t prefill, std::chrono::nano
     return Blend(idle_[static_cast<size_t>(decoding)], seconds);
   }
   Blend(cost_, std::max(seconds - Idle(decoding), seconds / 8) / prefill);
-  if (decoding <= 0) Blend(rates_[SizeOf(prefill)], prefill / seconds);
+  if (decoding <= 0) {
+    const size_t size = SizeOf(prefill);
+    Blend(rates_[size], prefill / seconds);
+    // Larger steps are no slower per token. One that was had weights to lay out, or a busy machine.
+    for (size_t i = size + 1; i < rates_.size(); ++i) {
+      if (rates_[i] < rates_[size]) rates_[i] = 0;
+    }
+  }
   last_ = std::max(prefill, last_ / 2);  // the short end of a prompt says nothing of the next one
 }
 
@@ -74,7 +81,7 @@ int32_t PrefillBudget::Efficient(int32_t tokens) const {
     largest = i;
   }
   if (largest + 1 < rates_.size() && rates_[largest + 1] == 0 && rates_[largest] > kGain * smaller &&
-      smaller > 0 && 2 * took(largest) < longest) {
+      2 * took(largest) < longest) {
     return 1 << (largest + 1);
   }
   size_t size = at;

@@ -132,6 +132,16 @@ TEST(PrefillBudget, AloneAPromptOfALargeModelIsNotComputedTokenByToken) {
   EXPECT_LE(budget.Tokens(0) * 0.0105, 0.5);
 }
 
+// The first step lays experts out, or other work had the machine: what it measured holds no longer.
+TEST(PrefillBudget, AloneASlowFirstStepIsForgotten) {
+  for (const int first_ms : {1'500, 4'000, 20'000}) {
+    PrefillBudget budget;
+    budget.Observe(0, 32, milliseconds(first_ms));
+    SecondsOfPrompt(budget, 100);
+    EXPECT_LE(SecondsOfPrompt(budget, 600), 1.6 * 0.0105 * 600) << first_ms;
+  }
+}
+
 // A mixture of experts: eight of 128 for each token, so that a few tokens read most of the weights.
 TEST(PrefillBudget, AloneAPromptReadsEachExpertForManyTokens) {
   PrefillBudget budget;
