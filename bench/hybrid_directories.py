@@ -8,13 +8,14 @@ writes: its tokenizer, whose words are tokens, becomes the tokenizer.json. --lay
 MiniMax has two experts instead of 32: all 32 would not fit into memory. The shapes are written from memory of the
 published configurations. `bench/compare_servers.py DIRECTORY` serves one in Q8_0.
 """
-import argparse
 import json
 import pathlib
 
 import gguf
 import torch
 import transformers
+
+from hybrid_models import options
 
 WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 CONTROL = 3  # the type of a GGUF token
@@ -81,16 +82,11 @@ def favor_words(model, vocabulary):
 
 
 def main():
-    parser = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__)
-    parser.add_argument("vocabulary")
-    parser.add_argument("out", type=pathlib.Path)
-    parser.add_argument("families", nargs="*", metavar="FAMILY", help=", ".join(FAMILIES) + " (default: all)")
-    parser.add_argument("--layers", type=int, help="the first layers only")
-    a = parser.parse_args()
+    a = options(__doc__, FAMILIES)
     vocabulary = gguf.GGUFReader(a.vocabulary)
     torch.manual_seed(7)
     torch.set_default_dtype(torch.bfloat16)
-    for family in a.families or FAMILIES:
+    for family in a.models or FAMILIES:
         layers, describe = FAMILIES[family]
         folder = a.out / family
         folder.mkdir(parents=True, exist_ok=True)

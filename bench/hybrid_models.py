@@ -296,15 +296,20 @@ FAMILIES = {"granite-h": ("granitehybrid", 32, granite), "bamba": ("granitehybri
             "mamba2": ("mamba2", 24, mamba2), "plamo2": ("plamo2", 16, plamo2), "rwkv7": ("rwkv7", 12, rwkv7)}
 
 
-def main():
-    parser = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__)
+def options(text, models):
+    """The command line of a script that writes models."""
+    parser = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter, description=text)
     parser.add_argument("vocabulary")
     parser.add_argument("out", type=pathlib.Path)
-    parser.add_argument("families", nargs="*", metavar="FAMILY", help=", ".join(FAMILIES) + " (default: all)")
+    parser.add_argument("models", nargs="*", metavar="MODEL", help=", ".join(models) + " (default: all)")
     parser.add_argument("--layers", type=int, help="the first layers only")
-    a = parser.parse_args()
+    return parser.parse_args()
+
+
+def main():
+    a = options(__doc__, FAMILIES)
     vocabulary = gguf.GGUFReader(a.vocabulary)
-    for family in a.families or FAMILIES:
+    for family in a.models or FAMILIES:
         architecture, layers, write = FAMILIES[family]
         path = a.out / f"{family}-Q8_0.gguf"
         w = Writer(path, architecture, vocabulary)

@@ -8,14 +8,13 @@ size of embedding and output. Blocks are random bytes with scales that give rows
 quantized and a file is written as fast as the disk takes it; matrices of one shape have the same blocks in every layer. The shapes
 are written from memory of the published configurations.
 """
-import argparse
 import math
 import pathlib
 
 import gguf
 import numpy as np
 
-from hybrid_models import Writer
+from hybrid_models import Writer, options
 
 Kind = gguf.GGMLQuantizationType
 
@@ -243,12 +242,7 @@ MODELS = {"qwen3-30b-a3b": ("qwen3moe", 16, q4_k_m, "Q4_K_M", qwen3_30b_a3b),
 
 
 def main():
-    parser = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__)
-    parser.add_argument("vocabulary")
-    parser.add_argument("out", type=pathlib.Path)
-    parser.add_argument("models", nargs="*", metavar="MODEL", help=", ".join(MODELS) + " (default: all)")
-    parser.add_argument("--layers", type=int, help="the first layers only")
-    a = parser.parse_args()
+    a = options(__doc__, MODELS)
     vocabulary = gguf.GGUFReader(a.vocabulary)
     for model in a.models or MODELS:
         architecture, layers, kinds, suffix, write = MODELS[model]

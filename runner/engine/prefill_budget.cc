@@ -17,14 +17,13 @@ void Blend(double& average, double value) {
   average = average == 0 ? value : average + kWeight * (value - average);
 }
 
-// Which of the rates: tokens in [2^i, 2^(i + 1)), the last without an end.
-size_t SizeOf(int32_t tokens) {
-  return std::min<size_t>(std::bit_width(static_cast<uint32_t>(tokens)) - 1, 9);
-}
-
 double Seconds(std::chrono::nanoseconds duration) { return std::chrono::duration<double>(duration).count(); }
 
 }  // namespace
+
+size_t PrefillBudget::SizeOf(int32_t tokens) {
+  return std::min<size_t>(std::bit_width(static_cast<uint32_t>(tokens)), kSizes) - 1;
+}
 
 void PrefillBudget::Observe(int32_t decoding, int32_t prefill, std::chrono::nanoseconds took) {
   const double seconds = Seconds(took);
@@ -80,7 +79,7 @@ int32_t PrefillBudget::Efficient(int32_t tokens) const {
     best = std::max(best, rates_[i]);
     largest = i;
   }
-  if (largest + 1 < rates_.size() && rates_[largest + 1] == 0 && rates_[largest] > kGain * smaller &&
+  if (largest + 1 < kSizes && rates_[largest + 1] == 0 && rates_[largest] > kGain * smaller &&
       2 * took(largest) < longest) {
     return 1 << (largest + 1);
   }

@@ -45,11 +45,14 @@ class PrefillBudget {
   double LimitBeside(double idle) const;
   int32_t Efficient(int32_t tokens) const;
 
+  static constexpr size_t kSizes = 10;  // powers of two, the last without an end
+  static size_t SizeOf(int32_t tokens);
+
   StepTarget target_;
   std::vector<double> idle_;  // seconds by number of decoding sequences; 0 = not measured
   double cost_ = 0;           // seconds per prompt token; 0 = not measured
   // Tokens per second of prompts alone, by tokens of a step [2^i, 2^(i + 1)); 0 = not measured.
-  std::array<double, 10> rates_ = {};
+  std::array<double, kSizes> rates_ = {};
   int32_t last_ = 0;  // tokens of the latest larger steps with a prompt
 };
 
