@@ -326,6 +326,59 @@ TEST(Declared, KeysThatNobodyReadsAreRefusedByName) {
   EXPECT_THAT(inside.error().message, HasSubstr("rope_parameters/attention_scale"));
 }
 
+// Tensors of a layer in a directory, keys of the whole file in a GGUF.
+TEST(Declared, ApertusHasItsActivationInBothFormats) {
+  const std::vector<double> slopes = {0.2, -0.3, 0.7, 1.1};
+  const auto stored = [&](const Json& alpha_p, const Json& beta) {
+    return LoadPatched("tests/data/gguf/qwen3.f32.gguf", [&](PatchedModelFiles& files) {
+      for (int layer = 0; layer < 4; ++layer)
+        files.Remove("blk." + std::to_string(layer) + ".ffn_gate.weight");
+      Json renamed = Json::object();
+      for (const auto& [key, value] : files.json.items()) {
+        renamed[key.starts_with("qwen3.") ? "apertus." + key.substr(6) : key] = value;
+      }
+      files.json = renamed;
+      files.json["general.architecture"] = "apertus";
+      files.json["xielu.alpha_p"] = alpha_p;
+      files.json["xielu.alpha_n"] = {0.5, 0.5, 0.5, 0.5};
+      files.json["xielu.beta"] = beta;
+      files.json["xielu.eps"] = -1e-6;
+    });
+  };
+  const std::vector<float> published = LastLogits("tests/data/models/qwen3", [&](PatchedModelFiles& files) {
+    files.json["model_type"] = "apertus";
+    files.json["hidden_act"] = "xielu";
+    for (const char* key : {"use_sliding_window", "max_window_layers", "layer_types"}) files.json.erase(key);
+    for (size_t layer = 0; layer < 4; ++layer) {
+      const std::string prefix = "model.layers." + std::to_string(layer) + ".";
+      files.Remove(prefix + "mlp.gate_proj.weight");
+      files.MoveTo(prefix + "input_layernorm", prefix + "attention_layernorm");
+      files.MoveTo(prefix + "post_attention_layernorm", prefix + "feedforward_layernorm");
+      files.AddF32(prefix + "mlp.act_fn.alpha_p", {1}, static_cast<float>(slopes[layer]));
+      files.AddF32(prefix + "mlp.act_fn.alpha_n", {1}, 0.5F);
+      files.AddF32(prefix + "mlp.act_fn.beta", {1}, 0.5F);
+      files.AddF32(prefix + "mlp.act_fn.eps", {1}, -1e-6F);
+    }
+  });
+  const auto listed = stored(slopes, {0.5, 0.5, 0.5, 0.5});
+  ASSERT_TRUE(listed) << listed.error().message;
+  EXPECT_EQ(LastLogits(**listed), published);
+  EXPECT_EQ(LastLogits(**stored(slopes, 0.5)), published);  // one number for all layers
+  EXPECT_NE(LastLogits(**stored({0.2, -0.3, 0.7, 1.2}, 0.5)), published);
+
+  const struct {
+    Json alpha_p;
+    const char* reason;
+  } refused[] = {{{0.2, 0.3}, "xielu.alpha_p has 2 entries for 4 layers"},
+                 {{0.2, 0.3, "x", 1}, "xielu.alpha_p has an entry that is not a finite number"},
+                 {"x", "xielu.alpha_p has an entry that is not a finite number"}};
+  for (const auto& one : refused) {
+    const auto model = stored(one.alpha_p, 0.5);
+    ASSERT_FALSE(model);
+    EXPECT_THAT(model.error().message, HasSubstr(one.reason));
+  }
+}
+
 // Programs have their own scaled angles for files that say nothing.
 TEST(Declared, AnglesThatAreAlwaysScaledMustBeGiven) {
   for (const char* family : {"apertus", "gpt_oss", "ministral3", "cwm"}) {

@@ -22,12 +22,8 @@ struct DeclaredBlock {
 };
 
 kernels::XieluShape BindXielu(const TensorScope& scope) {
-  kernels::XieluShape shape;
-  shape.beta = scope.Scalar({"mlp.act_fn.beta", ""});
-  shape.eps = scope.Scalar({"mlp.act_fn.eps", ""});
-  shape.positive = kernels::Softplus(scope.Scalar({"mlp.act_fn.alpha_p", ""}));
-  shape.negative = shape.beta + kernels::Softplus(scope.Scalar({"mlp.act_fn.alpha_n", ""}));
-  return shape;
+  return MakeXielu(scope.Scalar({"mlp.act_fn.alpha_p", ""}), scope.Scalar({"mlp.act_fn.alpha_n", ""}),
+                   scope.Scalar({"mlp.act_fn.beta", ""}), scope.Scalar({"mlp.act_fn.eps", ""}));
 }
 
 class DeclaredDecoder : public Decoder {
@@ -90,7 +86,9 @@ class DeclaredDecoder : public Decoder {
       block->feed_forward = BindDeclaredMixture(scope, form.mixture);
     } else if (form.decoder.plain_activation) {
       PlainMlp plain = BindPlainMlp(scope, form.feed_forward, names.mlp.up, names.mlp.down, form.mlp_bias);
-      if (plain.activation == PlainActivation::kXielu) plain.xielu = BindXielu(scope);
+      if (plain.activation == PlainActivation::kXielu) {
+        plain.xielu = form.xielu.empty() ? BindXielu(scope) : form.xielu[layer];
+      }
       block->feed_forward = std::move(plain);
     } else {
       block->feed_forward = BindMlp(scope, form.feed_forward, names.mlp, form.mlp_bias);
@@ -271,6 +269,13 @@ QueryGrowth ReadQueryGrowth(ConfigReader& read) {
                                    "rope_scaling/original_max_position_embeddings",
                                    "rope.scaling.original_context_length"},
                                   1, kMaxContext)};
+}
+
+kernels::XieluShape MakeXielu(float alpha_p, float alpha_n, float beta, float eps) {
+  return {.positive = kernels::Softplus(alpha_p),
+          .negative = beta + kernels::Softplus(alpha_n),
+          .beta = beta,
+          .eps = eps};
 }
 
 Bias ReadBias(ConfigReader& read, const char* key, bool fallback) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "api/base/error.h"
+#include "runner/kernels/elementwise.h"
 #include "runner/models/decoder.h"
 #include "runner/models/draft_model.h"
 #include "runner/models/latent_attention.h"
@@ -64,8 +65,9 @@ struct DecoderForm {
   Bias attention_bias = Bias::kAbsent;              // of q, k and v
   Bias out_bias = Bias::kAbsent;
   Bias mlp_bias = Bias::kAbsent;
-  float attention_scale = 0;  // of query and key products; 0 = 1 / sqrt(head_dim)
-  float score_cap = 0;        // of the scaled products; 0 = none
+  std::vector<kernels::XieluShape> xielu = {};  // [decoder.layers], or empty: stored as tensors of the layers
+  float attention_scale = 0;                    // of query and key products; 0 = 1 / sqrt(head_dim)
+  float score_cap = 0;                          // of the scaled products; 0 = none
   QueryGrowth query_growth = {};
   bool growth_unrotated = false;  // query_growth is for layers without positions only
   float embedding_scale = 1;      // of embedded tokens
@@ -102,6 +104,9 @@ QueryGrowth ReadQueryGrowth(ConfigReader& read);
 
 // `key` of a checkpoint decides; a GGUF has what is stored.
 Bias ReadBias(ConfigReader& read, const char* key, bool fallback = false);
+
+// xIELU as a checkpoint stores it: the two slopes before their softplus.
+kernels::XieluShape MakeXielu(float alpha_p, float alpha_n, float beta, float eps);
 
 // The last step of a declared family's loader.
 api::Result<std::unique_ptr<Model>> BuildDeclared(ConfigReader& read,

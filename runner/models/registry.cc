@@ -22,7 +22,7 @@ struct Family {
 
 // A family is one line here: its name, its names in the two formats, its loader.
 constexpr std::array kFamilies = {
-    Family{{"Apertus", "apertus", ""}, LoadApertus},
+    Family{{"Apertus", "apertus", "apertus"}, LoadApertus},
     Family{{"Arcee", "arcee", "arcee"}, LoadArcee},
     Family{{"Bamba", "bamba", ""}, LoadBamba},
     Family{{"Cohere (Command R, R+)", "cohere", "command-r"}, LoadCohere},
