@@ -18,7 +18,7 @@ fixtures=${QUIRE_FIXTURES:-../shared/fixtures}
 compare() {
   local kv cpu type types=(stored) arguments expected got
   [ ! -d "$1" ] || types+=(Q8_0 Q4_K)
-  for kv in f16 q8_0; do
+  for kv in i16 f16 q8_0; do
     for type in "${types[@]}"; do
       arguments=("$1" --fingerprint --kv-cache-type $kv --threads 1)
       [ "$type" = stored ] || arguments+=(--quantize "$type")
