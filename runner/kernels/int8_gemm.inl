@@ -102,28 +102,43 @@ QUIRE_INLINE void DotKBlock(const std::byte* k_block, const TileRows& x, typenam
   if constexpr (kVector + 1 < kEnd) DotKBlock<Isa, kFormat, kRows, kVector + 1, kEnd>(k_block, x, dot);
 }
 
+// The vectors of a K block as a panel stores them, ready to be multiplied, and by twos where rows are multiplied by pairs
+// (InPairs()).
+template <class Isa, PanelFormat kFormat>
+struct StoredWeights {
+  const std::byte* k_block;
+
+  template <size_t kVector>
+  QUIRE_INLINE auto Get() const {
+    constexpr bool kBiased = kFormat.zero_point_log2 == 7;
+    return Isa::template PrepareWeight<kBiased>(KBlockVector<Isa, kFormat, kVector>(k_block));
+  }
+  template <size_t kVector>
+  QUIRE_INLINE auto GetPair() const {
+    return Isa::Pair(Get<kVector>(), Get<kVector + 1>());
+  }
+};
+
 // One of four vectors of a K block, whose elements are the kLane-th four of `rows`, and those that follow it.
-template <class Isa, PanelFormat kFormat, int kRows, size_t kVector, size_t kLane>
-QUIRE_INLINE void DotLanes(const std::byte* k_block, const typename Isa::RowVector* rows,
+template <class Isa, int kRows, size_t kVector, size_t kLane, class Weights>
+QUIRE_INLINE void DotLanes(const Weights& weights, const typename Isa::RowVector* rows,
                            typename Isa::Int* dot) {
-  constexpr bool kBiased = kFormat.zero_point_log2 == 7;
-  const auto weight =
-      Isa::template PrepareWeight<kBiased>(KBlockVector<Isa, kFormat, kVector + kLane>(k_block));
+  const auto weight = weights.template Get<kVector + kLane>();
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) dot[r] = Isa::template DotLane<kLane>(dot[r], weight, rows[r]);
-  if constexpr (kLane < 3) DotLanes<Isa, kFormat, kRows, kVector, kLane + 1>(k_block, rows, dot);
+  if constexpr (kLane < 3) DotLanes<Isa, kRows, kVector, kLane + 1>(weights, rows, dot);
 }
 
-// As DotKBlock, where the instruction set multiplies by four elements of a vector: 16 elements of each row are loaded at once.
-template <class Isa, PanelFormat kFormat, int kRows, size_t kVector, size_t kEnd>
-QUIRE_INLINE void DotRowVectors(const std::byte* k_block, const TileRows& x, typename Isa::Int* dot) {
+// As DotKBlock, where the instruction set multiplies by four elements of a vector: 16 elements of each row are loaded at
+// once. x: the rows' elements of the K block.
+template <class Isa, int kRows, size_t kVector, size_t kEnd, class Weights>
+QUIRE_INLINE void DotRowVectors(const Weights& weights, const int8_t* x, typename Isa::Int* dot) {
   static_assert((kEnd - kVector) % 4 == 0);
   typename Isa::RowVector rows[kRows];
 #pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r)
-    rows[r] = Isa::LoadRow(x.quants + static_cast<size_t>(r) * kKBlock + kVector * 4);
-  DotLanes<Isa, kFormat, kRows, kVector, 0>(k_block, rows, dot);
-  if constexpr (kVector + 4 < kEnd) DotRowVectors<Isa, kFormat, kRows, kVector + 4, kEnd>(k_block, x, dot);
+  for (int r = 0; r < kRows; ++r) rows[r] = Isa::LoadRow(x + static_cast<size_t>(r) * kKBlock + kVector * 4);
+  DotLanes<Isa, kRows, kVector, 0>(weights, rows, dot);
+  if constexpr (kVector + 4 < kEnd) DotRowVectors<Isa, kRows, kVector + 4, kEnd>(weights, x, dot);
 }
 
 // Whether the instruction set multiplies rows by pairs, and this number of rows is whole pairs (see
@@ -138,28 +153,37 @@ constexpr bool InPairs() {
 }
 
 // Two of four vectors of a K block, from the kVector-th on, times the kHalf-th 8 elements of pairs of rows.
-template <class Isa, PanelFormat kFormat, int kRows, size_t kVector, size_t kHalf>
-QUIRE_INLINE void DotPairHalves(const std::byte* k_block, const typename Isa::PairVector* pairs,
+template <class Isa, int kRows, size_t kVector, size_t kHalf, class Weights>
+QUIRE_INLINE void DotPairHalves(const Weights& weights, const typename Isa::PairVector* pairs,
                                 typename Isa::Int* dot) {
-  constexpr bool kBiased = kFormat.zero_point_log2 == 7;
-  constexpr size_t kAt = kVector + 2 * kHalf;
-  const auto weight =
-      Isa::Pair(Isa::template PrepareWeight<kBiased>(KBlockVector<Isa, kFormat, kAt>(k_block)),
-                Isa::template PrepareWeight<kBiased>(KBlockVector<Isa, kFormat, kAt + 1>(k_block)));
+  const auto weight = weights.template GetPair<kVector + 2 * kHalf>();
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; r += 2) Isa::template DotPair<kHalf>(weight, pairs[r / 2], dot + r, dot + r + 1);
-  if constexpr (kHalf == 0) DotPairHalves<Isa, kFormat, kRows, kVector, 1>(k_block, pairs, dot);
+  if constexpr (kHalf == 0) DotPairHalves<Isa, kRows, kVector, 1>(weights, pairs, dot);
 }
 
 // Vectors [kVector, kEnd) of a K block times kRows / 2 pairs of rows, of which 16 elements are loaded at once.
-template <class Isa, PanelFormat kFormat, int kRows, size_t kVector, size_t kEnd>
-QUIRE_INLINE void DotPairs(const std::byte* k_block, const TileRows& x, typename Isa::Int* dot) {
+template <class Isa, int kRows, size_t kVector, size_t kEnd, class Weights>
+QUIRE_INLINE void DotPairs(const Weights& weights, const int8_t* x, typename Isa::Int* dot) {
   typename Isa::PairVector pairs[kRows / 2];
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; r += 2)
-    pairs[r / 2] = Isa::LoadPair(x.quants + static_cast<size_t>(r) * kKBlock + kVector * 4);
-  DotPairHalves<Isa, kFormat, kRows, kVector, 0>(k_block, pairs, dot);
-  if constexpr (kVector + 4 < kEnd) DotPairs<Isa, kFormat, kRows, kVector + 4, kEnd>(k_block, x, dot);
+    pairs[r / 2] = Isa::LoadRowPair(x + static_cast<size_t>(r) * kKBlock + kVector * 4);
+  DotPairHalves<Isa, kRows, kVector, 0>(weights, pairs, dot);
+  if constexpr (kVector + 4 < kEnd) DotPairs<Isa, kRows, kVector + 4, kEnd>(weights, x, dot);
+}
+
+// What an instruction set with vectors of a row's elements adds to `dot`. Sums of pairs of rows stay as Isa::StartPair()
+// has them.
+template <class Isa, int kRows, size_t kVector, size_t kEnd, class Weights>
+QUIRE_INLINE void DotVectors(const Weights& weights, const int8_t* x, typename Isa::Int* dot) {
+  if constexpr (InPairs<Isa, kRows>()) {
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; r += 2) Isa::StartPair(dot + r, dot + r + 1);
+    DotPairs<Isa, kRows, kVector, kEnd>(weights, x, dot);
+  } else {
+    DotRowVectors<Isa, kRows, kVector, kEnd>(weights, x, dot);
+  }
 }
 
 template <class Isa, PanelFormat kFormat, int kRows>
@@ -179,14 +203,12 @@ template <class Isa, PanelFormat kFormat, int kRows, size_t kVector, size_t kEnd
 QUIRE_INLINE void Dots(const std::byte* k_block, const TileRows& x, const int32_t* neg_sums,
                        typename Isa::Int* dot) {
   StartDots<Isa, kFormat, kRows>(neg_sums, dot);
-  if constexpr (InPairs<Isa, kRows>()) {
+  if constexpr (requires { typename Isa::RowVector; }) {
+    DotVectors<Isa, kRows, kVector, kEnd>(StoredWeights<Isa, kFormat>{k_block}, x.quants, dot);
+    if constexpr (InPairs<Isa, kRows>()) {
 #pragma GCC unroll 16
-    for (int r = 0; r < kRows; r += 2) Isa::StartPair(dot + r, dot + r + 1);
-    DotPairs<Isa, kFormat, kRows, kVector, kEnd>(k_block, x, dot);
-#pragma GCC unroll 16
-    for (int r = 0; r < kRows; r += 2) Isa::FinishPair(dot + r, dot + r + 1);
-  } else if constexpr (requires { typename Isa::RowVector; }) {
-    DotRowVectors<Isa, kFormat, kRows, kVector, kEnd>(k_block, x, dot);
+      for (int r = 0; r < kRows; r += 2) Isa::FinishPair(dot + r, dot + r + 1);
+    }
   } else {
     DotKBlock<Isa, kFormat, kRows, kVector, kEnd>(k_block, x, dot);
   }

@@ -6,20 +6,38 @@
 // Isa::kChunkGroups groups of rows.
 constexpr size_t kChunk = 256;
 
+// An instruction set whose signed bytes are multiplied as magnitudes and signs.
+template <class Isa>
+concept SplitsSigns = Isa::kSignedWeights && requires(typename Isa::Int* vectors) {
+  Isa::template SplitSigns<8>(vectors, vectors);
+};
+// One whose vectors of weights are multiplied as they are unpacked, by vectors of a row's elements.
+template <class Isa>
+concept HasRowVectors = requires {
+  typename Isa::RowVector;
+};
+// One that multiplies rows by pairs, so that two vectors of weights lie as Isa::Pair() has them.
+template <class Isa>
+concept HasPairs = requires {
+  Isa::kPairRows;
+};
+
 template <class Isa, PanelFormat kFormat>
 struct WeightChunk {
   using Int = typename Isa::Int;
   using Float = typename Isa::Float;
   static constexpr size_t kKBlocks = kChunk / kKBlock;
   static constexpr size_t kSums = BlockScales<Isa, kFormat>::kSums;
-  static constexpr bool kSigned = Isa::kSignedWeights && kFormat.zero_point_log2 == 7;
+  static constexpr bool kSigned = SplitsSigns<Isa> && kFormat.zero_point_log2 == 7;
+  // Of each scale: for a row, and as Isa::ForPair() has it for the first and the second vector of a pair's sums.
+  static constexpr size_t kForms = HasPairs<Isa> ? 3 : 1;
 
   struct KBlock {
     Int weight[8];                   // kSigned: magnitudes
     Int sign[kSigned ? 8 : 1];       // kSigned: bytes, 0 or -1
     Int start[kSigned ? kSums : 1];  // kSigned: of each sum, see Isa::SplitSigns()
-    Float scale[kSums];
-    Float min_offset[kSums];
+    Float scale[kSums][kForms];
+    Float min_offset[kSums][kForms];
   };
   KBlock k_block[kKBlocks];
   size_t count = 0;
@@ -27,8 +45,43 @@ struct WeightChunk {
 
 template <class Isa, PanelFormat kFormat, size_t kVector = 0>
 QUIRE_INLINE void UnpackWeights(const std::byte* from, typename Isa::Int* to) {
-  to[kVector] = KBlockVector<Isa, kFormat, kVector>(from);
-  if constexpr (kVector < 7) UnpackWeights<Isa, kFormat, kVector + 1>(from, to);
+  if constexpr (HasPairs<Isa>) {
+    Isa::StorePair(StoredWeights<Isa, kFormat>{from}.template GetPair<kVector>(), to + kVector);
+    if constexpr (kVector < 6) UnpackWeights<Isa, kFormat, kVector + 2>(from, to);
+  } else {
+    if constexpr (HasRowVectors<Isa>) {
+      to[kVector] = StoredWeights<Isa, kFormat>{from}.template Get<kVector>();
+    } else {
+      to[kVector] = KBlockVector<Isa, kFormat, kVector>(from);
+    }
+    if constexpr (kVector < 7) UnpackWeights<Isa, kFormat, kVector + 1>(from, to);
+  }
+}
+
+// The vectors of a K block as UnpackWeights() left them.
+template <class Isa>
+struct UnpackedWeights {
+  const typename Isa::Int* vectors;
+
+  template <size_t kVector>
+  QUIRE_INLINE auto Get() const {
+    if constexpr (HasPairs<Isa>) {
+      return Isa::template Unpair<kVector % 2 != 0>(vectors + kVector / 2 * 2);
+    } else {
+      return vectors[kVector];
+    }
+  }
+  template <size_t kVector>
+  QUIRE_INLINE auto GetPair() const {
+    return Isa::LoadPair(vectors + kVector);
+  }
+};
+
+// The forms of a scale: WeightChunk::kForms.
+template <class Isa, size_t kForms>
+QUIRE_INLINE void StoreForms(typename Isa::Float scale, typename Isa::Float (&to)[kForms]) {
+  to[0] = scale;
+  if constexpr (kForms > 1) Isa::ForPair(scale, &to[1], &to[2]);
 }
 
 // K blocks [first, first + count) of a panel's half; `first` begins a block.
@@ -54,14 +107,14 @@ void UnpackChunk(const PanelHalf<Isa>& half, size_t in, size_t first, size_t cou
           const size_t at = sum * kVectors;
           out.start[sum] = Isa::template SplitSigns<kVectors>(out.weight + at, out.sign + at);
         }
-        out.scale[sum] = of_block.Scale(s, sum);
-        if constexpr (kFormat.min_offset) out.min_offset[sum] = of_block.MinOffset(s, sum);
+        StoreForms<Isa>(of_block.Scale(s, sum), out.scale[sum]);
+        if constexpr (kFormat.min_offset) StoreForms<Isa>(of_block.MinOffset(s, sum), out.min_offset[sum]);
       }
     }
   }
 }
 
-// Sum `kSum` of a K block's integer products with kRows rows.
+// Sum `kSum` of a K block's integer products with kRows rows. Those of pairs of rows stay as Isa::StartPair() has them.
 template <class Isa, PanelFormat kFormat, int kRows, size_t kSum>
 QUIRE_INLINE void DotUnpacked(const typename WeightChunk<Isa, kFormat>::KBlock& weights,
                               const int32_t* neg_sum, const int8_t* x, typename Isa::Int* dot) {
@@ -69,6 +122,9 @@ QUIRE_INLINE void DotUnpacked(const typename WeightChunk<Isa, kFormat>::KBlock& 
   if constexpr (WeightChunk<Isa, kFormat>::kSigned) {
     Isa::template DotSigned<kRows, kVectors>(weights.weight + kFirst, weights.sign + kFirst,
                                              weights.start[kSum], x + kFirst * 4, dot);
+  } else if constexpr (HasRowVectors<Isa>) {
+    StartDots<Isa, kFormat, kRows>(neg_sum, dot);
+    DotVectors<Isa, kRows, kFirst, kFirst + kVectors>(UnpackedWeights<Isa>{weights.weight}, x, dot);
   } else if constexpr (Isa::kSignedWeights) {
     Isa::template DotSmall<kFormat.bits, kRows, kVectors>(weights.weight + kFirst, x + kFirst * 4, dot);
     if constexpr (kFormat.zero_point_log2 >= 0) {
@@ -136,16 +192,31 @@ struct ChunkDotsOf<Isa, kFormat> {
   using Type = typename Isa::template ChunkDots<kFormat>;
 };
 
+// A number of row r, for every output; where sums are those of pairs, of the pair that r is in.
+template <class Isa, bool kPairs>
+QUIRE_INLINE typename Isa::Float OfRow(const float* of_rows, int r) {
+  if constexpr (kPairs) {
+    return Isa::SetPair(of_rows + r / 2 * 2);
+  } else {
+    return Isa::Set(of_rows[r]);
+  }
+}
+
 // Adds a chunk's products with rows [row, row + kRows) of a group to the sums `from`, or to 0 where that is null.
 template <class Isa, PanelFormat kFormat, int kRows, class Dots>
 QUIRE_INLINE void MultiplyChunk(const WeightChunk<Isa, kFormat>& chunk, const Dots& dots, size_t row,
                                 TileRows x, const float (*from)[Isa::kLanes], const SumsTo& to) {
   using Int = typename Isa::Int;
   using Float = typename Isa::Float;
+  constexpr bool kPairs = InPairs<Isa, kRows>();
   Float sum[kRows];
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
     sum[r] = from == nullptr ? Isa::ZeroFloat() : Isa::LoadSums(from[r]);
+  }
+  if constexpr (kPairs) {
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; r += 2) Isa::StartPair(sum + r, sum + r + 1);
   }
   for (size_t s = 0; s < chunk.count; ++s, x.Next()) {
     const auto& weights = chunk.k_block[s];
@@ -155,15 +226,20 @@ QUIRE_INLINE void MultiplyChunk(const WeightChunk<Isa, kFormat>& chunk, const Do
       const float* const total = x.template Total<kFormat.group, kSum>();
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
-        sum[r] =
-            Isa::MulAdd(Isa::ToFloat(dot[r]), Isa::Mul(weights.scale[kSum], Isa::Set(x.scale[r])), sum[r]);
+        const size_t form = kPairs ? 1 + static_cast<size_t>(r % 2) : 0;
+        sum[r] = Isa::MulAdd(Isa::ToFloat(dot[r]),
+                             Isa::Mul(weights.scale[kSum][form], OfRow<Isa, kPairs>(x.scale, r)), sum[r]);
         if constexpr (kFormat.min_offset) {
-          sum[r] = Isa::MulAdd(weights.min_offset[kSum], Isa::Set(total[r]), sum[r]);
+          sum[r] = Isa::MulAdd(weights.min_offset[kSum][form], OfRow<Isa, kPairs>(total, r), sum[r]);
         }
       }
     };
     add.template operator()<0>();
     if constexpr (kFormat.group == 16) add.template operator()<1>();
+  }
+  if constexpr (kPairs) {
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; r += 2) Isa::FinishPair(sum + r, sum + r + 1);
   }
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {

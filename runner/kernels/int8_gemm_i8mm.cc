@@ -26,6 +26,9 @@ namespace {
 // Two rows times two outputs, eight elements at a time; a row alone as with dot products.
 struct NeonI8mm : Neon {
   static constexpr int kPairRows = 2;
+  // Weights that lie by pairs save more than those of other tiles.
+  template <PanelFormat>
+  static constexpr size_t kManyRows = 8;
 
   using RowVector = int8x16_t;
   QUIRE_INLINE static RowVector LoadRow(const int8_t* x) { return vld1q_s8(x); }
@@ -48,19 +51,53 @@ struct NeonI8mm : Neon {
     return {{zip(first.half[0], second.half[0]), zip_high(first.half[0], second.half[0]),
              zip(first.half[1], second.half[1]), zip_high(first.half[1], second.half[1])}};
   }
-  // Sums of two rows begin with a number for each row. Until FinishPair() row `a` has the sums of both rows with
+  // They take the place of two vectors.
+  QUIRE_INLINE static void StorePair(PairWeights pair, Int* to) {
+    for (size_t i = 0; i < 4; ++i) to[i / 2].half[i % 2] = vreinterpretq_s32_s8(pair.two[i]);
+  }
+  QUIRE_INLINE static PairWeights LoadPair(const Int* from) {
+    const auto at = [&](size_t i)
+                        QUIRE_INLINE_LAMBDA { return vreinterpretq_s8_s32(from[i / 2].half[i % 2]); };
+    return {{at(0), at(1), at(2), at(3)}};
+  }
+  // What Pair() made of its first operand or, with kSecond, of its second.
+  template <bool kSecond>
+  QUIRE_INLINE static Int Unpair(const Int* from) {
+    const auto part = [](Int of) QUIRE_INLINE_LAMBDA {
+      return kSecond ? vuzp2q_s32(of.half[0], of.half[1]) : vuzp1q_s32(of.half[0], of.half[1]);
+    };
+    return {{part(from[0]), part(from[1])}};
+  }
+  // Integer sums of two rows begin with a number for each row. Until FinishPair() row `a` has the sums of both rows with
   // outputs 0 to 3, `b` with 4 to 7: of each two outputs first those of the one row, then those of the other.
   QUIRE_INLINE static void StartPair(Int* a, Int* b) {
     const int32x4_t start = vcombine_s32(vget_low_s32(a->half[0]), vget_low_s32(b->half[0]));
     *a = {{start, start}};
     *b = *a;
   }
+  // Float sums of two rows may have any values.
+  QUIRE_INLINE static void StartPair(Float* a, Float* b) {
+    const Float first = *a, second = *b;
+    *a = Interleave(first.half[0], second.half[0]);
+    *b = Interleave(first.half[1], second.half[1]);
+  }
+  // Scales of 8 outputs for the sums of pairs.
+  QUIRE_INLINE static void ForPair(Float scale, Float* a, Float* b) {
+    *a = Interleave(scale.half[0], scale.half[0]);
+    *b = Interleave(scale.half[1], scale.half[1]);
+  }
+  // A number of each row of a pair.
+  QUIRE_INLINE static Float SetPair(const float* rows) {
+    const float32x4_t two = vcombine_f32(vld1_f32(rows), vdup_n_f32(0));
+    const float32x4_t each = vzip1q_f32(two, two);
+    return {{each, each}};
+  }
   // Elements 0 to 7 of two rows, and 8 to 15.
   struct PairVector {
     int8x16_t half[2];
   };
   // x: 16 elements of each row, kKBlock apart.
-  QUIRE_INLINE static PairVector LoadPair(const int8_t* x) {
+  QUIRE_INLINE static PairVector LoadRowPair(const int8_t* x) {
     const int64x2_t first = vreinterpretq_s64_s8(vld1q_s8(x));
     const int64x2_t second = vreinterpretq_s64_s8(vld1q_s8(x + kKBlock));
     return {
@@ -75,15 +112,36 @@ struct NeonI8mm : Neon {
     b->half[1] = vmmlaq_s32(b->half[1], rows, weight.two[3]);
   }
   QUIRE_INLINE static void FinishPair(Int* a, Int* b) {
-    const Int sums[] = {*a, *b};
-    const auto low = [](Int of) QUIRE_INLINE_LAMBDA {
-      return vcombine_s32(vget_low_s32(of.half[0]), vget_low_s32(of.half[1]));
+    const Float first = AsFloats(*a), second = AsFloats(*b);
+    *a = AsWords(RowOf<false>(first, second));
+    *b = AsWords(RowOf<true>(first, second));
+  }
+  QUIRE_INLINE static void FinishPair(Float* a, Float* b) {
+    const Float first = *a, second = *b;
+    *a = RowOf<false>(first, second);
+    *b = RowOf<true>(first, second);
+  }
+
+ private:
+  // Of two outputs each: first the one operand's, then the other's.
+  QUIRE_INLINE static Float Interleave(float32x4_t first, float32x4_t second) {
+    const float64x2_t a = vreinterpretq_f64_f32(first), b = vreinterpretq_f64_f32(second);
+    return {{vreinterpretq_f32_f64(vzip1q_f64(a, b)), vreinterpretq_f32_f64(vzip2q_f64(a, b))}};
+  }
+  // The sums of a pair's first or second row.
+  template <bool kSecond>
+  QUIRE_INLINE static Float RowOf(Float a, Float b) {
+    const auto part = [](Float of) QUIRE_INLINE_LAMBDA {
+      const float64x2_t low = vreinterpretq_f64_f32(of.half[0]), high = vreinterpretq_f64_f32(of.half[1]);
+      return vreinterpretq_f32_f64(kSecond ? vzip2q_f64(low, high) : vzip1q_f64(low, high));
     };
-    const auto high = [](Int of) QUIRE_INLINE_LAMBDA {
-      return vcombine_s32(vget_high_s32(of.half[0]), vget_high_s32(of.half[1]));
-    };
-    *a = {{low(sums[0]), low(sums[1])}};
-    *b = {{high(sums[0]), high(sums[1])}};
+    return {{part(a), part(b)}};
+  }
+  QUIRE_INLINE static Float AsFloats(Int a) {
+    return {{vreinterpretq_f32_s32(a.half[0]), vreinterpretq_f32_s32(a.half[1])}};
+  }
+  QUIRE_INLINE static Int AsWords(Float a) {
+    return {{vreinterpretq_s32_f32(a.half[0]), vreinterpretq_s32_f32(a.half[1])}};
   }
 };
 

@@ -16,6 +16,9 @@ namespace {
 
 // Without dot products: pairs of 16-bit products are added, which hold two of 128 * 127.
 struct NeonPairs : Neon {
+  template <PanelFormat>
+  static constexpr size_t kManyRows = 0;
+
   QUIRE_INLINE static Int Dot(Int sum, Int weight, const int8_t* x) {
     const int8x16_t four = Four(x);
     return {{Dot(sum.half[0], vreinterpretq_s8_s32(weight.half[0]), four),

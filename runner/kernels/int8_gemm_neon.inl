@@ -13,10 +13,12 @@ struct Neon {
   static constexpr int kRowsMax =
       4;  // 8 sums, 8 dots, 2 weights and 16 elements of 4 rows: 22 of 32 registers; 6 rows spill
   static constexpr bool kSignedWeights = true;
-  // Weights are unpacked for every tile: an eighth of the instructions for 4 rows.
+  // A chunk is unpacked at the price of some two tiles.
   template <PanelFormat>
-  static constexpr size_t kManyRows = 0;
-  static constexpr size_t kChunkGroups = 32;
+  static constexpr size_t kManyRows = 13;
+  static constexpr size_t kChunkGroups = 16;
+  template <PanelFormat>
+  static constexpr int kChunkRows = 4;
 
   QUIRE_INLINE static uint8x16_t Bytes(int32x4_t a) { return vreinterpretq_u8_s32(a); }
   QUIRE_INLINE static int32x4_t Words(uint8x16_t a) { return vreinterpretq_s32_u8(a); }
@@ -100,6 +102,7 @@ struct Neon {
     const uint32x4_t subnormal = vshlq_u32(vdupq_n_u32(0x00200000), vreinterpretq_s32_u32(e));
     return vreinterpretq_f32_u32(vbslq_u32(vcltq_u32(e, vdupq_n_u32(2)), subnormal, normal));
   }
+  QUIRE_INLINE static Float LoadSums(const float* from) { return {{vld1q_f32(from), vld1q_f32(from + 4)}}; }
   QUIRE_INLINE static void Store(Float sum, float* to, size_t outs) {
     if (outs >= kLanes) {
       vst1q_f32(to, sum.half[0]);
