@@ -3,7 +3,7 @@
 
 Of each kernel in the objects (build/arm64/runner/kernels/CMakeFiles/quire_kernels.dir/int8_gemm_{neon,dotprod,i8mm}.cc.o) the
 loops over K blocks: instructions of one pass, and those among them that multiply bytes. A pass is a K block of 32 elements
-times 8 outputs times the tile's rows. Cycles are llvm-mca's, of its models of Neoverse cores. Needs aarch64-linux-gnu-objdump,
+times 8 outputs times the tile's rows: of many rows, whose weights are unpacked before, of few, or the unpacking itself. Cycles are llvm-mca's, of its models of Neoverse cores. Needs aarch64-linux-gnu-objdump,
 c++filt and llvm-mca-19.
 """
 import re
@@ -79,22 +79,22 @@ def written(number, digits):
 
 
 def main():
-    print("kernel type rows instructions products", *(f"cycles-{model}" for model in MODELS))
+    print("kernel type loop rows instructions products", *(f"cycles-{model}" for model in MODELS))
     for path in sys.argv[1:]:
         kernel = re.sub(r".*int8_gemm_|\.cc\.o", "", path)
         for name, code in functions(path):
             found = FORMAT.search(name)
             if not found or found.group(1) not in NAMES:
                 continue
+            loop = "many" if "MultiplyManyRows" in name or "RunChunk" in name else "few"
             for body in loops(code):
                 operations = [text.split()[0] for text in body]
                 products = [one for one in operations if PRODUCTS.match(one)]
-                if not products:
+                if not products and (loop != "many" or "prfm" not in operations or len(body) < 10):
                     continue
                 per_row = {"smmla": 8, "sdot": 16, "sadalp": 16}
-                kind = next(one for one in per_row if one in products)
-                rows = products.count(kind) / per_row[kind]
-                print(kernel, NAMES[found.group(1)], f"{rows:g}", len(body), len(products),
+                rows = next((products.count(one) / per_row[one] for one in per_row if one in products), 0)
+                print(kernel, NAMES[found.group(1)], loop if products else "unpack", f"{rows:g}", len(body), len(products),
                       *(written(cycles(body, model), 0) for model in MODELS))
 
 

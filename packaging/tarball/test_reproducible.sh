@@ -17,7 +17,13 @@ for place in "${places[@]}"; do
   "$work/$place/packaging/tarball/build.sh" --arch "$machine" "$work/out-${place##*/}" >/dev/null
   export CCACHE_DISABLE=1
 done
-for file in "$work/out-first"/*; do
-  cmp "$file" "$work/out-place/$(basename "$file")"
-  echo "equal: $(basename "$file") $(sha256sum <"$file" | cut -c1-16)"
+different=0
+for name in $(cd "$work" && find out-first out-place -type f -printf '%f\n' | sort -u); do
+  if cmp "$work/out-first/$name" "$work/out-place/$name"; then
+    echo "equal: $name $(sha256sum <"$work/out-first/$name" | cut -c1-16)"
+  else
+    echo "FAIL: $name differs"
+    different=1
+  fi
 done
+exit $different

@@ -90,34 +90,54 @@ struct TileRows {
   }
 };
 
-// Vectors [kVector, kEnd) of a K block times kRows rows.
-template <class Isa, PanelFormat kFormat, int kRows, size_t kVector, size_t kEnd>
-QUIRE_INLINE void DotKBlock(const std::byte* k_block, const TileRows& x, typename Isa::Int* dot) {
-  constexpr bool kBiased = kFormat.zero_point_log2 == 7;  // quants are signed numbers, biased by 128
-  const auto weight = Isa::template PrepareWeight<kBiased>(KBlockVector<Isa, kFormat, kVector>(k_block));
-#pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) {
-    dot[r] = Isa::Dot(dot[r], weight, x.quants + static_cast<size_t>(r) * kKBlock + kVector * 4);
+// An instruction set that loads vectors of a row's elements and multiplies weights by parts of them.
+template <class Isa>
+concept HasRowVectors = requires {
+  typename Isa::RowVector;
+};
+
+// One that also multiplies rows by pairs, with weights as Isa::Zip() makes them of two vectors (int8_gemm_i8mm.cc).
+template <class Isa>
+concept HasPairs = requires {
+  Isa::kPairRows;
+};
+
+// Whether this number of rows is multiplied by pairs.
+template <class Isa, int kRows>
+constexpr bool InPairs() {
+  if constexpr (HasPairs<Isa>) {
+    return kRows % Isa::kPairRows == 0;
+  } else {
+    return false;
   }
-  if constexpr (kVector + 1 < kEnd) DotKBlock<Isa, kFormat, kRows, kVector + 1, kEnd>(k_block, x, dot);
 }
 
-// The vectors of a K block as a panel stores them, ready to be multiplied, and by twos where rows are multiplied by pairs
-// (InPairs()).
+// The vectors of a K block as a panel stores them, ready to be multiplied, and two of them zipped.
 template <class Isa, PanelFormat kFormat>
 struct StoredWeights {
   const std::byte* k_block;
 
   template <size_t kVector>
   QUIRE_INLINE auto Get() const {
-    constexpr bool kBiased = kFormat.zero_point_log2 == 7;
+    constexpr bool kBiased = kFormat.zero_point_log2 == 7;  // quants are signed numbers, biased by 128
     return Isa::template PrepareWeight<kBiased>(KBlockVector<Isa, kFormat, kVector>(k_block));
   }
   template <size_t kVector>
-  QUIRE_INLINE auto GetPair() const {
-    return Isa::Pair(Get<kVector>(), Get<kVector + 1>());
+  QUIRE_INLINE auto GetZipped() const {
+    return Isa::Zip(Get<kVector>(), Get<kVector + 1>());
   }
 };
+
+// Vectors [kVector, kEnd) of a K block times kRows rows.
+template <class Isa, PanelFormat kFormat, int kRows, size_t kVector, size_t kEnd>
+QUIRE_INLINE void DotKBlock(const std::byte* k_block, const TileRows& x, typename Isa::Int* dot) {
+  const auto weight = StoredWeights<Isa, kFormat>{k_block}.template Get<kVector>();
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+    dot[r] = Isa::Dot(dot[r], weight, x.quants + static_cast<size_t>(r) * kKBlock + kVector * 4);
+  }
+  if constexpr (kVector + 1 < kEnd) DotKBlock<Isa, kFormat, kRows, kVector + 1, kEnd>(k_block, x, dot);
+}
 
 // One of four vectors of a K block, whose elements are the kLane-th four of `rows`, and those that follow it.
 template <class Isa, int kRows, size_t kVector, size_t kLane, class Weights>
@@ -141,22 +161,11 @@ QUIRE_INLINE void DotRowVectors(const Weights& weights, const int8_t* x, typenam
   if constexpr (kVector + 4 < kEnd) DotRowVectors<Isa, kRows, kVector + 4, kEnd>(weights, x, dot);
 }
 
-// Whether the instruction set multiplies rows by pairs, and this number of rows is whole pairs (see
-// int8_gemm_i8mm.cc for what it offers).
-template <class Isa, int kRows>
-constexpr bool InPairs() {
-  if constexpr (requires { Isa::kPairRows; }) {
-    return kRows % Isa::kPairRows == 0;
-  } else {
-    return false;
-  }
-}
-
 // Two of four vectors of a K block, from the kVector-th on, times the kHalf-th 8 elements of pairs of rows.
 template <class Isa, int kRows, size_t kVector, size_t kHalf, class Weights>
 QUIRE_INLINE void DotPairHalves(const Weights& weights, const typename Isa::PairVector* pairs,
                                 typename Isa::Int* dot) {
-  const auto weight = weights.template GetPair<kVector + 2 * kHalf>();
+  const auto weight = weights.template GetZipped<kVector + 2 * kHalf>();
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; r += 2) Isa::template DotPair<kHalf>(weight, pairs[r / 2], dot + r, dot + r + 1);
   if constexpr (kHalf == 0) DotPairHalves<Isa, kRows, kVector, 1>(weights, pairs, dot);
@@ -203,7 +212,7 @@ template <class Isa, PanelFormat kFormat, int kRows, size_t kVector, size_t kEnd
 QUIRE_INLINE void Dots(const std::byte* k_block, const TileRows& x, const int32_t* neg_sums,
                        typename Isa::Int* dot) {
   StartDots<Isa, kFormat, kRows>(neg_sums, dot);
-  if constexpr (requires { typename Isa::RowVector; }) {
+  if constexpr (HasRowVectors<Isa>) {
     DotVectors<Isa, kRows, kVector, kEnd>(StoredWeights<Isa, kFormat>{k_block}, x.quants, dot);
     if constexpr (InPairs<Isa, kRows>()) {
 #pragma GCC unroll 16

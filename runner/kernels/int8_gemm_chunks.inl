@@ -11,16 +11,6 @@ template <class Isa>
 concept SplitsSigns = Isa::kSignedWeights && requires(typename Isa::Int* vectors) {
   Isa::template SplitSigns<8>(vectors, vectors);
 };
-// One whose vectors of weights are multiplied as they are unpacked, by vectors of a row's elements.
-template <class Isa>
-concept HasRowVectors = requires {
-  typename Isa::RowVector;
-};
-// One that multiplies rows by pairs, so that two vectors of weights lie as Isa::Pair() has them.
-template <class Isa>
-concept HasPairs = requires {
-  Isa::kPairRows;
-};
 
 template <class Isa, PanelFormat kFormat>
 struct WeightChunk {
@@ -29,15 +19,15 @@ struct WeightChunk {
   static constexpr size_t kKBlocks = kChunk / kKBlock;
   static constexpr size_t kSums = BlockScales<Isa, kFormat>::kSums;
   static constexpr bool kSigned = SplitsSigns<Isa> && kFormat.zero_point_log2 == 7;
-  // Of each scale: for a row, and as Isa::ForPair() has it for the first and the second vector of a pair's sums.
-  static constexpr size_t kForms = HasPairs<Isa> ? 3 : 1;
+  // Forms of a scale: for the sums of one row, and as Isa::ForPair() makes them for the two vectors of sums of a pair.
+  static constexpr size_t kScaleForms = HasPairs<Isa> ? 3 : 1;
 
   struct KBlock {
     Int weight[8];                   // kSigned: magnitudes
     Int sign[kSigned ? 8 : 1];       // kSigned: bytes, 0 or -1
     Int start[kSigned ? kSums : 1];  // kSigned: of each sum, see Isa::SplitSigns()
-    Float scale[kSums][kForms];
-    Float min_offset[kSums][kForms];
+    Float scale[kSums][kScaleForms];
+    Float min_offset[kSums][kScaleForms];
   };
   KBlock k_block[kKBlocks];
   size_t count = 0;
@@ -46,7 +36,7 @@ struct WeightChunk {
 template <class Isa, PanelFormat kFormat, size_t kVector = 0>
 QUIRE_INLINE void UnpackWeights(const std::byte* from, typename Isa::Int* to) {
   if constexpr (HasPairs<Isa>) {
-    Isa::StorePair(StoredWeights<Isa, kFormat>{from}.template GetPair<kVector>(), to + kVector);
+    Isa::StoreZipped(StoredWeights<Isa, kFormat>{from}.template GetZipped<kVector>(), to + kVector);
     if constexpr (kVector < 6) UnpackWeights<Isa, kFormat, kVector + 2>(from, to);
   } else {
     if constexpr (HasRowVectors<Isa>) {
@@ -66,22 +56,22 @@ struct UnpackedWeights {
   template <size_t kVector>
   QUIRE_INLINE auto Get() const {
     if constexpr (HasPairs<Isa>) {
-      return Isa::template Unpair<kVector % 2 != 0>(vectors + kVector / 2 * 2);
+      return Isa::template Unzip<kVector % 2 != 0>(vectors + kVector / 2 * 2);
     } else {
       return vectors[kVector];
     }
   }
   template <size_t kVector>
-  QUIRE_INLINE auto GetPair() const {
-    return Isa::LoadPair(vectors + kVector);
+  QUIRE_INLINE auto GetZipped() const {
+    return Isa::LoadZipped(vectors + kVector);
   }
 };
 
-// The forms of a scale: WeightChunk::kForms.
-template <class Isa, size_t kForms>
-QUIRE_INLINE void StoreForms(typename Isa::Float scale, typename Isa::Float (&to)[kForms]) {
+// The forms of a scale: WeightChunk::kScaleForms.
+template <class Isa, size_t kScaleForms>
+QUIRE_INLINE void StoreForms(typename Isa::Float scale, typename Isa::Float (&to)[kScaleForms]) {
   to[0] = scale;
-  if constexpr (kForms > 1) Isa::ForPair(scale, &to[1], &to[2]);
+  if constexpr (kScaleForms > 1) Isa::ForPair(scale, &to[1], &to[2]);
 }
 
 // K blocks [first, first + count) of a panel's half; `first` begins a block.
@@ -194,7 +184,7 @@ struct ChunkDotsOf<Isa, kFormat> {
 
 // A number of row r, for every output; where sums are those of pairs, of the pair that r is in.
 template <class Isa, bool kPairs>
-QUIRE_INLINE typename Isa::Float OfRow(const float* of_rows, int r) {
+QUIRE_INLINE typename Isa::Float OfRowOrPair(const float* of_rows, int r) {
   if constexpr (kPairs) {
     return Isa::SetPair(of_rows + r / 2 * 2);
   } else {
@@ -227,10 +217,11 @@ QUIRE_INLINE void MultiplyChunk(const WeightChunk<Isa, kFormat>& chunk, const Do
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
         const size_t form = kPairs ? 1 + static_cast<size_t>(r % 2) : 0;
-        sum[r] = Isa::MulAdd(Isa::ToFloat(dot[r]),
-                             Isa::Mul(weights.scale[kSum][form], OfRow<Isa, kPairs>(x.scale, r)), sum[r]);
+        sum[r] =
+            Isa::MulAdd(Isa::ToFloat(dot[r]),
+                        Isa::Mul(weights.scale[kSum][form], OfRowOrPair<Isa, kPairs>(x.scale, r)), sum[r]);
         if constexpr (kFormat.min_offset) {
-          sum[r] = Isa::MulAdd(weights.min_offset[kSum][form], OfRow<Isa, kPairs>(total, r), sum[r]);
+          sum[r] = Isa::MulAdd(weights.min_offset[kSum][form], OfRowOrPair<Isa, kPairs>(total, r), sum[r]);
         }
       }
     };

@@ -17,7 +17,7 @@ namespace {
 // Without dot products: pairs of 16-bit products are added, which hold two of 128 * 127.
 struct NeonPairs : Neon {
   template <PanelFormat>
-  static constexpr size_t kManyRows = 0;
+  static constexpr size_t kManyRows = 0;  // products take most of the time
 
   QUIRE_INLINE static Int Dot(Int sum, Int weight, const int8_t* x) {
     const int8x16_t four = Four(x);

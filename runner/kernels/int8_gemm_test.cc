@@ -209,6 +209,28 @@ TEST(Int8Gemm, ARowDoesNotSeeTheOthers) {
   }
 }
 
+// More rows than are multiplied with a chunk of weights before it is unpacked again; the last ones are few.
+TEST(Int8Gemm, ManyRowsHaveTheBitsOfFewAtATime) {
+  ThreadPool pool(2);
+  constexpr int64_t kIn = 512, kOut = 24, kRows = 387, kAtATime = 43;
+  for (const weights::DataType type : {weights::DataType::kQ8_0, weights::DataType::kQ4_0,
+                                       weights::DataType::kQ4_K, weights::DataType::kQ6_K}) {
+    SCOPED_TRACE(weights::Name(type));
+    const PanelMatrix w(type, kOut, kIn, 5);
+    const std::vector<float> x = Random(7).Floats(kRows * kIn);
+    ForEachTarget([&] {
+      const std::vector<float> together = MultiplyInt8(pool, x, kRows, w.view);
+      std::vector<float> apart;
+      for (size_t begin = 0; begin < kRows; begin += kAtATime) {
+        const std::vector<float> part =
+            MultiplyInt8(pool, std::span(x).subspan(begin * kIn, kAtATime * kIn), kAtATime, w.view);
+        apart.insert(apart.end(), part.begin(), part.end());
+      }
+      EXPECT_EQ(together, apart);
+    });
+  }
+}
+
 TEST(Int8Gemm, PartsHaveTheBitsOfProductsOfTheirOwn) {
   ThreadPool pool(2);
   constexpr int64_t kIn = 64, kOut = 40;

@@ -1,7 +1,11 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
 
 #include "runner/models/decoder_form.h"
 #include "runner/models/families.h"
@@ -14,19 +18,23 @@ std::vector<float> ReadXieluKey(ConfigReader& read, const char* key, size_t laye
   std::vector<float> values(layers, 0);
   const auto& config = read.files().config();
   const auto found = config.find(key);
-  if (found == config.end()) {
+  if (found == config.end() || found->is_null()) {
     read.Fail(fmt::format("the configuration lacks {}", key));
     return values;
   }
   const bool listed = found->is_array();
   if (listed && found->size() != layers) {
-    read.Fail(fmt::format("{} has {} entries for {} layers", key, found->size(), layers));
+    read.Fail(fmt::format("{} is not a list of {} entries, one per layer", key, layers));
     return values;
   }
   for (size_t i = 0; i < layers; ++i) {
     const auto& value = listed ? (*found)[i] : *found;
-    values[i] = value.is_number() ? value.get<float>() : NAN;
-    if (!std::isfinite(values[i])) read.Fail(fmt::format("{} has an entry that is not a finite number", key));
+    const double number = value.is_number() ? value.get<double>() : std::nan("");
+    if (!(std::abs(number) <= std::numeric_limits<float>::max())) {
+      read.Fail(fmt::format("{} has an entry that is not a finite number", key));
+      return values;
+    }
+    values[i] = static_cast<float>(number);
   }
   return values;
 }

@@ -328,8 +328,8 @@ TEST(Declared, KeysThatNobodyReadsAreRefusedByName) {
 
 // Tensors of a layer in a directory, keys of the whole file in a GGUF.
 TEST(Declared, ApertusHasItsActivationInBothFormats) {
-  const std::vector<double> slopes = {0.2, -0.3, 0.7, 1.1};
-  const auto stored = [&](const Json& alpha_p, const Json& beta) {
+  const Json alpha_p = {0.2, -0.3, 0.7, 1.1}, alpha_n = {0.5, 0.6, -0.1, 0.9}, beta = {0.5, 0.4, 0.7, 0.6};
+  const auto stored = [&](const Json& keys) {
     return LoadPatched("tests/data/gguf/qwen3.f32.gguf", [&](PatchedModelFiles& files) {
       for (int layer = 0; layer < 4; ++layer)
         files.Remove("blk." + std::to_string(layer) + ".ffn_gate.weight");
@@ -339,10 +339,7 @@ TEST(Declared, ApertusHasItsActivationInBothFormats) {
       }
       files.json = renamed;
       files.json["general.architecture"] = "apertus";
-      files.json["xielu.alpha_p"] = alpha_p;
-      files.json["xielu.alpha_n"] = {0.5, 0.5, 0.5, 0.5};
-      files.json["xielu.beta"] = beta;
-      files.json["xielu.eps"] = -1e-6;
+      files.json.update(keys);
     });
   };
   const std::vector<float> published = LastLogits("tests/data/models/qwen3", [&](PatchedModelFiles& files) {
@@ -354,28 +351,38 @@ TEST(Declared, ApertusHasItsActivationInBothFormats) {
       files.Remove(prefix + "mlp.gate_proj.weight");
       files.MoveTo(prefix + "input_layernorm", prefix + "attention_layernorm");
       files.MoveTo(prefix + "post_attention_layernorm", prefix + "feedforward_layernorm");
-      files.AddF32(prefix + "mlp.act_fn.alpha_p", {1}, static_cast<float>(slopes[layer]));
-      files.AddF32(prefix + "mlp.act_fn.alpha_n", {1}, 0.5F);
-      files.AddF32(prefix + "mlp.act_fn.beta", {1}, 0.5F);
-      files.AddF32(prefix + "mlp.act_fn.eps", {1}, -1e-6F);
+      const auto add = [&](const char* name, const Json& value) {
+        files.AddF32(prefix + "mlp.act_fn." + name, {1}, value.get<float>());
+      };
+      add("alpha_p", alpha_p[layer]);
+      add("alpha_n", alpha_n[layer]);
+      add("beta", beta[layer]);
+      add("eps", -1e-6);
     }
   });
-  const auto listed = stored(slopes, {0.5, 0.5, 0.5, 0.5});
-  ASSERT_TRUE(listed) << listed.error().message;
-  EXPECT_EQ(LastLogits(**listed), published);
-  EXPECT_EQ(LastLogits(**stored(slopes, 0.5)), published);  // one number for all layers
-  EXPECT_NE(LastLogits(**stored({0.2, -0.3, 0.7, 1.2}, 0.5)), published);
+  // One number is for all layers.
+  const Json keys = {
+      {"xielu.alpha_p", alpha_p}, {"xielu.alpha_n", alpha_n}, {"xielu.beta", beta}, {"xielu.eps", -1e-6}};
+  const auto model = stored(keys);
+  ASSERT_TRUE(model) << model.error().message;
+  EXPECT_EQ(LastLogits(**model), published);
 
   const struct {
-    Json alpha_p;
+    const char* key;
+    Json value;
     const char* reason;
-  } refused[] = {{{0.2, 0.3}, "xielu.alpha_p has 2 entries for 4 layers"},
-                 {{0.2, 0.3, "x", 1}, "xielu.alpha_p has an entry that is not a finite number"},
-                 {"x", "xielu.alpha_p has an entry that is not a finite number"}};
+  } refused[] = {
+      {"xielu.alpha_p", {0.2, 0.3}, "xielu.alpha_p is not a list of 4 entries, one per layer"},
+      {"xielu.alpha_n", {0.2, 0.3, "x", 1}, "xielu.alpha_n has an entry that is not a finite number"},
+      {"xielu.beta", 1e39, "xielu.beta has an entry that is not a finite number"},
+      {"xielu.eps", nullptr, "the configuration lacks xielu.eps"}};
   for (const auto& one : refused) {
-    const auto model = stored(one.alpha_p, 0.5);
-    ASSERT_FALSE(model);
-    EXPECT_THAT(model.error().message, HasSubstr(one.reason));
+    SCOPED_TRACE(one.key);
+    Json other = keys;
+    other[one.key] = one.value;
+    const auto bad = stored(other);
+    ASSERT_FALSE(bad);
+    EXPECT_THAT(bad.error().message, HasSubstr(one.reason));
   }
 }
 
