@@ -27,7 +27,7 @@
 #include <vector>
 
 #include "runner/engine/sandbox.h"
-#include "runner/engine/testing/skip_with_sanitizer.h"
+#include "runner/engine/testing/skip_confinement.h"
 
 namespace quire::runner::engine {
 namespace {

@@ -21,7 +21,7 @@
 #include <thread>
 #include <vector>
 
-#include "runner/engine/testing/skip_with_sanitizer.h"
+#include "runner/engine/testing/skip_confinement.h"
 #include "runner/weights/model_files.h"
 #include "runner/weights/scratch_file.h"
 
@@ -104,6 +104,7 @@ TEST_F(Sandbox, AtTheStartThereIsNoNetworkAndNoOtherProgram) {
 // not, be it by way of their descriptors.
 TEST_F(Sandbox, AReaderHasItsModelAndSeesNoFile) {
   QUIRE_SKIP_WITH_SANITIZER();
+  QUIRE_SKIP_WITHOUT_SECCOMP();
   const fs::path model = fs::absolute("tests/data/gguf/lfm2.f16.gguf");
   EXPECT_TRUE(InChild([&]() -> std::vector<bool> {
     const int inherited = ::open(model.c_str(), O_RDONLY | O_CLOEXEC);
@@ -147,6 +148,7 @@ TEST_F(Sandbox, AThreadIsRestrictedWithoutAFilterOfSystemCalls) {
 
 TEST_F(Sandbox, AWriterSeesItsFolderAlone) {
   QUIRE_SKIP_WITH_SANITIZER();
+  QUIRE_SKIP_WITHOUT_SECCOMP();
   EXPECT_TRUE(InChild([&]() -> std::vector<bool> {
     static_cast<void>(DropPrivileges());
     static_cast<void>(RestrictFileSystem({.temporary = true, .output = {}}));
@@ -162,6 +164,7 @@ TEST_F(Sandbox, AWriterSeesItsFolderAlone) {
 
 TEST_F(Sandbox, AnEngineAtWorkOpensNothing) {
   QUIRE_SKIP_WITH_SANITIZER();
+  QUIRE_SKIP_WITHOUT_SECCOMP();
   EXPECT_TRUE(InChild([&]() -> std::vector<bool> {
     std::time_t now = 1'700'000'000;
     std::tm before{};

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "api/base/file_descriptor.h"
+#include "runner/engine/testing/skip_confinement.h"
 
 namespace quire::runner::engine {
 namespace {
@@ -98,6 +99,8 @@ constexpr uint32_t kDenied = SECCOMP_RET_ERRNO | EPERM;
 
 class Arm64Filter : public testing::Test {
  protected:
+  void SetUp() override { QUIRE_SKIP_WITHOUT_SECCOMP(); }
+
   uint32_t Result(FilterPhase phase, const char* name, std::array<uint64_t, 6> arguments = {}) {
     const int number = ::seccomp_syscall_resolve_name_arch(SCMP_ARCH_AARCH64, name);
     EXPECT_GE(number, 0) << name << " is no system call of arm64";
