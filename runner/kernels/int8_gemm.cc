@@ -57,6 +57,10 @@ PanelTarget BestPanelTarget() {
   return best;
 }
 
+size_t BestGroupRows() {
+  return BestPanelTarget() == PanelTarget::kAmx ? QuantizedActivations::kMaxGroupRows : 12;
+}
+
 Int8Gemm* BestInt8Gemm(weights::DataType type) { return GemmWith(BestPanelTarget(), type); }
 
 }  // namespace quire::runner::kernels

@@ -64,6 +64,8 @@ enum class PanelTarget : uint8_t {
 // The fastest of this machine, or no better than the one that LimitPanelTarget asked for.
 Int8Gemm* BestInt8Gemm(weights::DataType type);
 PanelTarget BestPanelTarget();
+// The rows of a full group of QuantizedActivations: those of its largest tile.
+size_t BestGroupRows();
 
 // For comparisons. Not while a product runs.
 inline constexpr PanelTarget kNoPanelLimit = PanelTarget::kAmx;

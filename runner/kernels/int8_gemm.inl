@@ -377,7 +377,7 @@ bool IsMany(std::span<const QuantizedActivations::Group> groups) {
 template <class Isa, PanelFormat kFormat>
 void Gemm(const GemmTask& work) {
   const size_t panel_bytes = PanelBytes(kFormat, static_cast<int64_t>(work.in));
-  const size_t group_bytes = QuantizedActivations::kGroupRows * work.in;
+  const size_t group_bytes = BestGroupRows() * work.in;
   const size_t cached = group_bytes < kActivationBytes ? kActivationBytes / group_bytes : 1;
   const auto all = work.rows->groups().subspan(work.first_group, work.last_group - work.first_group);
   for (size_t g = 0; g < all.size();) {

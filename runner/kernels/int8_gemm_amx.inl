@@ -38,22 +38,15 @@ class TileDots {
   }
 
   // REQUIRES: count is that of the chunk; x is at its first K block and the group's row 0.
-  void Multiply(TileRows x, size_t count) {
+  void Multiply(const TileRows& x, size_t count) {
     if (rows_ != x.count) {
       unit_.Configure(ShapeOf(x.count));
       rows_ = x.count;
     }
-    // Two sets of tiles, so that a product need not wait for the one before.
-    for (size_t s = 0; s < count; ++s, x.Next()) {
-      const Int* const weights = chunk_->k_block[s].weight;
-      if constexpr (kSums == 2) {
-        Product<0>(x.quants, weights, dots_[s][0][0]);
-        Product<1>(x.quants + kDepth, weights + kDepth / 4, dots_[s][1][0]);
-      } else if (s % 2 == 0) {
-        Product<0>(x.quants, weights, dots_[s][0][0]);
-      } else {
-        Product<1>(x.quants, weights, dots_[s][0][0]);
-      }
+    if (count == Chunk::kKBlocks) {
+      MultiplyAll<0>(x);
+    } else {
+      for (size_t s = 0; s < count; ++s) MultiplyKBlock(s, x);
     }
   }
 
@@ -68,39 +61,71 @@ class TileDots {
  private:
   static constexpr size_t kSums = Chunk::kSums;
   static constexpr size_t kDepth = kKBlock / kSums;  // elements of a sum
-
-  template <int kSet>
-  static constexpr int kSumTile = 3 * kSet;
-  template <int kSet>
-  static constexpr int kRowTile = 3 * kSet + 1;
-  template <int kSet>
-  static constexpr int kWeightTile = 3 * kSet + 2;
+  static constexpr size_t kProducts = Chunk::kKBlocks * kSums;
+  // Products under way: a store waits for its product, some fifty cycles, and what follows waits for the store.
+  static constexpr size_t kSumTiles = 4;
+  static constexpr int kRowTiles = kSumTiles, kWeightTiles = kSumTiles + 2;
 
   static TileShape ShapeOf(size_t rows) {
     TileShape shape;
-    const auto set = [&]<int kSet>() {
-      shape.Set(kSumTile<kSet>, rows, Avx512::kLanes * sizeof(int32_t));
-      shape.Set(kRowTile<kSet>, rows, kDepth);
-      shape.Set(kWeightTile<kSet>, kDepth / 4, sizeof(Int));
-    };
-    set.template operator()<0>();
-    set.template operator()<1>();
+    for (size_t t = 0; t < kSumTiles; ++t) {
+      shape.Set(static_cast<int>(t), rows, Avx512::kLanes * sizeof(int32_t));
+    }
+    for (int t = 0; t < 2; ++t) {
+      shape.Set(kRowTiles + t, rows, kDepth);
+      shape.Set(kWeightTiles + t, kDepth / 4, sizeof(Int));
+    }
     return shape;
   }
 
-  template <int kSet>
-  QUIRE_INLINE void Product(const int8_t* x, const Int* weights, int32_t* to) {
-    unit_.template Zero<kSumTile<kSet>>();
-    unit_.template Load<kRowTile<kSet>>(x, kKBlock);
-    unit_.template Load<kWeightTile<kSet>>(weights, sizeof(Int));
-    unit_.template DotSigned<kSumTile<kSet>, kRowTile<kSet>, kWeightTile<kSet>>();
-    unit_.template Store<kSumTile<kSet>>(to, Avx512::kLanes * sizeof(int32_t));
+  // Products [kProduct, kProducts) of a whole chunk; each is stored when kSumTiles - 1 others have begun.
+  template <size_t kProduct>
+  QUIRE_INLINE void MultiplyAll(const TileRows& x) {
+    Product<kProduct>(kProduct / kSums, x);
+    if constexpr (kProduct >= kSumTiles - 1) Store<kProduct - (kSumTiles - 1)>();
+    if constexpr (kProduct + 1 < kProducts) {
+      MultiplyAll<kProduct + 1>(x);
+    } else {
+      StoreFrom<kProducts - (kSumTiles - 1)>();
+    }
+  }
+  template <size_t kProduct>
+  QUIRE_INLINE void StoreFrom() {
+    Store<kProduct>();
+    if constexpr (kProduct + 1 < kProducts) StoreFrom<kProduct + 1>();
+  }
+
+  void MultiplyKBlock(size_t s, const TileRows& x) {
+    Product<0>(s, x);
+    if constexpr (kSums == 2) Product<1>(s, x);
+    StoreTile<0>(dots_[s][0][0]);
+    if constexpr (kSums == 2) StoreTile<1>(dots_[s][1][0]);
+  }
+
+  // Of K block `s`, the sum kProduct mod kSums, into a tile.
+  template <size_t kProduct>
+  QUIRE_INLINE void Product(size_t s, const TileRows& x) {
+    constexpr size_t kSum = kProduct % kSums;
+    constexpr int kSumTile = kProduct % kSumTiles, kRowTile = kRowTiles + kProduct % 2,
+                  kWeightTile = kWeightTiles + kProduct % 2;
+    unit_.template Zero<kSumTile>();
+    unit_.template Load<kRowTile>(x.quants + s * x.count * kKBlock + kSum * kDepth, kKBlock);
+    unit_.template Load<kWeightTile>(chunk_->k_block[s].weight + kSum * kDepth / 4, sizeof(Int));
+    unit_.template DotSigned<kSumTile, kRowTile, kWeightTile>();
+  }
+  template <size_t kProduct>
+  QUIRE_INLINE void Store() {
+    StoreTile<kProduct % kSumTiles>(dots_[kProduct / kSums][kProduct % kSums][0]);
+  }
+  template <int kTile>
+  QUIRE_INLINE void StoreTile(int32_t* to) {
+    unit_.template Store<kTile>(to, Avx512::kLanes * sizeof(int32_t));
   }
 
   Unit unit_;
   Chunk* chunk_ = nullptr;
   size_t rows_ = 0;  // what the tiles are configured for; 0: nothing
-  alignas(64) int32_t dots_[Chunk::kKBlocks][kSums][QuantizedActivations::kGroupRows][Avx512::kLanes];
+  alignas(64) int32_t dots_[Chunk::kKBlocks][kSums][QuantizedActivations::kMaxGroupRows][Avx512::kLanes];
 };
 
 template <class Unit>
@@ -110,4 +135,6 @@ struct Amx : Avx512 {
   static constexpr size_t kManyRows = 13;
   template <PanelFormat kFormat>
   using ChunkDots = TileDots<Unit, kFormat>;
+  template <PanelFormat>
+  static constexpr int kChunkRows = 16;
 };

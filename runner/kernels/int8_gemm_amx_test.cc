@@ -71,7 +71,7 @@ TEST_F(AmxTiles, HaveTheBitsOfPortableProducts) {
       for (const auto& [out, count] : {std::pair<int64_t, int64_t>{16, 13}, {37, 24}, {5, 35}}) {
         const test::TestMatrix stored(type, out, in, ++seed);
         const std::vector<float> x = test::Random(++seed).Floats(static_cast<size_t>(count * in));
-        QuantizedActivations rows;
+        QuantizedActivations rows(QuantizedActivations::kMaxGroupRows);
         rows.Quantize(pool_, x, count, in);
         ExpectPortableBits({type, out, in}, stored.view().data, rows);
       }
@@ -80,13 +80,13 @@ TEST_F(AmxTiles, HaveTheBitsOfPortableProducts) {
 }
 
 TEST_F(AmxTiles, TakeGroupsOfAnySize) {
-  constexpr int64_t kIn = 256, kOut = 16, kRows = 78;
+  constexpr int64_t kIn = 256, kOut = 16, kRows = 136;
   std::vector<int32_t> group_breaks;
-  for (int32_t row = 0, count = 12; count > 0; --count) group_breaks.push_back(row += count);
+  for (int32_t row = 0, count = 16; count > 0; --count) group_breaks.push_back(row += count);
   const std::vector<float> x = test::Random(1).Floats(kRows * kIn);
-  QuantizedActivations rows;
+  QuantizedActivations rows(QuantizedActivations::kMaxGroupRows);
   rows.Quantize(pool_, x, kRows, kIn, group_breaks);
-  ASSERT_EQ(rows.groups().size(), 12U);
+  ASSERT_EQ(rows.groups().size(), 16U);
   for (const weights::DataType type : {weights::DataType::kQ8_0, weights::DataType::kQ6_K}) {
     SCOPED_TRACE(weights::Name(type));
     const test::TestMatrix stored(type, kOut, kIn, 2);
@@ -99,7 +99,7 @@ TEST_F(AmxTiles, TakeQuantsAtTheirLimits) {
   constexpr int64_t kIn = 512, kOut = 16, kRows = 14;
   std::vector<float> x(kRows * kIn);
   for (size_t i = 0; i < x.size(); ++i) x[i] = i / kIn % 2 == 0 || i % 3 == 0 ? 1.0F : -1.0F;
-  QuantizedActivations rows;
+  QuantizedActivations rows(QuantizedActivations::kMaxGroupRows);
   rows.Quantize(pool_, x, kRows, kIn);
   for (const weights::DataType type : test::kTypes) {
     if (!HasPanels(type)) continue;

@@ -140,7 +140,7 @@ QUIRE_INLINE void DotUnpacked(const typename WeightChunk<Isa, kFormat>::KBlock& 
 // page apart, so that few of them would fit into a cache at once.
 template <class Isa>
 struct ChunkSums {
-  static constexpr size_t kRows = Isa::kChunkGroups * QuantizedActivations::kGroupRows;
+  static constexpr size_t kRows = Isa::kChunkGroups * QuantizedActivations::kMaxGroupRows;
   alignas(64) float row[kRows][Isa::kLanes];
 };
 
@@ -254,6 +254,14 @@ void RunChunk(const WeightChunk<Isa, kFormat>& chunk, const Dots& dots, const Ti
   }
 }
 
+// Where a group's last sums will go: they would hold up the stores behind them.
+template <class Isa>
+void PrefetchOutputs(const GemmTask& work, const PanelHalf<Isa>& half,
+                     const QuantizedActivations::Group& group) {
+  float* const y = work.y + group.row * work.out + half.out;
+  for (size_t row = 0; row < group.count; ++row) __builtin_prefetch(y + row * work.out, 1);
+}
+
 // A panel's half with many rows.
 template <class Isa, PanelFormat kFormat>
 void MultiplyManyRows(const GemmTask& work, const PanelHalf<Isa>& half,
@@ -267,12 +275,11 @@ void MultiplyManyRows(const GemmTask& work, const PanelHalf<Isa>& half,
     UnpackChunk<Isa, kFormat>(half, work.in, first, left < chunk.kKBlocks ? left : chunk.kKBlocks, &chunk);
     dots.Begin(&chunk);
     const bool last = first + chunk.count == k_blocks;
+    if (last) PrefetchOutputs(work, half, groups.front());
     for (const QuantizedActivations::Group& group : groups) {
       float* const y = work.y + group.row * work.out + half.out;
       float(*const between)[Isa::kLanes] = sums.row + (group.row - groups.front().row);
-      if (last) {
-        for (size_t row = 0; row < group.count; ++row) __builtin_prefetch(y + row * work.out, 1);
-      }
+      if (last && &group != &groups.back()) PrefetchOutputs(work, half, (&group)[1]);
       TileRows x(*work.rows, group, 0);
       x.Next(first);
       dots.Multiply(x, chunk.count);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cassert>
 
+#include "runner/kernels/int8_gemm.h"
+
 // foreach_target.h re-includes this file, so it comes before all that is compiled once per target.
 // clang-format off
 #undef HWY_TARGET_INCLUDE
@@ -146,10 +148,11 @@ void GrowTo(size_t size, std::vector<T>* to) {
 
 void QuantizedActivations::SplitIntoGroups(int64_t rows, std::span<const int32_t> group_breaks) {
   groups_.clear();
+  const size_t group_rows = group_rows_ != 0 ? group_rows_ : BestGroupRows();
   size_t row = 0;
   const auto break_at = [&](size_t end) {
     while (row < end) {
-      groups_.push_back({row, std::min(kGroupRows, end - row)});
+      groups_.push_back({row, std::min(group_rows, end - row)});
       row += groups_.back().count;
     }
   };
@@ -165,13 +168,13 @@ void QuantizedActivations::Quantize(ThreadPool& pool, std::span<const float> x, 
   cached_for_ = nullptr;
   k_blocks_ = static_cast<size_t>(in) / kKBlock;
   const size_t all = static_cast<size_t>(rows) * k_blocks_;
-  GrowTo(all * kKBlock, &quants_);
+  GrowTo((all + 1) / 2, &quants_);
   for (std::vector<float>* floats : {&scale_, &total_, &first_total_, &last_total_}) GrowTo(all, floats);
   for (std::vector<int32_t>* sums : {&neg_sum_, &neg_sum_first_, &neg_sum_last_}) GrowTo(all, sums);
 
-  const QuantizedActivationRow to{quants_.data(),        scale_.data(),       total_.data(),
-                                  first_total_.data(),   last_total_.data(),  neg_sum_.data(),
-                                  neg_sum_first_.data(), neg_sum_last_.data()};
+  const QuantizedActivationRow to{quants_.data()->quants, scale_.data(),       total_.data(),
+                                  first_total_.data(),    last_total_.data(),  neg_sum_.data(),
+                                  neg_sum_first_.data(),  neg_sum_last_.data()};
   const auto quantize = [&](size_t number) {
     const Group& group = groups_[number];
     for (size_t r = 0; r < group.count; ++r) {
