@@ -19,8 +19,7 @@ bool AlwaysFetch() { return std::getenv("QUIRE_SNAPSHOT_ALWAYS_FETCH") != nullpt
 }  // namespace
 
 PrefixTier::PrefixTier(cache::HybridCache& cache, cache::SnapshotStore& store, std::unique_ptr<TierLink> link)
-    : store_(store),
-      link_(std::move(link)),
+    : link_(std::move(link)),
       promotion_(cache, store, *link_),
       demotion_(cache, store, *link_),
       timing_(AlwaysFetch()) {}

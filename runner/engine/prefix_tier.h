@@ -47,7 +47,6 @@ class PrefixTier {
   void Start(const ActiveRequests& waiting);
   void Finish(ActiveRequest* request);
 
-  cache::SnapshotStore& store_;
   std::unique_ptr<TierLink> link_;
   cache::Promotion promotion_;
   cache::Demotion demotion_;
