@@ -149,8 +149,8 @@ def gpt_oss_20b(w, layers):
     w.ends(hidden, layers)
 
 
-def deepseek_v3(w, layers):  # without the layers that have experts
-    hidden, heads, query_rank, latent, rotated, plain, value, width = 7168, 128, 1536, 512, 64, 128, 128, 18432
+def deepseek_v3(w, layers, hidden=7168, heads=128, width=18432):  # without the layers that have experts
+    query_rank, latent, rotated, plain, value = 1536, 512, 64, 128, 128
     w.head_keys(heads, 1, latent + rotated, latent)
     w.key("attention.key_length_mla", plain + rotated)
     w.key("attention.value_length_mla", value)
@@ -238,6 +238,7 @@ def kimi_linear(w, layers):  # Kimi-Linear-48B-A3B: every fourth layer has laten
 MODELS = {"qwen3-30b-a3b": ("qwen3moe", 16, q4_k_m, "Q4_K_M", qwen3_30b_a3b),
           "gpt-oss-20b": ("gpt-oss", 12, mxfp4_experts, "MXFP4", gpt_oss_20b),
           "deepseek-v3": ("deepseek2", 3, q4_k_m, "Q4_K_M", deepseek_v3),
+          "deepseek-16-heads": ("deepseek2", 3, q4_k_m, "Q4_K_M", lambda w, layers: deepseek_v3(w, layers, 2048, 16, 10944)),
           "kimi-linear": ("kimi-linear", 4, lambda _: lambda name: Kind.Q8_0, "Q8_0", kimi_linear)}
 
 

@@ -21,7 +21,7 @@ class TileDots {
   using Chunk = WeightChunk<Amx<Unit>, kFormat>;
   using Int = Avx512::Int;
 
-  TileDots() = default;
+  TileDots() { unit_.Configure(Shape()); }
   ~TileDots() { unit_.Release(); }
   TileDots(const TileDots&) = delete;
   TileDots& operator=(const TileDots&) = delete;
@@ -39,10 +39,6 @@ class TileDots {
 
   // REQUIRES: count is that of the chunk; x is at its first K block and the group's row 0.
   void Multiply(const TileRows& x, size_t count) {
-    if (rows_ != x.count) {
-      unit_.Configure(ShapeOf(x.count));
-      rows_ = x.count;
-    }
     if (count == Chunk::kKBlocks) {
       MultiplyAll<0>(x);
     } else {
@@ -66,13 +62,16 @@ class TileDots {
   static constexpr size_t kSumTiles = 4;
   static constexpr int kRowTiles = kSumTiles, kWeightTiles = kSumTiles + 2;
 
-  static TileShape ShapeOf(size_t rows) {
+  // Of full groups. A smaller one is multiplied with the quants behind it, whose sums nobody reads: another shape costs as
+  // much as four products.
+  static TileShape Shape() {
+    constexpr size_t kRows = QuantizedActivations::kMaxGroupRows;
     TileShape shape;
     for (size_t t = 0; t < kSumTiles; ++t) {
-      shape.Set(static_cast<int>(t), rows, Avx512::kLanes * sizeof(int32_t));
+      shape.Set(static_cast<int>(t), kRows, Avx512::kLanes * sizeof(int32_t));
     }
     for (int t = 0; t < 2; ++t) {
-      shape.Set(kRowTiles + t, rows, kDepth);
+      shape.Set(kRowTiles + t, kRows, kDepth);
       shape.Set(kWeightTiles + t, kDepth / 4, sizeof(Int));
     }
     return shape;
@@ -124,7 +123,6 @@ class TileDots {
 
   Unit unit_;
   Chunk* chunk_ = nullptr;
-  size_t rows_ = 0;  // what the tiles are configured for; 0: nothing
   alignas(64) int32_t dots_[Chunk::kKBlocks][kSums][QuantizedActivations::kMaxGroupRows][Avx512::kLanes];
 };
 

@@ -168,7 +168,7 @@ void QuantizedActivations::Quantize(ThreadPool& pool, std::span<const float> x, 
   cached_for_ = nullptr;
   k_blocks_ = static_cast<size_t>(in) / kKBlock;
   const size_t all = static_cast<size_t>(rows) * k_blocks_;
-  GrowTo((all + 1) / 2, &quants_);
+  GrowTo((all + kMaxGroupRows + 1) / 2, &quants_);
   for (std::vector<float>* floats : {&scale_, &total_, &first_total_, &last_total_}) GrowTo(all, floats);
   for (std::vector<int32_t>* sums : {&neg_sum_, &neg_sum_first_, &neg_sum_last_}) GrowTo(all, sums);
 

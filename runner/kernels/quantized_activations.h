@@ -45,7 +45,8 @@ class QuantizedActivations {
 
   // Index of (K block 0, row 0) of a group; (s, r) is s * count + r further.
   size_t At(const Group& group) const { return group.row * k_blocks_; }
-  const int8_t* quants() const { return reinterpret_cast<const int8_t*>(quants_.data()); }  // 32 per index
+  // 32 per index. kMaxGroupRows indices behind the last can be read.
+  const int8_t* quants() const { return reinterpret_cast<const int8_t*>(quants_.data()); }
   const float* scale() const { return scale_.data(); }
   // Negated sums: of the 32 quants, of the first 16, of the last 16.
   const int32_t* neg_sum() const { return neg_sum_.data(); }
