@@ -57,6 +57,9 @@ class ConfigReader {
   // them out. Not as a read of the key.
   bool Says(std::string_view name) const { return FindOrNull(name) != nullptr && !SaysNull(name); }
   bool SaysNull(std::string_view name) const;
+  // The member of config.json, null or not; a null pointer where it lacks it or the file is a GGUF file. Not as a read of
+  // the key.
+  const nlohmann::ordered_json* FindOrNull(std::string_view name) const;
 
   // The value, if it is an integer that int64 holds.
   static std::optional<int64_t> WholeNumber(const nlohmann::ordered_json& value);
@@ -83,7 +86,6 @@ class ConfigReader {
  private:
   void FailMissing(ConfigKey key);
   const nlohmann::ordered_json* FindOne(const std::string& name) const;
-  const nlohmann::ordered_json* FindOrNull(std::string_view name) const;
 
   // Whether `key`, in the object at `path`, was asked for, needs no reading, or has members of which that holds.
   bool IsAccountedFor(const std::string& path, std::string_view key, const nlohmann::ordered_json& value);

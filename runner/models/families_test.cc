@@ -89,6 +89,25 @@ TEST(Llama, StretchesAnglesAlikeFromEitherFormat) {
   EXPECT_EQ(scaled(grown), scaled(yarn));
 }
 
+TEST(Llama, RefusesTwoStatementsOfItsAnglesThatDiffer) {
+  const auto load = [](const Json& parameters, const Json& scaling) {
+    return LoadPatched("tests/data/models/llama", [&](PatchedModelFiles& files) {
+      files.json["rope_parameters"] = parameters;
+      files.json["rope_scaling"] = scaling;
+    });
+  };
+  const Json linear = {{"rope_type", "linear"}, {"factor", 4.0}, {"rope_theta", 10000}};
+  EXPECT_TRUE(load(linear, nullptr));
+  EXPECT_TRUE(load(linear, {{"type", "linear"}, {"factor", 4}}));
+  const auto other_type = load(linear, {{"type", "yarn"}, {"factor", 4.0}});
+  ASSERT_FALSE(other_type);
+  EXPECT_THAT(other_type.error().message,
+              HasSubstr("rope_scaling/type and rope_parameters/rope_type contradict each other"));
+  const auto other_factor = load(linear, {{"rope_type", "linear"}, {"factor", 2.0}});
+  ASSERT_FALSE(other_factor);
+  EXPECT_THAT(other_factor.error().message, HasSubstr("rope_scaling/factor and rope_parameters/factor"));
+}
+
 // With one layer, keys and values depend on their own token and position alone. Heads of 32, for Q8_0.
 TEST(Llama, KeysAreRotatedToWhereARemovalMovesThem) {
   for (const auto& [type, tolerance] : {std::pair(api::KvType::kF32, 1e-4),

@@ -53,6 +53,12 @@ class RopeKeys {
   bool scaled_ = true;
 };
 
+// The name and the value of a member of rope_scaling as rope_parameters has them.
+std::string_view NewName(std::string_view name) { return name == "type" ? "rope_type" : name; }
+nlohmann::ordered_json NewValue(const nlohmann::ordered_json& value) {
+  return value == "su" ? nlohmann::ordered_json("longrope") : value;
+}
+
 class RopeReader {
  public:
   RopeReader(ConfigReader& read, const RopeQuery& query) : read_(read), query_(query), keys_(query) {}
@@ -61,6 +67,7 @@ class RopeReader {
     if (query_.required && !read_.gguf() && !read_.Says("rope_parameters") && !read_.Says("rope_scaling")) {
       read_.Fail("the configuration lacks rope_parameters");
     }
+    RefuseContradictions();
     const double theta = Theta();
     const std::string type = Type();
     dims_ = Dimensions(type);
@@ -96,6 +103,20 @@ class RopeReader {
   }
 
  private:
+  // Programs differ in which of two objects they follow.
+  void RefuseContradictions() {
+    const auto *scaling = read_.FindOrNull("rope_scaling"), *parameters = read_.FindOrNull("rope_parameters");
+    if (scaling == nullptr || parameters == nullptr || !scaling->is_object() || !parameters->is_object())
+      return;
+    for (const auto& [name, value] : scaling->items()) {
+      const auto found = parameters->find(NewName(name));
+      if (value.is_null() || found == parameters->end() || found->is_null()) continue;
+      if (NewValue(*found) == NewValue(value)) continue;
+      read_.Fail(fmt::format("rope_scaling/{} and rope_parameters/{} contradict each other",
+                             name.substr(0, 60), NewName(name).substr(0, 60)));
+    }
+  }
+
   double Positive(std::string_view hugging_face, std::string_view gguf, double high,
                   std::optional<double> fallback) {
     return read_.Positive({keys_.HuggingFace(hugging_face), keys_.Gguf(gguf)}, high, fallback);
