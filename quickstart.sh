@@ -45,23 +45,31 @@ print_names() {
   return $lacking
 }
 
+# Of the names A|B|C only the first that this release has counts: Debian 12 with its clang-tidy still needs clang-tidy-16.
 is_installed() {
   local names=() name
   IFS='|' read -ra names <<<"$1"
   for name in "${names[@]}"; do
     [ "$(dpkg-query -W -f='${db:Status-Status}' "$name" 2>/dev/null)" = installed ] && return
+    [ -z "$(apt-cache madison "$name" 2>/dev/null)" ] || return 1
   done
   return 1
 }
 
+missing_of() {
+  local package
+  for package in "$@"; do
+    is_installed "$package" || echo "$package"
+  done
+}
+
 install_packages() {
   local missing=() packages=() package
-  for package in "$@"; do
-    is_installed "$package" || missing+=("$package")
-  done
+  mapfile -t missing < <(missing_of "$@")
   [ ${#missing[@]} = 0 ] && return
   say "installing ${missing[*]}"
   as_root apt-get update -qq
+  mapfile -t missing < <(missing_of "$@")  # the release's names are known now
   for package in "${missing[@]}"; do
     package=$(known_package "$package") || exit 1
     packages+=("$package")
