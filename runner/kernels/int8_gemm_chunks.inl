@@ -186,7 +186,7 @@ struct ChunkDotsOf<Isa, kFormat> {
 template <class Isa, bool kPairs>
 QUIRE_INLINE typename Isa::Float OfRowOrPair(const float* of_rows, int r) {
   if constexpr (kPairs) {
-    return Isa::SetPair(of_rows + r / 2 * 2);
+    return Isa::SetPair(of_rows + static_cast<size_t>(r) / 2 * 2);
   } else {
     return Isa::Set(of_rows[r]);
   }
