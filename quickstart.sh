@@ -26,12 +26,14 @@ as_root() {
   if [ "$(id -u)" = 0 ]; then "$@"; else command -v sudo >/dev/null || die "needs root or sudo to install packages"; sudo "$@"; fi
 }
 
+release_has() { [ -n "$(apt-cache madison "$1" 2>/dev/null)" ]; }
+
 # The first of the names A|B|C that this release has.
 known_package() {
   local names=() name
   IFS='|' read -ra names <<<"$1"
   for name in "${names[@]}"; do
-    if [ -n "$(apt-cache madison "$name" 2>/dev/null)" ]; then echo "$name"; return; fi
+    if release_has "$name"; then echo "$name"; return; fi
   done
   die "this release has none of the packages ${names[*]}: install the tarball instead"
 }
@@ -51,7 +53,7 @@ is_installed() {
   IFS='|' read -ra names <<<"$1"
   for name in "${names[@]}"; do
     [ "$(dpkg-query -W -f='${db:Status-Status}' "$name" 2>/dev/null)" = installed ] && return
-    [ -z "$(apt-cache madison "$name" 2>/dev/null)" ] || return 1
+    ! release_has "$name" || return 1
   done
   return 1
 }

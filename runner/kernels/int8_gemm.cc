@@ -57,7 +57,7 @@ PanelTarget BestPanelTarget() {
   return best;
 }
 
-size_t BestGroupRows() {
+size_t BestGroupRows() {  // 12: AVX-512's kRowsMax
   return BestPanelTarget() == PanelTarget::kAmx ? QuantizedActivations::kMaxGroupRows : 12;
 }
 

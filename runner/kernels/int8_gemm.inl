@@ -377,14 +377,16 @@ bool IsMany(std::span<const QuantizedActivations::Group> groups) {
 template <class Isa, PanelFormat kFormat>
 void Gemm(const GemmTask& work) {
   const size_t panel_bytes = PanelBytes(kFormat, static_cast<int64_t>(work.in));
-  const size_t group_bytes = BestGroupRows() * work.in;
-  const size_t cached = group_bytes < kActivationBytes ? kActivationBytes / group_bytes : 1;
   const auto all = work.rows->groups().subspan(work.first_group, work.last_group - work.first_group);
   for (size_t g = 0; g < all.size();) {
     const size_t left = all.size() - g;
     auto groups = all.subspan(g, left < Isa::kChunkGroups ? left : Isa::kChunkGroups);
     const bool many = IsMany<Isa, kFormat>(groups);
-    if (!many) groups = all.subspan(g, left < cached ? left : cached);
+    if (!many) {
+      const size_t group_bytes = groups.front().count * work.in;
+      const size_t cached = group_bytes < kActivationBytes ? kActivationBytes / group_bytes : 1;
+      groups = all.subspan(g, left < cached ? left : cached);
+    }
     g += groups.size();
     for (size_t p = work.begin; p < work.end; ++p) {
       for (size_t h = 0; h * Isa::kLanes < kPanelOuts; ++h) {

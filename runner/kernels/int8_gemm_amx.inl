@@ -40,7 +40,7 @@ class TileDots {
   // REQUIRES: count is that of the chunk; x is at its first K block and the group's row 0.
   void Multiply(const TileRows& x, size_t count) {
     if (count == Chunk::kKBlocks) {
-      MultiplyAll<0>(x);
+      MultiplyChunk<0>(x);
     } else {
       for (size_t s = 0; s < count; ++s) MultiplyKBlock(s, x);
     }
@@ -77,28 +77,20 @@ class TileDots {
     return shape;
   }
 
-  // Products [kProduct, kProducts) of a whole chunk; each is stored when kSumTiles - 1 others have begun.
-  template <size_t kProduct>
-  QUIRE_INLINE void MultiplyAll(const TileRows& x) {
-    Product<kProduct>(kProduct / kSums, x);
-    if constexpr (kProduct >= kSumTiles - 1) Store<kProduct - (kSumTiles - 1)>();
-    if constexpr (kProduct + 1 < kProducts) {
-      MultiplyAll<kProduct + 1>(x);
-    } else {
-      StoreFrom<kProducts - (kSumTiles - 1)>();
-    }
-  }
-  template <size_t kProduct>
-  QUIRE_INLINE void StoreFrom() {
-    Store<kProduct>();
-    if constexpr (kProduct + 1 < kProducts) StoreFrom<kProduct + 1>();
+  // From step kStep on: a step begins a product of a whole chunk and stores the one that began kBehind steps before.
+  template <size_t kStep>
+  QUIRE_INLINE void MultiplyChunk(const TileRows& x) {
+    constexpr size_t kBehind = kSumTiles - 1;
+    if constexpr (kStep < kProducts) Product<kStep>(kStep / kSums, x);
+    if constexpr (kStep >= kBehind) Store<kStep - kBehind>((kStep - kBehind) / kSums);
+    if constexpr (kStep + 1 < kProducts + kBehind) MultiplyChunk<kStep + 1>(x);
   }
 
   void MultiplyKBlock(size_t s, const TileRows& x) {
     Product<0>(s, x);
     if constexpr (kSums == 2) Product<1>(s, x);
-    StoreTile<0>(dots_[s][0][0]);
-    if constexpr (kSums == 2) StoreTile<1>(dots_[s][1][0]);
+    Store<0>(s);
+    if constexpr (kSums == 2) Store<1>(s);
   }
 
   // Of K block `s`, the sum kProduct mod kSums, into a tile.
@@ -113,12 +105,9 @@ class TileDots {
     unit_.template DotSigned<kSumTile, kRowTile, kWeightTile>();
   }
   template <size_t kProduct>
-  QUIRE_INLINE void Store() {
-    StoreTile<kProduct % kSumTiles>(dots_[kProduct / kSums][kProduct % kSums][0]);
-  }
-  template <int kTile>
-  QUIRE_INLINE void StoreTile(int32_t* to) {
-    unit_.template Store<kTile>(to, Avx512::kLanes * sizeof(int32_t));
+  QUIRE_INLINE void Store(size_t s) {
+    unit_.template Store<kProduct % kSumTiles>(dots_[s][kProduct % kSums][0],
+                                               Avx512::kLanes * sizeof(int32_t));
   }
 
   Unit unit_;

@@ -248,7 +248,8 @@ HWY_INLINE float SumOver(const float* x, size_t count, F f) {
 }
 
 HWY_INLINE float SumOfSquares(const float* x, size_t size) {
-  return SumOver(x, size, [](const VF32& sum, const VF32& v) HWY_ATTR { return hn::MulAdd(v, v, sum); });
+  return SumOver(
+      x, size, [](const VF32& sum, const VF32& v) HWY_ATTR { return hn::MulAdd(v, v, sum); });
 }
 
 // a * b + c of single numbers as MulAdd() computes it.
@@ -342,8 +343,7 @@ HWY_INLINE void DotBlock(const float* HWY_RESTRICT x, size_t x_stride, size_t ro
   // 24 sums, 6 activations, a weight: 31 of 32 registers. Narrower vectors have as many sums for one row.
   constexpr int kMaxRows = kSumVectors == 1 ? 6 : 1;
   size_t o = 0;
-  if (kMaxRows > 1 &&
-      rows == 1) {  // one row leaves registers free: more outputs hide the latency of the additions
+  if (kMaxRows > 1 && rows == 1) {  // one row leaves registers free: more outputs hide the latency of the additions
     for (; o + 8 <= outs; o += 8) {
       DotTile<Row, 1, 8>(x, x_stride, weights + o * weight_stride, weight_stride, length, 8, y + o, y_stride);
     }

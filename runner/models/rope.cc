@@ -53,10 +53,14 @@ class RopeKeys {
   bool scaled_ = true;
 };
 
-// The name and the value of a member of rope_scaling as rope_parameters has them.
-std::string_view NewName(std::string_view name) { return name == "type" ? "rope_type" : name; }
-nlohmann::ordered_json NewValue(const nlohmann::ordered_json& value) {
-  return value == "su" ? nlohmann::ordered_json("longrope") : value;
+// The name of a member of rope_scaling, or of a type, that newer configurations use.
+std::string_view NewName(std::string_view name) {
+  return name == "type" ? "rope_type" : name == "su" ? "longrope" : name;
+}
+
+bool SaySame(const nlohmann::ordered_json& a, const nlohmann::ordered_json& b) {
+  if (!a.is_string() || !b.is_string()) return a == b;
+  return NewName(a.get_ref<const std::string&>()) == NewName(b.get_ref<const std::string&>());
 }
 
 class RopeReader {
@@ -111,7 +115,7 @@ class RopeReader {
     for (const auto& [name, value] : scaling->items()) {
       const auto found = parameters->find(NewName(name));
       if (value.is_null() || found == parameters->end() || found->is_null()) continue;
-      if (NewValue(*found) == NewValue(value)) continue;
+      if (SaySame(*found, value)) continue;
       read_.Fail(fmt::format("rope_scaling/{} and rope_parameters/{} contradict each other",
                              name.substr(0, 60), NewName(name).substr(0, 60)));
     }
@@ -131,8 +135,7 @@ class RopeReader {
 
   std::string Type() {
     const std::string name = fmt::format("{}|{}", keys_.HuggingFace("rope_type"), keys_.HuggingFace("type"));
-    const std::string type = read_.Text({name, keys_.Gguf("type")}, "default");
-    if (type == "su") return "longrope";
+    const std::string type(NewName(read_.Text({name, keys_.Gguf("type")}, "default")));
     // Its GGUF files name no type.
     if (read_.gguf() && read_.files().Find("rope_factors_long.weight") != nullptr) return "longrope";
     // Positions of text are the same in all of an mrope's sections.
