@@ -4,13 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cache/hybrid_cache.h"
 #include "runner/kernels/thread_pool.h"
 #include "runner/models/testing/hybrid_models.h"
+#include "runner/weights/metadata_only.h"
 
 namespace quire::runner::models {
 namespace {
@@ -102,24 +105,28 @@ TEST_P(HybridFamily, AForkAndAPartlyAcceptedDraftGoOnLikeOnePass) {
 INSTANTIATE_TEST_SUITE_P(Models, HybridFamily, testing::ValuesIn(test::kHybridModels),
                          [](const auto& tested) { return std::string(tested.param.name); });
 
-// transformers stores them beside the weights and computes with what is stored.
+// transformers stores them beside the weights and computes with what is stored. Other slopes are refused before weights
+// are read, so `quire create` refuses them, too.
 TEST(Hybrids, MiniMaxHasTheSlopesOfTheFormula) {
-  const auto with = [](float share) {  // of what a single head has in the first layer
-    return LoadPatched(kMoeBase, [&](PatchedModelFiles& files) {
-      test::MakeMiniMax(files);
-      const int width = files.json["num_attention_heads"].get<int>() * files.json["head_dim"].get<int>();
-      files.json["num_attention_heads"] = 1;
-      files.json["num_key_value_heads"] = 1;
-      files.json["head_dim"] = width;
-      files.AddF32("model.layers.0.self_attn.slope_rate", {1, 1, 1}, share / 256);
-    });
+  const auto with = [](float share, bool metadata_only) {  // of what a single head has in the first layer
+    auto files = std::make_shared<PatchedModelFiles>(kMoeBase);
+    test::MakeMiniMax(*files);
+    const int width = files->json["num_attention_heads"].get<int>() * files->json["head_dim"].get<int>();
+    files->json["num_attention_heads"] = 1;
+    files->json["num_key_value_heads"] = 1;
+    files->json["head_dim"] = width;
+    files->AddF32("model.layers.0.self_attn.slope_rate", {1, 1, 1}, share / 256);
+    return metadata_only ? LoadModel(weights::MetadataOnly(std::move(files)).value())
+                         : LoadModel(std::move(files));
   };
-  const auto other = with(1.5F);
-  ASSERT_FALSE(other);
-  EXPECT_NE(other.error().message.find("slope_rate"), std::string::npos) << other.error().message;
-  const auto rounded = with(1.003F);
-  if (!rounded) {
-    EXPECT_EQ(rounded.error().message.find("slope_rate"), std::string::npos) << rounded.error().message;
+  for (const bool metadata_only : {false, true}) {
+    const auto other = with(1.5F, metadata_only);
+    ASSERT_FALSE(other);
+    EXPECT_NE(other.error().message.find("slope_rate"), std::string::npos) << other.error().message;
+    const auto rounded = with(1.003F, metadata_only);
+    if (!rounded) {
+      EXPECT_EQ(rounded.error().message.find("slope_rate"), std::string::npos) << rounded.error().message;
+    }
   }
 }
 

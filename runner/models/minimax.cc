@@ -107,7 +107,7 @@ class MiniMax final : public Decoder {
   // What transformers stores of the slopes is the formula, rounded; other ones would be another model.
   static void CheckSlopes(const TensorScope& scope, std::span<const float> decay) {
     constexpr TensorName kSlopes = {"self_attn.slope_rate", ""};
-    if (scope.metadata_only() || !scope.Has(kSlopes)) return;
+    if (!scope.CanRead(kSlopes)) return;
     const std::vector<float> stored = scope.Elements(kSlopes, std::ssize(decay));
     for (size_t i = 0; i < stored.size(); ++i) {
       const float slope = -std::log(decay[i]);

@@ -79,7 +79,7 @@ int64_t TensorBinder::resident_bytes() const {
 
 std::vector<float> TensorBinder::AsFloat32(const weights::Tensor& tensor) {
   float32_bytes_ += tensor.elements() * static_cast<int64_t>(sizeof(float));
-  if (files_.metadata_only()) return std::vector<float>(static_cast<size_t>(tensor.elements()));
+  if (!files_.CanRead(tensor)) return std::vector<float>(static_cast<size_t>(tensor.elements()));
   return ToFloat32(tensor);
 }
 
@@ -249,6 +249,11 @@ std::optional<weights::DataType> TensorScope::TypeOf(TensorName name) const {
 }
 
 bool TensorScope::Has(TensorName name) const { return binder_->files_.Find(Full(name, "")) != nullptr; }
+
+bool TensorScope::CanRead(TensorName name) const {
+  const weights::Tensor* const tensor = binder_->files_.Find(Full(name, ""));
+  return tensor != nullptr && binder_->files_.CanRead(*tensor);
+}
 
 bool TensorScope::HasWeight(TensorName name) const {
   const std::string_view in_file = gguf() ? name.gguf : name.hugging_face;

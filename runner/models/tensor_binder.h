@@ -132,6 +132,8 @@ class TensorScope {
   bool Has(TensorName name) const;
   // Whether the weight of this name is stored; never without a name.
   bool HasWeight(TensorName name) const;
+  // Whether a tensor of this complete name is stored, and its values may be looked at (weights::ModelFiles::CanRead).
+  bool CanRead(TensorName name) const;
   // The stored tensor's type; nothing when it is absent.
   std::optional<weights::DataType> TypeOf(TensorName name) const;
   void Fail(TensorName name, const std::string& reason) const { binder_->Fail(Full(name, ""), reason); }

@@ -30,6 +30,7 @@ api::Result<std::shared_ptr<const ModelFiles>> MetadataOnly(std::shared_ptr<cons
                      fmt::format("{}: no address space for {} bytes", files->path(), largest));
   }
   for (Tensor& tensor : tensors) {
+    if (tensor.data.size() <= kSmallTensorBytes) continue;
     tensor.data = std::span(static_cast<const std::byte*>(nothing.get()), tensor.data.size());
   }
   return std::make_shared<const ModelFilesOverlay>(std::move(files), std::move(tensors), std::move(nothing),

@@ -1,6 +1,7 @@
 // A model's files without weights, to estimate the memory of a model without loading it.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 
 #include "api/base/error.h"
@@ -8,7 +9,10 @@
 
 namespace quire::runner::weights {
 
-// `files` with tensors whose data has its true size but lies where nothing may be read: who does ends the
+// Tensors of at most this size keep their data. A family's loader can refuse a model for a value before it is loaded.
+inline constexpr size_t kSmallTensorBytes = 4096;
+
+// `files` with larger tensors whose data has its true size but lies where nothing may be read: who does ends the
 // process. QuantizeOnLoad of such files changes types and sizes, and computes nothing. kInternal when not
 // even address space can be had.
 api::Result<std::shared_ptr<const ModelFiles>> MetadataOnly(std::shared_ptr<const ModelFiles> files);

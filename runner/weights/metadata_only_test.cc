@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "runner/weights/quantize_on_load.h"
@@ -43,6 +44,26 @@ TEST(MetadataOnly, AreQuantizedAsTheFilesAre) {
       const auto headers = QuantizeOnLoad(MetadataOnly(Open(path).value()).value(), type, 1).value();
       EXPECT_TRUE(headers->metadata_only());
       ExpectAlike(*headers, *quantized);
+    }
+  }
+}
+
+TEST(MetadataOnly, SmallTensorsHaveTheirData) {
+  for (const char* path : kModels) {
+    const auto files = Open(path).value();
+    for (const auto& headers :
+         {MetadataOnly(files).value(), QuantizeOnLoad(MetadataOnly(files).value(), "q8_0", 1).value()}) {
+      size_t small = 0;
+      for (const Tensor& tensor : headers->tensors()) {
+        const Tensor& own = *files->Find(tensor.name);
+        EXPECT_TRUE(files->CanRead(own));
+        const bool kept = own.data.size() <= kSmallTensorBytes && own.type == tensor.type;
+        ASSERT_EQ(headers->CanRead(tensor), kept) << tensor.name;
+        if (!kept) continue;
+        ++small;
+        EXPECT_TRUE(std::ranges::equal(tensor.data, own.data)) << tensor.name;
+      }
+      EXPECT_GT(small, 0U);
     }
   }
 }

@@ -47,6 +47,8 @@ class ModelFiles {
   virtual const std::vector<Tensor>& tensors() const = 0;
   // Whether only names, types and shapes of the tensors may be looked at (metadata_only.h).
   virtual bool metadata_only() const { return false; }
+  // Whether the data of `tensor`, one of tensors(), may be looked at nevertheless.
+  virtual bool CanRead(const Tensor&) const { return true; }
   // How much memory a loader may take for panels (models/panel_store.h). What is beyond stays in the files, and
   // products read it there.
   virtual int64_t panel_bytes_max() const { return kNoPanelLimit; }

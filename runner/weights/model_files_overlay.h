@@ -34,6 +34,11 @@ class ModelFilesOverlay final : public ModelFiles {
   const Tensor* Find(std::string_view name) const override { return index_.Find(name); }
   const std::vector<Tensor>& tensors() const override { return index_.all(); }
   bool metadata_only() const override { return metadata_only_; }
+  bool CanRead(const Tensor& tensor) const override {
+    if (!metadata_only_) return true;
+    const Tensor* const own = files_->Find(tensor.name);
+    return own != nullptr && own->data.data() == tensor.data.data() && files_->CanRead(*own);
+  }
   int64_t panel_bytes_max() const override { return panel_bytes_max_; }
 
   Format format() const override { return files_->format(); }

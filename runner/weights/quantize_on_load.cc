@@ -92,7 +92,9 @@ api::Result<std::shared_ptr<const ModelFiles>> Planned(std::shared_ptr<const Mod
   auto nothing = ReserveUnreadable(largest);
   if (!nothing) return api::Fail(api::ErrorCode::kInternal, "no address space for quantized weights");
   for (Tensor& tensor : tensors) {
-    tensor.type = TypeFor(tensor, type);
+    const DataType to = TypeFor(tensor, type);
+    if (to == tensor.type) continue;
+    tensor.type = to;
     const size_t bytes = static_cast<size_t>(tensor.rows()) * RowBytes(tensor.type, tensor.columns());
     tensor.data = std::span(static_cast<const std::byte*>(nothing.get()), bytes);
   }
