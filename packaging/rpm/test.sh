@@ -38,6 +38,7 @@ root=$(cd "$(dirname "$root")" && pwd)/$(basename "$root")
 start_emulation
 make_root
 mount_root
+mkdir -p "$root"/usr/lib/{sysusers.d,tmpfiles.d,systemd/system}  # of systemd, where rpm is at home; not the package's own
 all_files | grep -v /var/lib/rpm >"$work/before"
 rpm_root() { rpm --root "$root" --dbpath /var/lib/rpm --nodeps "$@" 2> >(grep -v "^rpm: " >&2); }
 rpm_root -i "$package"
