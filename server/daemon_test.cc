@@ -36,10 +36,14 @@ class Quired {
     int ends[2] = {-1, -1};
     EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
     std::vector<std::string> texts = environment;
-    texts.push_back("OLLAMA_MODELS=" + store.root().string());
-    texts.push_back("QUIRE_RUNNER=/bin/true");
-    texts.push_back("PATH=/bin:/usr/bin");
-    texts.push_back("QUIRE_SNAPSHOT_BYTES=0");
+    const std::string others[] = {"OLLAMA_MODELS=" + store.root().string(), "QUIRE_RUNNER=/bin/true",
+                                  "PATH=/bin:/usr/bin", "QUIRE_SNAPSHOT_BYTES=0"};
+    for (const std::string& other : others) {  // of two equal names glibc takes the first, qemu-user the last
+      const std::string name = other.substr(0, other.find('=') + 1);
+      if (std::ranges::none_of(environment, [&](const auto& text) { return text.starts_with(name); })) {
+        texts.push_back(other);
+      }
+    }
     std::vector<char*> variables;
     for (std::string& text : texts) variables.push_back(text.data());
     variables.push_back(nullptr);
