@@ -73,7 +73,8 @@ std::vector<float> LastLogits(Model& model) {
   ThreadPool pool(2);
   auto cache = cache::HybridCache::Create(model.cache_layout(), {.bytes = 16 << 20}).value();
   cache::Sequence sequence = cache->NewSequence();
-  const Batch batch{.tokens = {5, 300, 17, 42, 9}, .row_begin = {0, 5}, .logit_rows = {4}};
+  const TokenId high = std::min(300, model.vocab_size() - 1);
+  const Batch batch{.tokens = {5, high, 17, 42, 9}, .row_begin = {0, 5}, .logit_rows = {4}};
   const cache::Append appends[] = {{.sequence = &sequence, .tokens = 5}};
   auto step = cache->Begin(appends).value();
   std::vector<float> logits(static_cast<size_t>(model.vocab_size()));
