@@ -8,11 +8,11 @@
 # A package that is there already must be the same file: versions are never replaced.
 set -euo pipefail
 [ $# -ge 3 ] || { sed -n '2s/^# //p' "$0" >&2; exit 2; }
-repository=$(mkdir -p "$1" && cd "$1" && pwd) suite=$2
-shift 2
 for tool in apt-ftparchive gpg; do
   command -v $tool >/dev/null || { echo "publish.sh: there is no $tool (Debian: apt-utils, gpg)" >&2; exit 1; }
 done
+repository=$(mkdir -p "$1" && cd "$1" && pwd) suite=$2
+shift 2
 : "${QUIRE_APT_KEY:?set QUIRE_APT_KEY to the key that signs}"
 export LC_ALL=C
 

@@ -94,8 +94,8 @@ api::Result<std::shared_ptr<const ModelFiles>> Planned(std::shared_ptr<const Mod
   for (Tensor& tensor : tensors) {
     const DataType to = TypeFor(tensor, type);
     if (to == tensor.type) continue;
+    const size_t bytes = static_cast<size_t>(tensor.rows()) * RowBytes(to, tensor.columns());
     tensor.type = to;
-    const size_t bytes = static_cast<size_t>(tensor.rows()) * RowBytes(tensor.type, tensor.columns());
     tensor.data = std::span(static_cast<const std::byte*>(nothing.get()), bytes);
   }
   return std::make_shared<const ModelFilesOverlay>(std::move(files), std::move(tensors), std::move(nothing),
