@@ -41,10 +41,10 @@ mount_root
 mkdir -p "$root"/usr/lib/{sysusers.d,tmpfiles.d,systemd/system}  # of systemd, where rpm is at home; not the package's own
 all_files | grep -v /var/lib/rpm >"$work/before"
 rpm_root() { rpm --root "$root" --dbpath /var/lib/rpm --nodeps "$@" 2> >(grep -v "^rpm: " >&2); }
-rpm_root -i "$package"
+rpm_root -i --ignorearch "$package"  # of another architecture, where ROOT is
 chat_in_root /tmp/home
 echo "# edited" >>"$root/etc/quire/quire.conf"
-rpm_root -U --replacepkgs "$package"
+rpm_root -U --ignorearch --replacepkgs "$package"
 grep -q '^# edited' "$root/etc/quire/quire.conf"
 rpm_root -e quire
 all_files | grep -v /var/lib/rpm >"$work/after"
