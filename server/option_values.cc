@@ -70,8 +70,8 @@ ValidationError SetStateType(api::KvType& out, std::string_view text) {
 
 ValidationError SetNuma(std::string& out, std::string_view text) {
   out = api::AsciiLower(text);
-  if (out == "auto" || out == "interleave" || out == "off") return std::nullopt;
-  return "must be auto, interleave or off";
+  if (out == "auto" || out == "interleave" || out == "replicate" || out == "off") return std::nullopt;
+  return "must be auto, interleave, replicate or off";
 }
 
 ValidationError SetDebug(int32_t& out, std::string_view text) {

@@ -209,11 +209,13 @@ constexpr std::array kTable = {
     OptionSpec{"--memory", "QUIRE_MEMORY", "BYTES", "",
                "Memory budget of all loaded models; default: auto (cgroup and machine limits)",
                [](Options& o, std::string_view t) { return SetBytes(o.memory_bytes, t); }},
-    OptionSpec{
-        "--numa", "QUIRE_NUMA", "MODE", "auto",
-        "Memory of runners on several NUMA nodes: interleave = the nodes of their processors in turn, off = "
-        "the kernel's choice, auto = interleave if their processors are on several nodes",
-        [](Options& o, std::string_view t) { return SetNuma(o.numa, t); }},
+    OptionSpec{"--numa", "QUIRE_NUMA", "MODE", "auto",
+               "Memory of runners on several NUMA nodes: interleave = the nodes of their processors in turn, "
+               "replicate = "
+               "weights once on each of these nodes, off = the kernel's choice, auto = interleave if their "
+               "processors are "
+               "on several nodes",
+               [](Options& o, std::string_view t) { return SetNuma(o.numa, t); }},
     OptionSpec{"--weights-budget", "QUIRE_WEIGHTS_BUDGET", "BYTES", "",
                "Memory for the weights of a model; the rest is streamed from its files for every product; "
                "default: auto (all weights, or what fits in the memory budget)",

@@ -48,7 +48,7 @@ struct Options {
   int32_t max_queue = 0;
   int32_t max_queue_per_model = 0;  // 0 = three quarters of max_queue
   api::ipc::RunnerSettings runner_settings;
-  std::string numa;  // "auto", "interleave" or "off"; empty = the runner's default
+  std::string numa;  // "auto", "interleave", "replicate" or "off"; empty = the runner's default
   std::filesystem::path snapshot_folder;
   uint64_t snapshot_bytes = 0;        // of prefix snapshots on disk; 0 = none
   bool snapshot_bytes_auto = false;   // a share of the free disk space instead

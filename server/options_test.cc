@@ -103,6 +103,7 @@ TEST(Options, RunnersGetTheirNumaMode) {
   EXPECT_EQ(Resolve({}, {})->numa, "auto");
   EXPECT_EQ(Resolve({"--numa", "Interleave"}, {{"QUIRE_NUMA", "off"}})->numa, "interleave");
   EXPECT_EQ(Resolve({}, {{"QUIRE_NUMA", "off"}})->numa, "off");
+  EXPECT_EQ(Resolve({"--numa", "replicate"}, {})->numa, "replicate");
   EXPECT_FALSE(Resolve({"--numa", "replicated"}, {}).has_value());
 }
 

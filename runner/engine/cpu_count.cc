@@ -8,8 +8,8 @@
 #include <cmath>
 #include <fstream>
 #include <limits>
+#include <map>
 #include <memory>
-#include <set>
 #include <string>
 
 #include "api/base/cgroup.h"
@@ -62,10 +62,19 @@ std::vector<int> AllowedProcessors() {
   return {};
 }
 
+std::vector<std::vector<int>> CoresOf(std::span<const int> processors, const fs::path& root) {
+  std::map<std::string, size_t> known;
+  std::vector<std::vector<int>> cores;
+  for (const int processor : processors) {
+    const auto [core, is_new] = known.try_emplace(CoreOf(processor, root), cores.size());
+    if (is_new) cores.emplace_back();
+    cores[core->second].push_back(processor);
+  }
+  return cores;
+}
+
 int32_t UsableCores(std::span<const int> processors, const fs::path& root) {
-  std::set<std::string> cores;
-  for (const int processor : processors) cores.insert(CoreOf(processor, root));
-  const auto max_cores = static_cast<double>(std::max<size_t>(cores.size(), 1));
+  const auto max_cores = static_cast<double>(std::max<size_t>(CoresOf(processors, root).size(), 1));
   return static_cast<int32_t>(std::clamp(std::ceil(QuotaCores(root)), 1.0, max_cores));
 }
 

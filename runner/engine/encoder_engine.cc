@@ -31,6 +31,7 @@ EncoderEngine::EncoderEngine(std::unique_ptr<models::Encoder> encoder, int32_t t
 }
 
 void EncoderEngine::Run() {
+  pool_.PinCaller();
   while (true) {
     UpdateStats();
     for (auto& input : parties_.empty() ? inbox_.WaitAndPopAll(kEncoderIdle) : inbox_.PopAll()) {

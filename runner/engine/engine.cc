@@ -62,6 +62,7 @@ Engine::Engine(LoadedModel model, EngineLimits limits, int32_t threads, Mailbox<
 }
 
 void Engine::Run() {
+  pool_.PinCaller();
   bool busy = false;
   bool moving = false;  // prefixes, to or from the tier
   while (true) {

@@ -84,6 +84,21 @@ TEST_P(SameBits, OnMoreThreadsThanThereIsWork) {
   }
 }
 
+// Weights on each of two nodes, which this machine need not have, and threads on one or on both.
+TEST_P(SameBits, WithWeightsOnEveryNode) {
+  const auto cold = Cold();
+  const int64_t once = LoadSubject()->model->resident_bytes();
+  NumaPlan plan;
+  plan.nodes.assign(2, NumaNode{.cores = {{}}});
+  plan.replicates_weights = true;
+  SetNumaPlan(plan);
+  EXPECT_GT(LoadSubject()->model->resident_bytes(), once);
+  for (const int32_t threads : {1, 3, 40}) {
+    EXPECT_EQ(Make({}, threads)->Generate(Conversation(kAll)).logprobs(), cold) << threads << " threads";
+  }
+  SetNumaPlan({});
+}
+
 // No weights in panels, some of them, and so little room that experts replace each other.
 TEST_P(SameBits, WithWeightsThatStayInTheFile) {
   const auto cold = Cold();

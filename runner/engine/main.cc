@@ -30,9 +30,12 @@ int main(int argc, char** argv) {
   app.add_option("--snapshot-fd", snapshot_fd, "File descriptor of the socket to the snapshot tier");
   app.add_option("--name", name, "Model name, for process lists");
   app.add_flag("--selftest", self_test, "Check kernels and sandbox on this machine, then exit");
-  app.add_option("--numa", numa, "Memory on several NUMA nodes: auto, interleave or off")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, NumaMode>{
-          {"auto", NumaMode::kAuto}, {"interleave", NumaMode::kInterleave}, {"off", NumaMode::kOff}}));
+  app.add_option("--numa", numa, "Memory on several NUMA nodes: auto, interleave, replicate or off")
+      ->transform(
+          CLI::CheckedTransformer(std::map<std::string, NumaMode>{{"auto", NumaMode::kAuto},
+                                                                  {"interleave", NumaMode::kInterleave},
+                                                                  {"replicate", NumaMode::kReplicate},
+                                                                  {"off", NumaMode::kOff}}));
   app.set_version_flag("--version", "quire-runner version " QUIRE_VERSION);
   CLI11_PARSE(app, argc, argv);
   // Where the processor has tiles, the kernel is asked for them now: filters refuse that.

@@ -5,12 +5,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <climits>
 #include <set>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "api/base/parse_integer.h"
 #include "runner/engine/cpu_count.h"
@@ -53,10 +55,29 @@ int InterleaveMemory(std::span<const int> nodes) {
   return ::syscall(SYS_set_mempolicy, MPOL_INTERLEAVE, mask.data(), kNodesMax + 1) == 0 ? 0 : errno;
 }
 
+NumaPlan PlanOf(std::span<const int> processors, const fs::path& root) {
+  NumaPlan plan;
+  const std::vector<int> nodes = NodesOf(processors, root);
+  if (nodes.empty()) return plan;
+  plan.nodes.resize(nodes.size());
+  for (const std::vector<int>& core : CoresOf(processors, root)) {
+    const std::vector<int> of_core = NodesOf(core, root);
+    if (of_core.empty()) continue;
+    const auto found = std::ranges::lower_bound(nodes, of_core.front());
+    plan.nodes[static_cast<size_t>(found - nodes.begin())].cores.push_back(core);
+  }
+  return plan;
+}
+
 std::string SetMemoryPolicy(NumaMode mode) {
   if (mode == NumaMode::kOff) return {};
-  const std::vector<int> nodes = NodesOf(AllowedProcessors(), "/");
-  if (nodes.empty() || (mode == NumaMode::kAuto && nodes.size() < 2)) return {};
+  const std::vector<int> processors = AllowedProcessors();
+  NumaPlan plan = PlanOf(processors, "/");
+  plan.replicates_weights = mode == NumaMode::kReplicate;
+  SetNumaPlan(std::move(plan));
+  const std::vector<int> nodes = NodesOf(processors, "/");
+  if (nodes.empty() || mode == NumaMode::kReplicate || (mode == NumaMode::kAuto && nodes.size() < 2))
+    return {};
   const int error = InterleaveMemory(nodes);
   return error == 0 ? std::string() : std::error_code(error, std::generic_category()).message();
 }

@@ -1,4 +1,4 @@
-// Which NUMA nodes the memory of a runner comes from.
+// Where a runner's memory and threads lie on a machine with several NUMA nodes.
 #pragma once
 
 #include <cstdint>
@@ -7,18 +7,25 @@
 #include <string>
 #include <vector>
 
+#include "runner/kernels/numa_plan.h"
+
 namespace quire::runner::engine {
 
+// With every mode but kOff the threads of a step are pinned, where this process may compute on several nodes.
 enum class NumaMode : uint8_t {
   kAuto,        // kInterleave where this process may compute on several nodes, else kOff
   kInterleave,  // pages from the nodes that this process may compute on, in turn
+  kReplicate,   // weights once on each of these nodes; other pages as with kOff
   kOff,         // the kernel's default: a page from the node of the thread that writes it first
 };
 
-// Applies to what this thread and the threads it starts allocate from now on, weights and caches alike, and to pages
-// of files that they read first. Call it before DropPrivileges(), whose filter refuses such calls. Returns why the
-// kernel refused, or nothing.
+// Applies to what this thread and the threads it starts allocate from now on, weights and caches alike, to pages
+// of files that they read first, and to pools that start from now on. Call it before DropPrivileges(), whose filter refuses
+// such calls. Returns why the kernel refused, or nothing.
 [[nodiscard]] std::string SetMemoryPolicy(NumaMode mode);
+
+// The nodes of these processors with their cores, on the machine whose files are below `root`; as NodesOf.
+NumaPlan PlanOf(std::span<const int> processors, const std::filesystem::path& root);
 
 // The nodes of these processors, ascending, on the machine whose files are below `root`; none if the kernel does not
 // say.

@@ -7,7 +7,9 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <fstream>
 #include <functional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -82,6 +84,29 @@ TEST(NodesOf, ReadsTheKernelsFolders) {
   const std::vector<int> processors = {7, 0, 1, 8, 9};
   EXPECT_EQ(NodesOf(processors, root), (std::vector<int>{0, 3}));
   EXPECT_EQ(NodesOf(std::vector<int>{8, 9}, root), std::vector<int>());
+  fs::remove_all(root);
+}
+
+TEST(PlanOf, GivesEveryNodeItsCores) {
+  const fs::path root = fs::path(testing::TempDir()) / "quire-plan-of";
+  fs::remove_all(root);
+  const fs::path folder = root / "sys/devices/system/cpu";
+  // Hardware threads 0 and 2 are one core, on node 0; 1 and 3 one on node 4.
+  for (const int processor : {0, 1, 2, 3}) {
+    const fs::path cpu = folder / ("cpu" + std::to_string(processor));
+    fs::create_directories(cpu / (processor % 2 == 0 ? "node0" : "node4"));
+    fs::create_directories(cpu / "topology");
+    std::ofstream(cpu / "topology/core_cpus_list") << (processor % 2 == 0 ? "0,2\n" : "1,3\n");
+  }
+  using Cores = std::vector<std::vector<int>>;
+  const NumaPlan plan = PlanOf(std::vector<int>{0, 1, 2, 3}, root);
+  ASSERT_EQ(plan.nodes.size(), 2U);
+  EXPECT_EQ(plan.nodes[0].cores, (Cores{{0, 2}}));
+  EXPECT_EQ(plan.nodes[1].cores, (Cores{{1, 3}}));
+  EXPECT_TRUE(plan.spreads());
+  EXPECT_EQ(plan.weight_copies(), 1U);
+  EXPECT_FALSE(PlanOf(std::vector<int>{0, 2}, root).spreads()) << "allowed on one node only";
+  EXPECT_TRUE(PlanOf(std::vector<int>{9}, root).nodes.empty()) << "unknown to the kernel";
   fs::remove_all(root);
 }
 

@@ -28,6 +28,7 @@
 
 #include "runner/engine/sandbox.h"
 #include "runner/engine/testing/skip_confinement.h"
+#include "runner/kernels/numa_plan.h"
 
 namespace quire::runner::engine {
 namespace {
@@ -440,6 +441,34 @@ class SandboxCalls : public ::testing::TestWithParam<bool> {
 TEST_P(SandboxCalls, WhileLoading) { Check(/*working=*/false, GetParam()); }
 
 TEST_P(SandboxCalls, AtWork) { Check(/*working=*/true, GetParam()); }
+
+// On several NUMA nodes a runner's threads pin themselves: the one call that is then allowed in addition.
+TEST_P(SandboxCalls, OnSeveralNodesAThreadPinsItselfAlone) {
+  void* const shared =
+      ::mmap(nullptr, 2 * sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(shared, MAP_FAILED);
+  const std::span<int> results(static_cast<int*>(shared), 2);
+  std::ranges::fill(results, kNotRun);
+  const pid_t victim = StartVictim(GetParam());
+  RunInChild([&] {
+    NumaPlan plan;
+    plan.nodes.resize(2);
+    SetNumaPlan(plan);
+    cpu_set_t set;
+    ::sched_getaffinity(0, sizeof(set), &set);
+    if (GetParam()) BecomeNobody();
+    static_cast<void>(DropPrivileges());
+    static_cast<void>(RestrictFileSystem({}));
+    static_cast<void>(DenyFileOpens());
+    results[0] = Call(SYS_sched_setaffinity, 0, sizeof(set), &set) == -1 ? errno : kOk;
+    results[1] = Call(SYS_sched_setaffinity, victim, sizeof(set), &set) == -1 ? errno : kOk;
+  });
+  EXPECT_EQ(results[0], kOk);
+  EXPECT_EQ(results[1], EPERM);
+  ::kill(victim, SIGKILL);
+  ::waitpid(victim, nullptr, 0);
+  ::munmap(shared, 2 * sizeof(int));
+}
 
 INSTANTIATE_TEST_SUITE_P(Users, SandboxCalls, ::testing::Bool(),
                          [](const auto& tested) { return tested.param ? "Nobody" : "SameUser"; });

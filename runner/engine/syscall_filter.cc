@@ -13,6 +13,8 @@
 #include <initializer_list>
 #include <memory>
 
+#include "runner/kernels/numa_plan.h"
+
 namespace quire::runner::engine {
 namespace {
 
@@ -139,6 +141,10 @@ void AllowOwnProcess(Builder& filter) {
     filter.Allow(SCMP_SYS(tgkill), {SCMP_A0_32(SCMP_CMP_EQ, self), SCMP_A2_32(SCMP_CMP_EQ, fault)});
   }
   filter.Allow(SCMP_SYS(sched_getaffinity), {SCMP_A0_32(SCMP_CMP_EQ, 0)});
+  // Threads of pools pin themselves; where none does, a runner keeps what taskset gave the daemon.
+  if (CurrentNumaPlan().spreads()) {
+    filter.Allow(SCMP_SYS(sched_setaffinity), {SCMP_A0_32(SCMP_CMP_EQ, 0)});
+  }
   filter.Allow(SCMP_SYS(prlimit64), {SCMP_A0_32(SCMP_CMP_EQ, 0), SCMP_A2_64(SCMP_CMP_EQ, 0)});
   filter.Allow(SCMP_SYS(prctl), {SCMP_A0_32(SCMP_CMP_EQ, PR_SET_NAME)});
 }

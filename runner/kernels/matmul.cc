@@ -116,11 +116,17 @@ constexpr int64_t kSerialWork = 32'768;
 // The same for int8 GEMM.
 constexpr int64_t kSerialInt8Work = 262'144;
 
+// Multiply-adds of a task of int8 GEMM below which it takes less time, some 2 us, than threads need to share it: smaller
+// steps use fewer threads.
+constexpr int64_t kSmallestInt8Task = 65'536;
+
 // Panels per task.
 size_t PanelsPerTask(const Matrix& w, int64_t rows, int threads) {
   const size_t panels = PanelCount(w.out);
   if (threads == 1 || rows * w.in * w.out <= kSerialInt8Work) return panels;
-  return std::clamp<size_t>(panels / (static_cast<size_t>(threads) * 4), 1, 64);
+  const int64_t panel_work = rows * w.in * static_cast<int64_t>(kPanelOuts);
+  const auto least = static_cast<size_t>((kSmallestInt8Task + panel_work - 1) / panel_work);
+  return std::clamp<size_t>(std::max(panels / (static_cast<size_t>(threads) * 4), least), 1, 64);
 }
 
 std::atomic<bool> force_single_row = false;  // set once, before the first step

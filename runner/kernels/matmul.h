@@ -25,12 +25,17 @@ struct Matrix {
   int64_t out = 0;
   int64_t in = 0;                     // whole blocks of `type`
   const std::byte* panels = nullptr;  // the same numbers in panels; null: computed from `data`
+  size_t copy_stride = 0;  // bytes from the panels of a NUMA node to those of the next; 0: all read the same
   // Products make panels of `data`, some outputs at a time, where there are no `panels`: with the bits of panels, not
   // of `data` in place. REQUIRES: the type has panels.
   bool streamed = false;
 
   bool packed() const { return panels != nullptr || streamed; }
   bool streams() const { return panels == nullptr && streamed; }
+  // The panels for this thread.
+  const std::byte* near_panels() const {
+    return copy_stride == 0 ? panels : panels + NodeOfThisThread() * copy_stride;
+  }
 };
 
 // REQUIRES: tensor has at least `rows() * columns()` elements of data, as ModelFiles guarantees.

@@ -60,7 +60,7 @@ void ReadAhead(const Matrix& w) {
 
 void RunInt8Gemm(const Matrix& w, GemmTask task) {
   Int8Gemm* const gemm = BestInt8Gemm(w.type);
-  task.panels = w.panels;
+  task.panels = w.near_panels();
   task.first = 0;
   if (w.panels != nullptr) return gemm(task);
   assert(w.streamed);
@@ -76,7 +76,7 @@ void RunInt8Gemm(const Matrix& w, GemmTask task) {
 }
 
 void RunFloatGemm(const Matrix& w, FloatGemmTask task) {
-  task.panels = w.panels;
+  task.panels = w.near_panels();
   task.first = 0;
   if (w.panels != nullptr) return FloatGemm(task);
   assert(w.streamed);

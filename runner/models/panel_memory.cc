@@ -14,6 +14,21 @@ constexpr size_t kHugePage = size_t{2} << 20;
 
 size_t RoundUp(size_t value, size_t to) { return (value + to - 1) / to * to; }
 
+// Panels, or blocks of floats.
+size_t UnitsOf(const kernels::Matrix& matrix) {
+  return kernels::IsFloat(matrix.type) ? kernels::FloatBlockCount(matrix.out)
+                                       : kernels::PanelCount(matrix.out);
+}
+
+void PackUnit(const kernels::Matrix& m, size_t unit, std::byte* to) {
+  if (kernels::IsFloat(m.type)) {
+    const size_t bytes = kernels::FloatPanelBytes(m.type, 1, m.in);
+    return kernels::FillFloatBlocks(m.data, m.type, m.out, m.in, unit, unit + 1, to + unit * bytes);
+  }
+  const size_t bytes = kernels::PanelBytes(kernels::PanelFormatOf(m.type), m.in);
+  kernels::FillPanelRange(m.data, m.type, m.out, m.in, unit, unit + 1, to + unit * bytes);
+}
+
 }  // namespace
 
 size_t PackedBytes(const kernels::Matrix& matrix) {
@@ -25,18 +40,18 @@ size_t PackedBytes(const kernels::Matrix& matrix) {
 }
 
 void Pack(ThreadPool& pool, const kernels::Matrix& matrix, std::byte* to) {
-  if (!kernels::IsFloat(matrix.type)) {
-    return kernels::FillPanels(pool, matrix.data, matrix.type, matrix.out, matrix.in, to);
-  }
-  const size_t block_bytes = kernels::FloatPanelBytes(matrix.type, 1, matrix.in);
-  pool.ParallelFor(kernels::FloatBlockCount(matrix.out), [&](size_t block) {
-    kernels::FillFloatBlocks(matrix.data, matrix.type, matrix.out, matrix.in, block, block + 1,
-                             to + block * block_bytes);
-  });
+  pool.ParallelFor(UnitsOf(matrix), [&](size_t unit) { PackUnit(matrix, unit, to); });
 }
 
+void PackOnEachNode(ThreadPool& pool, const kernels::Matrix& matrix, std::byte* to, size_t stride) {
+  pool.OnEachNode(UnitsOf(matrix),
+                  [&](size_t node, size_t unit) { PackUnit(matrix, unit, to + node * stride); });
+}
+
+size_t PanelMemory::Rounded(size_t bytes) { return RoundUp(bytes, kHugePage); }
+
 PanelMemory::PanelMemory(size_t bytes) {
-  const size_t size = RoundUp(bytes, kHugePage);
+  const size_t size = Rounded(bytes);
   if (size == 0) return;
   void* const data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) return;

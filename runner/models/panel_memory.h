@@ -16,6 +16,8 @@ size_t PackedBytes(const kernels::Matrix& matrix);
 
 // Writes the matrix's panels. REQUIRES: `to` has PackedBytes(matrix); what they hold is overwritten.
 void Pack(ThreadPool& pool, const kernels::Matrix& matrix, std::byte* to);
+// The same for every NUMA node of the pool's plan, by its own threads: node n's lie n * stride bytes behind `to`.
+void PackOnEachNode(ThreadPool& pool, const kernels::Matrix& matrix, std::byte* to, size_t stride);
 
 // Zeros, in huge pages where the system gives them, taken as they are written. Empty when there is no memory.
 class PanelMemory {
@@ -25,6 +27,9 @@ class PanelMemory {
   PanelMemory(PanelMemory&& other) noexcept;
   PanelMemory& operator=(PanelMemory&& other) noexcept;
   ~PanelMemory();
+
+  // What is mapped for so many bytes.
+  static size_t Rounded(size_t bytes);
 
   std::byte* data() const { return data_; }
   size_t size() const { return size_; }

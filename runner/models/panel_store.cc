@@ -32,10 +32,11 @@ int64_t FileBytes(const kernels::Matrix& matrix) {
 }  // namespace
 
 std::byte* PanelStore::Allocate(size_t size) {
-  if (pieces_.empty() || pieces_.back().memory.size() - pieces_.back().used < size) {
-    PanelMemory memory(std::max(size, kPieceBytes));
+  if (pieces_.empty() || pieces_.back().copy - pieces_.back().used < size) {
+    const size_t copy = PanelMemory::Rounded(std::max(size, kPieceBytes));
+    PanelMemory memory(copies_ * copy);
     if (memory.data() == nullptr) return nullptr;
-    pieces_.push_back({std::move(memory), 0});
+    pieces_.push_back({std::move(memory), copy, 0});
   }
   Piece& piece = pieces_.back();
   std::byte* const at = piece.memory.data() + piece.used;
@@ -65,12 +66,15 @@ kernels::Matrix PanelStore::Add(ThreadPool& pool, kernels::Matrix matrix, Weight
   };
   if (!UsesPanels(matrix.type)) return stays();
   const size_t size = PackedBytes(matrix);
-  const auto packed = static_cast<int64_t>(size);
-  if (counts && (use == WeightUse::kExpert || packed > bytes_left())) return Stream(matrix, use, packed);
+  const auto packed = static_cast<int64_t>(copies_ * size);
+  if (counts && (use == WeightUse::kExpert || packed > bytes_left())) {
+    return Stream(matrix, use, static_cast<int64_t>(size));
+  }
   if (!counts_only_) {
     std::byte* const panels = Allocate(size);
     if (panels == nullptr) return stays();
-    Pack(pool, matrix, panels);
+    if (copies_ > 1) matrix.copy_stride = pieces_.back().copy;
+    PackOnEachNode(pool, matrix, panels, matrix.copy_stride);
     ReleasePages(matrix.data, static_cast<size_t>(FileBytes(matrix)));
     matrix.panels = panels;
   }

@@ -22,7 +22,8 @@ enum class WeightUse : uint8_t {
 };
 
 // Filled while a model loads; afterwards only the experts' panels change. Memory is mapped in large pieces, with huge
-// pages where the system gives them, and goes with the store. One that only counts takes none and fills nothing.
+// pages where the system gives them, and goes with the store. One that only counts takes none and fills nothing. Where
+// NumaPlan replicates weights, all panels but those of ExpertPanels lie once on each node, and count as often.
 class PanelStore {
  public:
   // `bytes_max`: of all panels but those of WeightUse::kMade, or weights::kNoPanelLimit.
@@ -50,14 +51,17 @@ class PanelStore {
  private:
   struct Piece {
     PanelMemory memory;
-    size_t used = 0;
+    size_t copy = 0;  // bytes of one node's copy
+    size_t used = 0;  // of each
   };
 
   bool limited() const { return bytes_max_ != weights::kNoPanelLimit; }
   int64_t bytes_left() const { return bytes_max_ - limited_bytes_; }  // for experts
   kernels::Matrix Stream(kernels::Matrix matrix, WeightUse use, int64_t packed);
-  std::byte* Allocate(size_t size);  // zeros, aligned to 64 bytes; null when there is no memory
+  // Zeros, aligned to 64 bytes, in the last piece, which has as many for each copy; null when there is no memory.
+  std::byte* Allocate(size_t size);
 
+  const size_t copies_ = CurrentNumaPlan().weight_copies();
   const bool counts_only_;
   const int64_t bytes_max_;
   std::vector<Piece> pieces_;
