@@ -115,7 +115,7 @@ void Measure(const Options& options, DataType type, runner::ThreadPool& pool, co
 void MeasureOpenBlas(const Options& options, DataType type, runner::ThreadPool& pool, double peak) {
   const auto blas = runner::kernels::test::OpenBlas::Load();
   if (!blas) {
-    fmt::print(stderr, "kernel_bench: libopenblas0-serial is not installed\n");
+    fmt::print(stderr, "kernel_bench: libopenblas0-pthread is not installed\n");
     return;
   }
   const std::vector<std::byte> stored = RandomWeights(type, options.out, options.in);

@@ -16,6 +16,7 @@
 
 #include "bench/machine_peaks.h"
 #include "cache/hybrid_cache.h"
+#include "runner/kernels/blas.h"
 #include "runner/kernels/matmul.h"
 #include "runner/kernels/thread_pool.h"
 #include "runner/models/model.h"
@@ -34,6 +35,7 @@ struct Options {
   std::string output = "md";
   api::KvType kv_type = api::kDefaultKvType;
   runner::kernels::PanelTarget target = runner::kernels::kNoPanelLimit;
+  bool blas = false;
 };
 
 // One line of the result.
@@ -196,6 +198,13 @@ void Run(const Options& options) {
     hwy::SetSupportedTargetsForTest(HWY_AVX2);
     hwy::GetChosenTarget().Update(HWY_AVX2);
   }
+#if HWY_ARCH_X86
+  if (options.target == runner::kernels::PanelTarget::kPortable) {
+    hwy::SetSupportedTargetsForTest(HWY_SSE4);
+    hwy::GetChosenTarget().Update(HWY_SSE4);
+    if (options.blas) fmt::print(stderr, "quire-bench: {}\n", runner::kernels::ChooseBlas());
+  }
+#endif
   for (const int asked : options.threads) {
     const int threads = asked > 0 ? asked : static_cast<int>(std::thread::hardware_concurrency());
     runner::ThreadPool pool(threads);
@@ -256,8 +265,10 @@ int main(int argc, char** argv) {
       ->transform(CLI::CheckedTransformer(std::vector<std::pair<std::string, quire::api::KvType>>(
           quire::api::kKvTypes.begin(), quire::api::kKvTypes.end())));
   app.add_option("--target", options.target,
-                 "highest instruction set; avx2 and avxvnni leave AVX-512 out for floats, too")
+                 "highest instruction set, for floats, too; portable has SSE4 there")
       ->transform(CLI::CheckedTransformer(quire::bench::kPanelTargets));
+  app.add_flag("--blas", options.blas,
+               "with portable: OpenBLAS where it helps, as a runner does on such a machine");
   app.add_option("-o,--output", options.output, "md or jsonl")
       ->check(CLI::IsMember({"md", "jsonl"}))
       ->capture_default_str();

@@ -15,6 +15,7 @@
 #include "runner/engine/memory_policy.h"
 #include "runner/engine/sandbox.h"
 #include "runner/engine/self_test.h"
+#include "runner/kernels/blas.h"
 #include "runner/kernels/self_check.h"
 
 using quire::runner::engine::NumaMode;
@@ -41,6 +42,10 @@ int main(int argc, char** argv) {
   // Where the processor has tiles, the kernel is asked for them now: filters refuse that.
   if (!quire::runner::kernels::TilesAgree()) {
     std::fputs("AMX products differ from portable ones on this CPU: AVX-512 is used\n", stderr);
+  }
+  // On processors without kernels of ours, a library is loaded, which filters refuse too.
+  if (const std::string decided = quire::runner::kernels::ChooseBlas(); !decided.empty()) {
+    std::fprintf(stderr, "%s\n", decided.c_str());
   }
   if (self_test) return static_cast<int>(quire::runner::engine::RunSelfTest());
   if (fcntl(fd, F_GETFD) < 0) {

@@ -79,8 +79,9 @@ TEST(FloatPanels, AgreeWithTheScalarReference) {
 
 // Larger than the scalar reference can be: in panels, and of all types row by row.
 TEST(FloatPanels, AgreeWithOpenBlas) {
+  test::UseCoreWithoutAvx2();
   const auto blas = test::OpenBlas::Load();
-  if (!blas) GTEST_SKIP() << "libopenblas0-serial is not installed";
+  if (!blas) GTEST_SKIP() << "libopenblas0-pthread is not installed";
   ThreadPool pool(2);
   constexpr int64_t kIn = 768, kOut = 203, kRows = 37;
   uint32_t seed = 1;

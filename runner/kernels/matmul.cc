@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runner/kernels/batch_invariance.h"
+#include "runner/kernels/blas.h"
 #include "runner/kernels/float_panels.h"
 #include "runner/kernels/row_epilogue.h"
 #include "runner/kernels/streamed_panels.h"
@@ -17,6 +18,7 @@
 #define HWY_TARGET_INCLUDE "runner/kernels/matmul.cc"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
+#include "runner/kernels/chains.inl"
 #include "runner/kernels/rows.inl"
 // clang-format on
 
@@ -54,8 +56,24 @@ void MatMulDequantized(const float* x, size_t rows, const Matrix& w, size_t out_
   }
 }
 
+// Outputs [out_begin, out_end) of all rows in chains, from input `in_begin` on.
+void MatMulInChains(const float* x, size_t rows, const Matrix& w, size_t out_begin, size_t out_end,
+                    size_t in_begin, float* y) {
+  const auto in = static_cast<size_t>(w.in), out = static_cast<size_t>(w.out);
+  const size_t rows_at_once = std::max<size_t>(24, kActivationBytes / (in * sizeof(float)) / 24 * 24);
+  for (size_t r = 0; r < rows; r += rows_at_once) {
+    ChainRange(x + r * in, std::min(rows_at_once, rows - r), w, out_begin, out_end, in_begin, y + r * out);
+  }
+}
+
+// Inputs [in_begin, in_begin + kChain) of `outs` outputs as float32, to [outs, kChain].
+void WidenChains(const Matrix& w, size_t out, size_t outs, size_t in_begin, float* to) {
+  for (size_t o = 0; o < outs; ++o) Widen(w, out + o, in_begin, kChain, to + o * kChain);
+}
+
 // Outputs [out_begin, out_end) of all rows.
 void MatMulRange(const float* x, size_t rows, const Matrix& w, size_t out_begin, size_t out_end, float* y) {
+  if constexpr (kInChains) return MatMulInChains(x, rows, w, out_begin, out_end, 0, y);
   const auto in = static_cast<size_t>(w.in), outs = out_end - out_begin, stride = static_cast<size_t>(w.out);
   const std::byte* first = w.data + out_begin * weights::RowBytes(w.type, w.in);
   switch (w.type) {
@@ -72,32 +90,8 @@ void MatMulRange(const float* x, size_t rows, const Matrix& w, size_t out_begin,
   }
 }
 
-template <class Row>
-void DequantizeRowAs(const Matrix& table, size_t row, float* y) {
-  const auto in = static_cast<size_t>(table.in);
-  const Row from{table.data + row * Row::Bytes(in)};
-  size_t i = 0;
-  for (; i + Row::kBlock <= in; i += Row::kBlock) {
-    const typename Row::Block block = from.At(i / Row::kBlock);
-    for (size_t j = 0; j < Row::kBlock; j += kLanes) hn::StoreU(block.Load(j), F32(), y + i + j);
-  }
-  for (; i < in; ++i) y[i] = from.ToFloat32(i);
-}
-
 void DequantizeRow(const Matrix& table, size_t row, float* y) {
-  switch (table.type) {
-    case weights::DataType::kF32:
-      return DequantizeRowAs<F32Row>(table, row, y);
-    case weights::DataType::kF16:
-      return DequantizeRowAs<F16Row>(table, row, y);
-    case weights::DataType::kBF16:
-      return DequantizeRowAs<BF16Row>(table, row, y);
-    case weights::DataType::kQ8_0:
-      return DequantizeRowAs<Q8Row>(table, row, y);
-    default:
-      return weights::Dequantize(table.type, table.data + row * weights::RowBytes(table.type, table.in),
-                                 table.in, y);
-  }
+  Widen(table, row, 0, static_cast<size_t>(table.in), y);
 }
 
 }  // namespace quire::runner::kernels::HWY_NAMESPACE
@@ -108,6 +102,8 @@ namespace quire::runner::kernels {
 namespace {
 
 HWY_EXPORT(MatMulRange);
+HWY_EXPORT(MatMulInChains);
+HWY_EXPORT(WidenChains);
 HWY_EXPORT(DequantizeRow);
 
 // Multiply-adds below which waking other threads costs more than it saves.
@@ -129,13 +125,49 @@ size_t PanelsPerTask(const Matrix& w, int64_t rows, int threads) {
   return std::clamp<size_t>(std::max(panels / (static_cast<size_t>(threads) * 4), least), 1, 64);
 }
 
+bool TakesBlas(int64_t rows, const Matrix& w) {
+  const size_t least = BlasRowsMin();
+  return least > 0 && static_cast<size_t>(rows) >= least && static_cast<size_t>(w.in) >= kChain;
+}
+
+// kBlasOuts outputs from `out` on of all rows, by OpenBLAS as far as chains are whole, the rest by our kernels: the same
+// bits. Weights are copied even where they are float32: rows a page apart compete for the same cache sets (30 GFLOP/s
+// instead of 67).
+void MatMulWithBlas(const float* x, size_t rows, const Matrix& w, size_t out, float* y) {
+  const auto in = static_cast<size_t>(w.in), stride = static_cast<size_t>(w.out);
+  thread_local std::vector<float> widened(kBlasOuts * kChain);
+  size_t k = 0;
+  for (; k + kChain <= in; k += kChain) {
+    HWY_DYNAMIC_DISPATCH(WidenChains)(w, out, kBlasOuts, k, widened.data());
+    for (size_t r = 0; r < rows; r += kBlasRows) {
+      CallBlas({.x = x + r * in + k,
+                .rows = std::min(kBlasRows, rows - r),
+                .x_stride = in,
+                .w = widened.data(),
+                .y = y + r * stride + out,
+                .y_stride = stride,
+                .adds = k > 0});
+    }
+  }
+  if (k < in) HWY_DYNAMIC_DISPATCH(MatMulInChains)(x, rows, w, out, out + kBlasOuts, k, y);
+}
+
+// Outputs [begin, end) of all rows.
+void MatMulOutputs(const float* x, size_t rows, const Matrix& w, size_t begin, size_t end, float* y) {
+  if (TakesBlas(static_cast<int64_t>(rows), w)) {
+    for (; begin + kBlasOuts <= end; begin += kBlasOuts) MatMulWithBlas(x, rows, w, begin, y);
+  }
+  if (begin < end) HWY_DYNAMIC_DISPATCH(MatMulRange)(x, rows, w, begin, end, y);
+}
+
 std::atomic<bool> force_single_row = false;  // set once, before the first step
 
 // Outputs per task: whole tiles, several tasks per thread.
 size_t OutsPerTask(const Matrix& w, int64_t rows, int threads) {
   if (threads == 1 || rows * w.in * w.out <= kSerialWork) return static_cast<size_t>(w.out);
-  const int64_t share = w.out / (int64_t{threads} * 4) / 8 * 8;
-  return static_cast<size_t>(std::clamp<int64_t>(share, 8, 256));
+  const int64_t tile = TakesBlas(rows, w) ? static_cast<int64_t>(kBlasOuts) : 8;
+  const int64_t share = w.out / (int64_t{threads} * 4) / tile * tile;
+  return static_cast<size_t>(std::clamp<int64_t>(share, tile, 256));
 }
 
 }  // namespace
@@ -154,8 +186,7 @@ void MatMul(ThreadPool& pool, std::span<const float> x, int64_t rows, const Matr
   const size_t per_task = OutsPerTask(w, rows, pool.threads());
   pool.ParallelFor((outs + per_task - 1) / per_task, [&](size_t task) {
     const size_t begin = task * per_task;
-    HWY_DYNAMIC_DISPATCH(MatMulRange)
-    (x.data(), static_cast<size_t>(rows), w, begin, std::min(begin + per_task, outs), y.data());
+    MatMulOutputs(x.data(), static_cast<size_t>(rows), w, begin, std::min(begin + per_task, outs), y.data());
   });
 }
 
@@ -296,9 +327,8 @@ void MatMulParts(ThreadPool& pool, const MatMulInput& input, std::span<const Mat
     const size_t begin = task % tasks_per_part * kOutsPerTask;
     const int64_t step = force_single_row.load(std::memory_order_relaxed) ? 1 : part.end - part.begin;
     for (int64_t row = part.begin; row < part.end; row += step) {
-      HWY_DYNAMIC_DISPATCH(MatMulRange)
-      (x.data() + row * shape.in, static_cast<size_t>(step), part.weight, begin,
-       std::min(begin + kOutsPerTask, outs), y.data() + row * shape.out);
+      MatMulOutputs(x.data() + row * shape.in, static_cast<size_t>(step), part.weight, begin,
+                    std::min(begin + kOutsPerTask, outs), y.data() + row * shape.out);
     }
   });
 }

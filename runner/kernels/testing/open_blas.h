@@ -1,13 +1,17 @@
-// OpenBLAS as an independent peer of our float products, where it is installed (libopenblas0-serial). It is loaded
+// OpenBLAS as an independent peer of our float products, where it is installed (libopenblas0-pthread). It is loaded
 // when asked for: nothing links it.
 #pragma once
 
 #include <dlfcn.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <optional>
 
 namespace quire::runner::kernels::test {
+
+// The library has its core for the whole process, from when it is first loaded: tests load the one that blas_test.cc needs.
+inline void UseCoreWithoutAvx2() { ::setenv("OPENBLAS_CORETYPE", "Sandybridge", 1); }
 
 class OpenBlas {
  public:
