@@ -362,6 +362,8 @@ void MultiplyFewRows(const GemmTask& work, const PanelHalf<Isa>& half,
   }
 }
 
+#include "runner/kernels/int8_gemm_twice.inl"
+
 // Activations worked on at a time, so that they stay in the second-level cache while panels pass.
 constexpr size_t kActivationBytes = 393'216;
 
@@ -388,7 +390,14 @@ void Gemm(const GemmTask& work) {
       groups = all.subspan(g, left < cached ? left : cached);
     }
     g += groups.size();
+    const bool together = !many && AreTogether<Isa>(groups);
     for (size_t p = work.begin; p < work.end; ++p) {
+      if constexpr (requires { Isa::kTogetherRows; }) {
+        if (together) {
+          MultiplyFewRows<Twice<Isa>, kFormat>(work, {work, p, 0, panel_bytes}, groups);
+          continue;
+        }
+      }
       for (size_t h = 0; h * Isa::kLanes < kPanelOuts; ++h) {
         const PanelHalf<Isa> half(work, p, h, panel_bytes);
         if (half.outs == 0) break;

@@ -6,6 +6,7 @@ struct Avx2 {
   using Float = __m256;  // of 8 outputs
   static constexpr size_t kLanes = 8;
   static constexpr int kRowsMax = 4;  // 4 sums, 4 dots, a weight and its work: 16 registers
+  static constexpr int kTogetherRows = 2;
   // Products of two full bytes overflow 16 bits in pairs, unless one is a size of at most 128.
   static constexpr bool kSignedWeights = true;
   // Signs cost more to unpack.
