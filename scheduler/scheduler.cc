@@ -26,12 +26,19 @@ api::Result<void> Scheduler::Enqueue(api::RequestId id, const std::string& key,
   requests_.emplace(id, std::move(request));
   models_[key].waiting.push_back(id);
   ++waiting_;
+  ++queued_[key];
   return {};
 }
 
 int32_t Scheduler::QueuedFor(const std::string& key) const {
-  return static_cast<int32_t>(std::ranges::count_if(
-      requests_, [&key](const auto& entry) { return !entry.second.started && entry.second.key == key; }));
+  const auto found = queued_.find(key);
+  return found == queued_.end() ? 0 : found->second;
+}
+
+void Scheduler::LeaveQueue(const std::string& key) {
+  --waiting_;
+  const auto found = queued_.find(key);
+  if (--found->second == 0) queued_.erase(found);
 }
 
 void Scheduler::Start(api::RequestId id) {
@@ -39,7 +46,7 @@ void Scheduler::Start(api::RequestId id) {
   if (found == requests_.end() || found->second.started) return;
   found->second.started = true;
   found->second.give_up_at.reset();
-  --waiting_;
+  LeaveQueue(found->second.key);
 }
 
 void Scheduler::Progress(api::RequestId id) {
@@ -56,7 +63,7 @@ void Scheduler::Progress(api::RequestId id) {
 // Erases the request's record; the caller has removed it from its model.
 void Scheduler::EraseRequest(api::RequestId id) {
   const auto found = requests_.find(id);
-  if (!found->second.started) --waiting_;
+  if (!found->second.started) LeaveQueue(found->second.key);
   requests_.erase(found);
 }
 
@@ -488,6 +495,11 @@ std::string Scheduler::CheckInvariants() const {
   const auto waiting =
       std::ranges::count_if(requests_, [](const auto& entry) { return !entry.second.started; });
   if (waiting != waiting_) return "wrong count of waiting requests";
+  std::unordered_map<std::string, int32_t> queued;
+  for (const auto& [id, request] : requests_) {
+    if (!request.started) ++queued[request.key];
+  }
+  if (queued != queued_) return "wrong count of the requests that wait for a model";
   if (waiting_ > std::max(options_.queue_max, 1)) return "more waiting requests than queue_max";
   return "";
 }

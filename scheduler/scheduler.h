@@ -241,6 +241,7 @@ class Scheduler {
   bool MakeRoom(Plan& plan, UnloadReason reason);
   void Reject(Models::iterator model, Plan& plan);
   int32_t QueuedFor(const std::string& key) const;
+  void LeaveQueue(const std::string& key);  // a request for it that no runner had started
 
   // Deaths on probation; one is enough for a crash if no other quarantined request was in the runner.
   static constexpr int32_t kProbationFailuresMax = 2;
@@ -252,6 +253,7 @@ class Scheduler {
   std::unordered_map<api::RequestId, Request> requests_;
   std::map<std::string, Deaths> deaths_;  // by key
   int32_t waiting_ = 0;
+  std::unordered_map<std::string, int32_t> queued_;  // the same by key; without zeros
   api::RequestId newest_{};  // of all requests so far
   uint64_t suspensions_ = 0;
   std::map<UnloadReason, uint64_t> unloads_;

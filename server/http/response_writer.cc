@@ -162,6 +162,9 @@ Awaitable<void> ResponseWriter::SendKeepAlives() {
     keep_alive_timer_.expires_at(
         std::max(last_write_ + keep_alive_interval_, Clock::now() + keep_alive_interval_ / 4));
     co_await keep_alive_timer_.async_wait(kTuple);
+    // The handler has ended. The next wait would throw.
+    const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;
+    if (state.cancelled() != asio::cancellation_type::none) co_return;
     const bool nothing_to_send = keep_alive_bytes_.empty() && state_ != State::kNothing;
     if (keep_alive_type_.empty() || nothing_to_send) continue;
     if (writing_ || Clock::now() < last_write_ + keep_alive_interval_) continue;

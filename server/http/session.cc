@@ -399,7 +399,9 @@ Awaitable<void> Session::Answer(RequestScope& scope) {
 // Ends when the client is gone. One that has only finished sending still waits for its answer.
 Awaitable<void> Session::WatchClient(RequestScope& scope) {
   co_await connection_->WaitForEnd();
-  if (connection_->gone()) co_return;
+  // The handler has ended, as for nearly every request. To wait on would throw, which is a tenth of the time for a refusal.
+  const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;
+  if (state.cancelled() != asio::cancellation_type::none || connection_->gone()) co_return;
   if (connection_->ended()) {
     co_await (connection_->WaitForReset() || scope.writer.ProbeClient());
   } else {
