@@ -84,17 +84,20 @@ TEST_P(SameBits, OnMoreThreadsThanThereIsWork) {
   }
 }
 
-// Weights on each of two nodes, which this machine need not have, and threads on one or on both.
-TEST_P(SameBits, WithWeightsOnEveryNode) {
+// On two nodes, which this machine need not have, with weights on one or on each, and threads on one or on both.
+TEST_P(SameBits, OnSeveralNodes) {
   const auto cold = Cold();
   const int64_t once = LoadSubject()->model->resident_bytes();
-  NumaPlan plan;
-  plan.nodes.assign(2, NumaNode{.cores = {{}}});
-  plan.replicates_weights = true;
-  SetNumaPlan(plan);
-  EXPECT_GT(LoadSubject()->model->resident_bytes(), once);
-  for (const int32_t threads : {1, 3, 40}) {
-    EXPECT_EQ(Make({}, threads)->Generate(Conversation(kAll)).logprobs(), cold) << threads << " threads";
+  for (const bool replicates : {false, true}) {
+    NumaPlan plan;
+    plan.nodes.assign(2, NumaNode{.cores = {{}}});
+    plan.replicates_weights = replicates;
+    SetNumaPlan(plan);
+    const int64_t bytes = LoadSubject()->model->resident_bytes();
+    EXPECT_TRUE(replicates ? bytes > once : bytes == once) << bytes << " and " << once;
+    for (const int32_t threads : {1, 3, 40}) {
+      EXPECT_EQ(Make({}, threads)->Generate(Conversation(kAll)).logprobs(), cold) << threads << " threads";
+    }
   }
   SetNumaPlan({});
 }

@@ -60,7 +60,7 @@ int main(int argc, char** argv) {
   quire::runner::engine::InstallCrashHandler();
   prctl(PR_SET_NAME, "quire-runner");
   const std::string refused = quire::runner::engine::SetMemoryPolicy(numa);
-  if (!refused.empty()) quire::runner::engine::LogLine("memory is not interleaved: " + refused);
+  if (!refused.empty()) quire::runner::engine::LogLine(refused);
   const std::string missing = quire::runner::engine::DropPrivileges();
   if (!missing.empty()) quire::runner::engine::LogLine("confined without: " + missing);
   return quire::runner::engine::RunRunner(fd, snapshot_fd);

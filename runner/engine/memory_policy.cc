@@ -55,6 +55,22 @@ int InterleaveMemory(std::span<const int> nodes) {
   return ::syscall(SYS_set_mempolicy, MPOL_INTERLEAVE, mask.data(), kNodesMax + 1) == 0 ? 0 : errno;
 }
 
+namespace {
+
+// Pools pin their threads from now on, if this thread may be pinned to where it runs already. Returns why not.
+std::string SetPlan(NumaPlan plan, NumaMode mode, std::span<const int> processors) {
+  if (plan.spreads() && !PinThisThread(processors)) {
+    std::string refused = "threads are not pinned to NUMA nodes";
+    if (mode == NumaMode::kReplicate) refused += ", and weights are not replicated";
+    return refused + ": " + std::generic_category().message(errno);
+  }
+  plan.replicates_weights = mode == NumaMode::kReplicate;
+  SetNumaPlan(std::move(plan));
+  return {};
+}
+
+}  // namespace
+
 NumaPlan PlanOf(std::span<const int> processors, const fs::path& root) {
   NumaPlan plan;
   const std::vector<int> nodes = NodesOf(processors, root);
@@ -72,14 +88,15 @@ NumaPlan PlanOf(std::span<const int> processors, const fs::path& root) {
 std::string SetMemoryPolicy(NumaMode mode) {
   if (mode == NumaMode::kOff) return {};
   const std::vector<int> processors = AllowedProcessors();
-  NumaPlan plan = PlanOf(processors, "/");
-  plan.replicates_weights = mode == NumaMode::kReplicate;
-  SetNumaPlan(std::move(plan));
+  std::string refused = SetPlan(PlanOf(processors, "/"), mode, processors);
   const std::vector<int> nodes = NodesOf(processors, "/");
   if (nodes.empty() || mode == NumaMode::kReplicate || (mode == NumaMode::kAuto && nodes.size() < 2))
-    return {};
-  const int error = InterleaveMemory(nodes);
-  return error == 0 ? std::string() : std::error_code(error, std::generic_category()).message();
+    return refused;
+  if (const int error = InterleaveMemory(nodes); error != 0) {
+    if (!refused.empty()) refused += "; ";
+    refused += "memory is not interleaved: " + std::generic_category().message(error);
+  }
+  return refused;
 }
 
 }  // namespace quire::runner::engine

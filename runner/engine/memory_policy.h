@@ -21,7 +21,8 @@ enum class NumaMode : uint8_t {
 
 // Applies to what this thread and the threads it starts allocate from now on, weights and caches alike, to pages
 // of files that they read first, and to pools that start from now on. Call it before DropPrivileges(), whose filter refuses
-// such calls. Returns why the kernel refused, or nothing.
+// such calls. Returns what the kernel or the service manager refused and why, or nothing: then memory is as with kOff, and
+// where threads cannot be pinned, weights are not replicated.
 [[nodiscard]] std::string SetMemoryPolicy(NumaMode mode);
 
 // The nodes of these processors with their cores, on the machine whose files are below `root`; as NodesOf.

@@ -31,7 +31,7 @@ std::string ChooseBlas();
 
 // As many rows take OpenBLAS; 0: none do.
 size_t BlasRowsMin();
-// REQUIRES: BlasRowsMin() > 0.
+// REQUIRES: ChooseBlas() found a library.
 void CallBlas(const BlasCall& call);
 
 // For tests and benchmarks: as ChooseBlas() found it, or none.

@@ -36,7 +36,8 @@ std::vector<ThreadPlace> PlanThreads(const NumaPlan& plan, int threads) {
   for (size_t n = 0; n < plan.nodes.size(); ++n) {
     const NumaNode& node = plan.nodes[n];
     before += std::max<size_t>(node.cores.size(), 1);
-    const size_t end = before * count / cores, mine = end - next;
+    // Rounded up: what is left over begins with the first node, where the caller of a pool is.
+    const size_t end = (before * count + cores - 1) / cores, mine = end - next;
     const bool has_all_cores = !node.cores.empty() && mine >= node.cores.size();
     for (size_t i = 0; i < mine; ++i, ++next) {
       places[next] = {n, has_all_cores ? node.cores[i % node.cores.size()] : ProcessorsOf(node)};

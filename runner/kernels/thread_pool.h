@@ -1,8 +1,8 @@
 // Fork-join over a fixed set of threads, for the work inside one engine step.
 //
 // Threads are in groups of at most 16, each of one NUMA node. A round gives every group a run of tasks and
-// wakes the group; a thread that finds no task in its group takes one of another's. So no more than a group's threads
-// change the same cache line, however many there are, and the same node reads the same weights in every step.
+// wakes the group; a thread that finds no task in its group takes one of another's. So while all groups have tasks, no more
+// than a group's threads change the same cache line, and the same node reads the same weights in every step.
 //
 // Invariants
 //   - A task runs exactly once. ParallelFor returns after the last one ended; the writes of tasks are then
@@ -43,7 +43,10 @@ class ThreadPool {
   void CountIn(std::atomic<uint64_t>& counter) { counter_ = &counter; }
 
   // Lets the calling thread, which calls ParallelFor from now on, run at its place. Threads that it starts later inherit that.
-  void PinCaller() const { PinThisThread(caller_.processors); }
+  void PinCaller() const {
+    PinThisThread(caller_.processors);
+    SetNodeOfThisThread(caller_.node);
+  }
 
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
   size_t groups() const { return groups_.size(); }
@@ -66,7 +69,8 @@ class ThreadPool {
   }
 
   // Calls fn(node, i) for every i in [0, tasks) and every node of the plan, on threads of that node: memory that they
-  // write first is the node's. A node without a thread in this pool is served by any. As ParallelFor otherwise.
+  // write first is the node's. A node without a thread in this pool is served by any. For loading: neither CountIn() nor busy()
+  // see it. REQUIRES: fn does not throw; tasks times nodes < 2^32.
   template <class Fn>
   void OnEachNode(size_t tasks, Fn&& fn) {
     if (nodes_ == 1) return ParallelFor(tasks, [&](size_t i) { fn(size_t{0}, i); });

@@ -75,6 +75,17 @@ TEST_P(ThreadPoolTest, EveryNodeDoesItsTasksItself) {
   }
 }
 
+TEST(ThreadPool, TheCallerIsOnTheNodeOfItsPlace) {
+  std::thread([] {
+    for (const int threads : {1, 2, 3, 8}) {
+      const ThreadPool pool(threads, TwoNodes());
+      SetNodeOfThisThread(7);
+      pool.PinCaller();
+      EXPECT_EQ(NodeOfThisThread(), 0U) << threads << " threads";
+    }
+  }).join();
+}
+
 TEST_P(ThreadPoolTest, RoundsOfBothKindsInTurn) {
   ThreadPool pool(GetParam(), TwoNodes());
   std::atomic<uint64_t> sum{0};

@@ -73,8 +73,12 @@ kernels::Matrix PanelStore::Add(ThreadPool& pool, kernels::Matrix matrix, Weight
   if (!counts_only_) {
     std::byte* const panels = Allocate(size);
     if (panels == nullptr) return stays();
-    if (copies_ > 1) matrix.copy_stride = pieces_.back().copy;
-    PackOnEachNode(pool, matrix, panels, matrix.copy_stride);
+    if (copies_ > 1) {
+      matrix.copy_stride = pieces_.back().copy;
+      PackOnEachNode(pool, matrix, panels, matrix.copy_stride);
+    } else {
+      Pack(pool, matrix, panels);
+    }
     ReleasePages(matrix.data, static_cast<size_t>(FileBytes(matrix)));
     matrix.panels = panels;
   }
