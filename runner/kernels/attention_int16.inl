@@ -17,7 +17,6 @@
 #endif
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -374,14 +373,20 @@ class Int16Tiles {
   void SetValueRange(const ScoreColumns& columns) {
     if (columns.first == value_range_.first && columns.last == value_range_.last) return;
     value_range_ = columns;
-    float largest = 0;
-    for (size_t i = columns.first; i < columns.last; ++i) {
-      const float scale = value_scales_[i];
-      if (scale > largest || std::isnan(scale)) largest = scale;  // NaN stays, and makes the results NaN
-    }
-    const float share = largest > 0 ? kWeightLimit / largest : 0;
     std::fill_n(value_shares_, kTile, 0.0F);
-    for (size_t i = columns.first; i < columns.last; ++i) value_shares_[i] = value_scales_[i] * share;
+    std::copy(value_scales_ + columns.first, value_scales_ + columns.last, value_shares_ + columns.first);
+    const F32 d;
+    VF32 top = hn::Zero(d), nothing = hn::Zero(d);
+    for (size_t i = columns.begin; i < columns.end; i += kLanes) {
+      const VF32 scale = hn::Load(d, value_shares_ + i);
+      top = hn::Max(top, scale);
+      nothing = hn::Add(nothing, hn::Sub(scale, scale));  // NaN stays, and makes the results NaN
+    }
+    const float largest = hn::GetLane(hn::MaxOfLanes(d, top)) + hn::GetLane(hn::SumOfLanes(d, nothing));
+    const VF32 share = hn::Set(d, largest > 0 ? kWeightLimit / largest : 0);
+    for (size_t i = columns.begin; i < columns.end; i += kLanes) {
+      hn::Store(hn::Mul(hn::Load(d, value_shares_ + i), share), d, value_shares_ + i);
+    }
     value_unit_ = largest / kWeightLimit;
   }
 
