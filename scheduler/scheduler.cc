@@ -30,23 +30,12 @@ api::Result<void> Scheduler::Enqueue(api::RequestId id, const std::string& key,
   return {};
 }
 
-int32_t Scheduler::QueuedFor(const std::string& key) const {
-  const auto found = queued_.find(key);
-  return found == queued_.end() ? 0 : found->second;
-}
-
-void Scheduler::LeaveQueue(const std::string& key) {
-  --waiting_;
-  const auto found = queued_.find(key);
-  if (--found->second == 0) queued_.erase(found);
-}
-
 void Scheduler::Start(api::RequestId id) {
   const auto found = requests_.find(id);
   if (found == requests_.end() || found->second.started) return;
   found->second.started = true;
   found->second.give_up_at.reset();
-  LeaveQueue(found->second.key);
+  RemoveFromQueue(found->second.key);
 }
 
 void Scheduler::Progress(api::RequestId id) {
@@ -63,7 +52,7 @@ void Scheduler::Progress(api::RequestId id) {
 // Erases the request's record; the caller has removed it from its model.
 void Scheduler::EraseRequest(api::RequestId id) {
   const auto found = requests_.find(id);
-  if (!found->second.started) LeaveQueue(found->second.key);
+  if (!found->second.started) RemoveFromQueue(found->second.key);
   requests_.erase(found);
 }
 

@@ -240,8 +240,16 @@ class Scheduler {
   void AssignSlots(const std::vector<Models::iterator>& to_load, Plan& plan);
   bool MakeRoom(Plan& plan, UnloadReason reason);
   void Reject(Models::iterator model, Plan& plan);
-  int32_t QueuedFor(const std::string& key) const;
-  void LeaveQueue(const std::string& key);  // a request for it that no runner had started
+  int32_t QueuedFor(const std::string& key) const {
+    const auto found = queued_.find(key);
+    return found == queued_.end() ? 0 : found->second;
+  }
+  // A request for it that no runner had started.
+  void RemoveFromQueue(const std::string& key) {
+    --waiting_;
+    const auto found = queued_.find(key);
+    if (--found->second == 0) queued_.erase(found);
+  }
 
   // Deaths on probation; one is enough for a crash if no other quarantined request was in the runner.
   static constexpr int32_t kProbationFailuresMax = 2;
@@ -254,7 +262,7 @@ class Scheduler {
   std::map<std::string, Deaths> deaths_;  // by key
   int32_t waiting_ = 0;
   std::unordered_map<std::string, int32_t> queued_;  // the same by key; without zeros
-  api::RequestId newest_{};  // of all requests so far
+  api::RequestId newest_{};                          // of all requests so far
   uint64_t suspensions_ = 0;
   std::map<UnloadReason, uint64_t> unloads_;
   uint64_t uses_ = 0;

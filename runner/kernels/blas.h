@@ -1,6 +1,6 @@
 // OpenBLAS's float32 product on processors without kernels of ours (x86-64 without AVX2, and architectures without panels).
 //
-// It is used only where it computes the same bits as kernels/chains.inl, row by row, for every number of rows that it is
+// It is used only where it is bit-identical to kernels/chains.inl, row by row, for every number of rows that it is
 // given, and only from as many rows on as make it faster. So it changes no result.
 #pragma once
 

@@ -29,7 +29,7 @@ constexpr bool kInChains = true;
 #endif
 
 template <class Row>
-void WidenRow(const std::byte* data, size_t count, float* to) {
+void DequantizeBlocksOf(const std::byte* data, size_t count, float* to) {
   const Row from{data};
   const size_t blocks = count / Row::kBlock;
   for (size_t b = 0; b < blocks; ++b) {
@@ -42,18 +42,18 @@ void WidenRow(const std::byte* data, size_t count, float* to) {
 
 // Inputs [begin, begin + count) of output `out` as float32. REQUIRES: begin is a multiple of kChain, and so is count unless
 // the row ends there.
-inline void Widen(const Matrix& w, size_t out, size_t begin, size_t count, float* to) {
+inline void DequantizeInputs(const Matrix& w, size_t out, size_t begin, size_t count, float* to) {
   const std::byte* const data =
       w.data + out * weights::RowBytes(w.type, w.in) + weights::RowBytes(w.type, static_cast<int64_t>(begin));
   switch (w.type) {
     case weights::DataType::kF32:
-      return WidenRow<F32Row>(data, count, to);
+      return DequantizeBlocksOf<F32Row>(data, count, to);
     case weights::DataType::kF16:
-      return WidenRow<F16Row>(data, count, to);
+      return DequantizeBlocksOf<F16Row>(data, count, to);
     case weights::DataType::kBF16:
-      return WidenRow<BF16Row>(data, count, to);
+      return DequantizeBlocksOf<BF16Row>(data, count, to);
     case weights::DataType::kQ8_0:
-      return WidenRow<Q8Row>(data, count, to);
+      return DequantizeBlocksOf<Q8Row>(data, count, to);
     default:
       return weights::Dequantize(w.type, data, static_cast<int64_t>(count), to);
   }
@@ -183,11 +183,11 @@ HWY_INLINE void ChainOfOneRow(const float* HWY_RESTRICT x, const std::byte* HWY_
   for (size_t o = 0; o < outs; ++o) y[o] = adds ? y[o] + chain[o] : chain[o];
 }
 
-// Of weights of a type without vectors of its own: widened before.
-inline void WidenedChainOfOneRow(const float* x, const Matrix& w, size_t out, size_t k, size_t count,
-                                 size_t outs, float* y) {
+// Of weights of a type without vectors of its own: dequantized before.
+inline void DequantizedChainOfOneRow(const float* x, const Matrix& w, size_t out, size_t k, size_t count,
+                                     size_t outs, float* y) {
   alignas(64) float plain[kAloneOuts * kChain];
-  for (size_t o = 0; o < outs; ++o) Widen(w, out + o, k, count, plain + o * kChain);
+  for (size_t o = 0; o < outs; ++o) DequantizeInputs(w, out + o, k, count, plain + o * kChain);
   ChainOfOneRow<F32Row>(x + k, reinterpret_cast<const std::byte*>(plain), kChain * sizeof(float), count,
                         k > 0, outs, y + out);
 }
@@ -217,7 +217,7 @@ inline void OneRowInChains(const float* x, const Matrix& w, size_t out_begin, si
           ChainOfOneRow<Q8Row>(x + k, at, row_bytes, count, k > 0, outs, y + out);
           break;
         default:
-          WidenedChainOfOneRow(x, w, out, k, count, outs, y);
+          DequantizedChainOfOneRow(x, w, out, k, count, outs, y);
       }
     }
   }
@@ -236,7 +236,7 @@ inline void ChainRange(const float* x, size_t rows, const Matrix& w, size_t out_
     const size_t outs = std::min(kChainOuts, out_end - out);
     for (size_t k = in_begin; k < in; k += kChain) {
       const size_t count = std::min(kChain, in - k);
-      for (size_t o = 0; o < outs; ++o) Widen(w, out + o, k, count, plain + o * kChain);
+      for (size_t o = 0; o < outs; ++o) DequantizeInputs(w, out + o, k, count, plain + o * kChain);
       Turn(plain, count, turned);
       const auto tile = [&]<size_t kRows>(size_t r) HWY_ATTR {
         ChainTile<kRows>(x + r * in + k, in, turned, count, k > 0, outs, y + r * stride + out, stride);

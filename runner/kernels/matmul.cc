@@ -67,8 +67,8 @@ void MatMulInChains(const float* x, size_t rows, const Matrix& w, size_t out_beg
 }
 
 // Inputs [in_begin, in_begin + kChain) of `outs` outputs as float32, to [outs, kChain].
-void WidenChains(const Matrix& w, size_t out, size_t outs, size_t in_begin, float* to) {
-  for (size_t o = 0; o < outs; ++o) Widen(w, out + o, in_begin, kChain, to + o * kChain);
+void DequantizeChains(const Matrix& w, size_t out, size_t outs, size_t in_begin, float* to) {
+  for (size_t o = 0; o < outs; ++o) DequantizeInputs(w, out + o, in_begin, kChain, to + o * kChain);
 }
 
 // Outputs [out_begin, out_end) of all rows.
@@ -91,7 +91,7 @@ void MatMulRange(const float* x, size_t rows, const Matrix& w, size_t out_begin,
 }
 
 void DequantizeRow(const Matrix& table, size_t row, float* y) {
-  Widen(table, row, 0, static_cast<size_t>(table.in), y);
+  DequantizeInputs(table, row, 0, static_cast<size_t>(table.in), y);
 }
 
 }  // namespace quire::runner::kernels::HWY_NAMESPACE
@@ -103,7 +103,7 @@ namespace {
 
 HWY_EXPORT(MatMulRange);
 HWY_EXPORT(MatMulInChains);
-HWY_EXPORT(WidenChains);
+HWY_EXPORT(DequantizeChains);
 HWY_EXPORT(DequantizeRow);
 
 // Multiply-adds below which waking other threads costs more than it saves.
@@ -135,15 +135,15 @@ bool TakesBlas(int64_t rows, const Matrix& w) {
 // instead of 67).
 void MatMulWithBlas(const float* x, size_t rows, const Matrix& w, size_t out, float* y) {
   const auto in = static_cast<size_t>(w.in), stride = static_cast<size_t>(w.out);
-  thread_local std::vector<float> widened(kBlasOuts * kChain);
+  thread_local std::vector<float> dequantized(kBlasOuts * kChain);
   size_t k = 0;
   for (; k + kChain <= in; k += kChain) {
-    HWY_DYNAMIC_DISPATCH(WidenChains)(w, out, kBlasOuts, k, widened.data());
+    HWY_DYNAMIC_DISPATCH(DequantizeChains)(w, out, kBlasOuts, k, dequantized.data());
     for (size_t r = 0; r < rows; r += kBlasRows) {
       CallBlas({.x = x + r * in + k,
                 .rows = std::min(kBlasRows, rows - r),
                 .x_stride = in,
-                .w = widened.data(),
+                .w = dequantized.data(),
                 .y = y + r * stride + out,
                 .y_stride = stride,
                 .adds = k > 0});

@@ -29,7 +29,7 @@ class PanelMemory {
   PanelMemory& operator=(PanelMemory&& other) noexcept;
   ~PanelMemory();
 
-  // What is mapped for so many bytes.
+  // What is mapped for this many bytes.
   static size_t Rounded(size_t bytes);
 
   std::byte* data() const { return data_; }
