@@ -13,6 +13,7 @@
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 #include "runner/kernels/attention_int16.inl"
+#include "runner/kernels/attention_int8.inl"
 #include "runner/kernels/attention_softmax.inl"
 #include "runner/kernels/attention_tiles.inl"
 #include "runner/kernels/rows.inl"
@@ -83,7 +84,8 @@ alignas(64) inline constexpr std::array<float, kItemRows> kKeepAll = [] {
 
 template <class Row>
 class AttentionTask {
-  static constexpr bool kIntegers = std::is_same_v<Row, Int16Row>;
+  static constexpr bool kInt8 = std::is_same_v<Row, Int8Row>;
+  static constexpr bool kIntegers = std::is_same_v<Row, Int16Row> || kInt8;
 
  public:
   AttentionTask(const AttentionLayer& at, const Geometry& geometry, const AttentionPlan::Item& item,
@@ -401,11 +403,19 @@ class AttentionTask {
   }
 
   void IntegerTile(cache::Position tile, std::span<const TilePart> parts, const ScoreColumns& columns) {
-    integers_.Gather(parts, {key_offset_, value_offset_, static_cast<size_t>(g_.page_tokens), g_.dim},
-                     columns, reinterpret_cast<std::byte*>(s_.keys));
-    integers_.Score(rows_, g_.dim, columns.begin, s_.scores, ahead_);
-    WeighTile(tile, columns);
-    integers_.AddValues(rows_, g_.dim, s_.keep, s_.sum, ahead_);
+    const Int16Tiles::Place place = {key_offset_, value_offset_, static_cast<size_t>(g_.page_tokens), g_.dim};
+    auto* const keys = reinterpret_cast<std::byte*>(s_.keys);
+    if constexpr (kInt8) {
+      integers_.Gather(parts, place, columns, rows_, keys, reinterpret_cast<std::byte*>(s_.values));
+      integers_.Score(rows_, columns.begin, s_.scores, ahead_);
+      WeighTile(tile, columns);
+      integers_.AddValues(rows_, g_.dim, s_.scores, s_.keep, s_.sum, ahead_);
+    } else {
+      integers_.Gather(parts, place, columns, keys);
+      integers_.Score(rows_, g_.dim, columns.begin, s_.scores, ahead_);
+      WeighTile(tile, columns);
+      integers_.AddValues(rows_, g_.dim, s_.keep, s_.sum, ahead_);
+    }
   }
 
   const AttentionLayer& at_;
@@ -418,7 +428,7 @@ class AttentionTask {
   MemoryAhead ahead_;
   OnlineSoftmaxState s_;
   struct NoIntegers {};
-  std::conditional_t<kIntegers, Int16Tiles, NoIntegers> integers_;
+  std::conditional_t<kInt8, Int8Tiles, std::conditional_t<kIntegers, Int16Tiles, NoIntegers>> integers_;
 };
 
 template <class Row>
@@ -441,6 +451,8 @@ void RunAttentionTask(const AttentionWork& work, const AttentionPlan::Item& item
     case cache::ElementType::kBF16:
       return RunAttentionTaskOf<BF16Row>(work, item, pieces);
     case cache::ElementType::kQ8_0:
+      // Keys of latent attention are rows, in which their values lie.
+      if (work.geometry.group.latent == 0) return RunAttentionTaskOf<Int8Row>(work, item, pieces);
       return RunAttentionTaskOf<Q8Row>(work, item, pieces);
     case cache::ElementType::kI16:
       return RunAttentionTaskOf<Int16Row>(work, item, pieces);

@@ -180,7 +180,7 @@ HWY_INLINE void AddPairTile(const int16_t* weights, std::span<const ValuePairs> 
                             const float* keep, const float* factor, float* sum) {
   const F32 d;
   PairSums<kFused> sums[kRows][kWide];
-#pragma GCC unroll 8
+#pragma GCC unroll 12
   for (size_t r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
     for (size_t w = 0; w < kWide; ++w) sums[r][w].Clear();
@@ -191,7 +191,7 @@ HWY_INLINE void AddPairTile(const int16_t* weights, std::span<const ValuePairs> 
       VPairs value[kWide];
 #pragma GCC unroll 4
       for (size_t w = 0; w < kWide; ++w) value[w] = LoadPairs(at + w * kLanes * kPairBytes);
-#pragma GCC unroll 8
+#pragma GCC unroll 12
       for (size_t r = 0; r < kRows; ++r) {
         const VPairs weight = SetPairs(weights + r * kTile + 2 * pair);
 #pragma GCC unroll 4
@@ -199,7 +199,7 @@ HWY_INLINE void AddPairTile(const int16_t* weights, std::span<const ValuePairs> 
       }
     }
   }
-#pragma GCC unroll 8
+#pragma GCC unroll 12
   for (size_t r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
     for (size_t w = 0; w < kWide; ++w) {
