@@ -29,13 +29,14 @@ struct Options {
 // The median of some repeats, in microseconds.
 double Measured(const Options& options, int threads) {
   ThreadPool pool(threads);
-  const auto tasks = static_cast<size_t>(threads * options.tasks_per_thread);
+  const size_t tasks = static_cast<size_t>(threads) * static_cast<size_t>(options.tasks_per_thread);
+  const int rounds = options.rounds / 9 + 1;
   std::vector<double> times;
   for (int repeat = 0; repeat < 9; ++repeat) {
     const auto begin = std::chrono::steady_clock::now();
-    for (int round = 0; round < options.rounds / 9 + 1; ++round) pool.ParallelFor(tasks, [](size_t) {});
+    for (int round = 0; round < rounds; ++round) pool.ParallelFor(tasks, [](size_t) {});
     const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - begin;
-    times.push_back(time.count() / (options.rounds / 9 + 1));
+    times.push_back(time.count() / rounds);
   }
   std::ranges::nth_element(times, times.begin() + 4);
   return times[4];

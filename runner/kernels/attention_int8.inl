@@ -136,13 +136,7 @@ class Int8Tiles {
       ConvertScales(halves_[1][b], value_scales_);
       shares_of_ = {};
       for (size_t r = 0; r < rows; ++r) RoundWeights(r, weights + r * kTile);
-      if (few_) {
-        AddFew(rows, dim, b, keep, sum, ahead);
-      } else if (kMayFuse && HasFusedPairs()) {
-        AddPairs<kMayFuse>(rows, dim, b, keep, sum, ahead);
-      } else {
-        AddPairs<false>(rows, dim, b, keep, sum, ahead);
-      }
+      AddBlock(rows, dim, b, keep, sum, ahead);
     }
   }
 
@@ -173,26 +167,31 @@ class Int8Tiles {
     for (size_t i = 0; i < kTile; i += kLanes) hn::Store(from.Load(i), F32(), to + i);
   }
 
+  // An int8 as it is stored.
+  static HWY_INLINE int16_t SignedOf(std::byte stored) {
+    return static_cast<int16_t>((std::to_integer<int>(stored) ^ 0x80) - 0x80);
+  }
+
   static void PairKeys(const Int8Part& part, const Int16Tiles::Place& place, std::byte* to) {
     const size_t count = part.last - part.first;
     for (size_t c = 0; c < place.dim; c += 2) {
-      const auto* const even = reinterpret_cast<const int8_t*>(part.at) + c * place.page_tokens;
-      const int8_t* const odd = even + place.page_tokens;
+      const std::byte* const even = part.at + c * place.page_tokens;
+      const std::byte* const odd = even + place.page_tokens;
       auto* const pairs = reinterpret_cast<int16_t*>(to + (c / 2 * kTile + part.first) * kPairBytes);
       for (size_t i = 0; i < count; ++i) {
-        pairs[2 * i] = even[i];
-        pairs[2 * i + 1] = odd[i];
+        pairs[2 * i] = SignedOf(even[i]);
+        pairs[2 * i + 1] = SignedOf(odd[i]);
       }
     }
   }
   static void PairValues(const Int8Part& part, const Int16Tiles::Place& place, std::byte* to) {
     const size_t bytes = Q8Row::Bytes(place.dim);
     for (size_t token = part.first; token < part.last; ++token) {
-      const auto* from = reinterpret_cast<const int8_t*>(part.at + (token - part.first) * bytes) + 2;
+      const std::byte* from = part.at + (token - part.first) * bytes + 2;
       auto* pairs = reinterpret_cast<int16_t*>(to + token / 2 * place.dim * kPairBytes) + token % 2;
       for (size_t b = 0; b < place.dim / kQ8Numbers;
            ++b, from += Q8Row::kBlockBytes, pairs += 2 * kQ8Numbers) {
-        for (size_t c = 0; c < kQ8Numbers; ++c) pairs[2 * c] = from[c];
+        for (size_t c = 0; c < kQ8Numbers; ++c) pairs[2 * c] = SignedOf(from[c]);
       }
     }
   }
@@ -406,6 +405,12 @@ class Int8Tiles {
     for (; r + 2 <= rows; r += 2) AddFewTile<2>(r, dim, b, keep, sum);
     for (; r < rows; ++r) AddFewTile<1>(r, dim, b, keep, sum);
     ahead.Next();
+  }
+
+  void AddBlock(size_t rows, size_t dim, size_t b, const float* keep, float* sum, MemoryAhead& ahead) const {
+    if (few_) return AddFew(rows, dim, b, keep, sum, ahead);
+    if (kMayFuse && HasFusedPairs()) return AddPairs<kMayFuse>(rows, dim, b, keep, sum, ahead);
+    AddPairs<false>(rows, dim, b, keep, sum, ahead);
   }
 
   template <bool kFused>

@@ -32,7 +32,7 @@ inline std::vector<size_t> HalfOffsets(DataType type) {
 inline void SetHalves(DataType type, uint16_t bits, std::byte* block) {
   for (const size_t offset : HalfOffsets(type)) std::memcpy(block + offset, &bits, sizeof(bits));
   if (type != DataType::kIQ1_M) return;
-  for (unsigned word = 0; word < 4; ++word) {  // a nibble on top of each word of scales
+  for (size_t word = 0; word < 4; ++word) {  // a nibble on top of each word of scales
     std::byte& high = block[offsetof(BlockIQ1_M, scales) + 2 * word + 1];
     high = (high & std::byte{0x0F}) | static_cast<std::byte>((bits >> (4 * word) & 15U) << 4);
   }
