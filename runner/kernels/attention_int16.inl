@@ -228,6 +228,26 @@ HWY_INLINE void AddPairsOfOne(const int16_t* weights, size_t rows, std::span<con
   }
 }
 
+// shares [kTile]: what a weight of 1 of each key is in steps, `limit` for the largest of the scales of their values; 0
+// outside of [columns.first, columns.last). Returns a step, which is NaN if one of these scales is not finite.
+HWY_INLINE float ShareSteps(const float* scales, const ScoreColumns& columns, float limit, float* shares) {
+  std::fill_n(shares, kTile, 0.0F);
+  std::copy(scales + columns.first, scales + columns.last, shares + columns.first);
+  const F32 d;
+  VF32 top = hn::Zero(d), nothing = hn::Zero(d);
+  for (size_t i = columns.begin; i < columns.end; i += kLanes) {
+    const VF32 scale = hn::Load(d, shares + i);
+    top = hn::Max(top, scale);
+    nothing = hn::Add(nothing, hn::Sub(scale, scale));
+  }
+  const float largest = hn::GetLane(hn::MaxOfLanes(d, top)) + hn::GetLane(hn::SumOfLanes(d, nothing));
+  const VF32 share = hn::Set(d, largest > 0 ? limit / largest : 0);
+  for (size_t i = columns.begin; i < columns.end; i += kLanes) {
+    hn::Store(hn::Mul(hn::Load(d, shares + i), share), d, shares + i);
+  }
+  return largest / limit;
+}
+
 // The integers of the query rows of one item, and of a tile of keys and values.
 class Int16Tiles {
  public:
@@ -373,21 +393,7 @@ class Int16Tiles {
   void SetValueRange(const ScoreColumns& columns) {
     if (columns.first == value_range_.first && columns.last == value_range_.last) return;
     value_range_ = columns;
-    std::fill_n(value_shares_, kTile, 0.0F);
-    std::copy(value_scales_ + columns.first, value_scales_ + columns.last, value_shares_ + columns.first);
-    const F32 d;
-    VF32 top = hn::Zero(d), nothing = hn::Zero(d);
-    for (size_t i = columns.begin; i < columns.end; i += kLanes) {
-      const VF32 scale = hn::Load(d, value_shares_ + i);
-      top = hn::Max(top, scale);
-      nothing = hn::Add(nothing, hn::Sub(scale, scale));  // NaN stays, and makes the results NaN
-    }
-    const float largest = hn::GetLane(hn::MaxOfLanes(d, top)) + hn::GetLane(hn::SumOfLanes(d, nothing));
-    const VF32 share = hn::Set(d, largest > 0 ? kWeightLimit / largest : 0);
-    for (size_t i = columns.begin; i < columns.end; i += kLanes) {
-      hn::Store(hn::Mul(hn::Load(d, value_shares_ + i), share), d, value_shares_ + i);
-    }
-    value_unit_ = largest / kWeightLimit;
+    value_unit_ = ShareSteps(value_scales_, columns, kWeightLimit, value_shares_);
   }
 
   alignas(64) int16_t query_[static_cast<size_t>(AttentionPlan::kItemRows) * kQueryStride];

@@ -301,21 +301,7 @@ class Int8Tiles {
   void SetShares(const ScoreColumns& columns) {
     if (columns.first == shares_of_.first && columns.last == shares_of_.last) return;
     shares_of_ = columns;
-    std::fill_n(shares_, kTile, 0.0F);
-    std::copy(value_scales_ + columns.first, value_scales_ + columns.last, shares_ + columns.first);
-    const F32 d;
-    VF32 top = hn::Zero(d), nothing = hn::Zero(d);
-    for (size_t i = columns.begin; i < columns.end; i += kLanes) {
-      const VF32 scale = hn::Load(d, shares_ + i);
-      top = hn::Max(top, scale);
-      nothing = hn::Add(nothing, hn::Sub(scale, scale));  // NaN stays, and makes the results NaN
-    }
-    const float largest = hn::GetLane(hn::MaxOfLanes(d, top)) + hn::GetLane(hn::SumOfLanes(d, nothing));
-    const VF32 share = hn::Set(d, largest > 0 ? kInt8WeightLimit / largest : 0);
-    for (size_t i = columns.begin; i < columns.end; i += kLanes) {
-      hn::Store(hn::Mul(hn::Load(d, shares_ + i), share), d, shares_ + i);
-    }
-    unit_ = largest / kInt8WeightLimit;
+    unit_ = ShareSteps(value_scales_, columns, kInt8WeightLimit, shares_);
   }
 
   // The row's integer weights of the block of value_scales_.
