@@ -101,7 +101,8 @@ class Replies(AllocationFaults):
         """Also those of a connection's first allocations, before there is anything that could answer."""
         for path in ("/api/version", "/api/tags"):
             self.fail_every("allocations", path, lambda: self.daemon.request("GET", path))
-            self.assertEqual({200, 500, 503}, self.statuses, path)
+            # A request whose failing allocation was not its own is answered, which on a loaded machine may be none.
+            self.assertEqual({500, 503}, self.statuses - {200}, path)
         self.check_chat()
 
 
