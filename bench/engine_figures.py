@@ -114,7 +114,7 @@ def interference(a):
 
 
 def history(a):
-    with server(a) as it:
+    with server(a, OLLAMA_CONTEXT_LENGTH=str(max(32768, max(a.histories) + 2048))) as it:
         medians = {}
         for tokens in a.histories:
             firsts = []

@@ -14,9 +14,9 @@ struct Avx2 {
   static constexpr size_t kManyRows = kFormat.zero_point_log2 == 7 ? 13 : 5;
   // 192 rows of a chunk come from the second-level cache; fewer would have chunks unpacked more often.
   static constexpr size_t kChunkGroups = 16;
-  // Sums, dots or pairs, a weight, its signs, ones and a product. Quants of 5 and 6 bits have dots and pairs.
+  // Sums, dots or pairs, a weight, its signs, ones and a product. Numbers of 5 and 6 bits have dots and pairs.
   template <PanelFormat kFormat>
-  static constexpr int kChunkRows = kFormat.bits == 5 || kFormat.bits == 6 ? 4 : 6;
+  static constexpr int kChunkRows = kFormat.value_bits() == 5 || kFormat.value_bits() == 6 ? 4 : 6;
 
   struct Unsigned {
     Int quants;
@@ -115,7 +115,7 @@ struct Avx2 {
       }
     }
   }
-  // The same with quants of kBits bits: as many pairs of products as 16 bits hold are added before they become
+  // The same with numbers of kBits bits: as many pairs of products as 16 bits hold are added before they become
   // 32-bit sums.
   template <int kBits, int kRows, size_t kVectors>
   QUIRE_INLINE static void DotSmall(const Int* weight, const int8_t* x, Int* dot) {

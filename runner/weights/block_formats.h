@@ -12,6 +12,7 @@
 //   IQ2_*, IQ3_XXS: (d * (sc + 1/2) * (1/4; 1/2)) * +-grid[q]         IQ3_S: (d * (2 sc + 1)) * +-grid[q]
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -36,8 +37,18 @@ inline constexpr int8_t kCodebooks[7][16] = {
     {1, 3, 5, 7, 9, 11, 13, 15, -1, -3, -5, -7, -9, -11, -13, -15},
 };
 
+// The smallest power of two that leaves no value of a codebook below 0 when it is added.
+constexpr int ZeroPointLog2(Codebook codebook) {
+  int log2 = 0;
+  for (const int8_t value : kCodebooks[static_cast<size_t>(codebook)]) {
+    while (value + (1 << log2) < 0) ++log2;
+  }
+  return log2;
+}
+
 // The quants of a type as integer kernels take them. A quant stands for (quant - 2^zero_point_log2) * scale -
-// min_offset.
+// min_offset; where there is a codebook, the codebook's value stands for value * scale, and integer kernels add the zero
+// point to it.
 struct QuantFormat {
   int bits = 0;              // of a quant; 0: a type that has none, or no UnpackBlock()
   int zero_point_log2 = -1;  // the zero point is 1 << zero_point_log2; -1: none
@@ -45,7 +56,10 @@ struct QuantFormat {
   bool min_offset = false;  // per block, added; with groups it scales the groups' own min offsets, subtracted
   bool exponent = false;    // the scale is a power of two, stored as a byte
   int scale_log2 = 0;       // at most 0: float16 scales and min offsets are multiplied by 2^scale_log2
-  Codebook codebook = Codebook::kNone;  // what a quant of 3 or 4 bits stands for, biased by 128
+  Codebook codebook = Codebook::kNone;  // what a quant of 3 or 4 bits stands for
+
+  // Of the numbers that integer kernels multiply.
+  constexpr int value_bits() const { return codebook == Codebook::kNone ? bits : zero_point_log2 + 1; }
 };
 
 struct BlockFormat {
@@ -72,6 +86,11 @@ void DequantizeBlocks(const std::byte* from, size_t blocks, float* to);
    DequantizeBlocks<Block##name>},
 inline constexpr auto kBlockFormats = std::to_array<BlockFormat>({QUIRE_DATA_TYPES(QUIRE_FORMAT)});
 #undef QUIRE_FORMAT
+
+static_assert(std::ranges::all_of(kBlockFormats, [](const BlockFormat& format) {
+  const QuantFormat& quants = format.quants;
+  return quants.codebook == Codebook::kNone || quants.zero_point_log2 == ZeroPointLog2(quants.codebook);
+}));
 
 constexpr const BlockFormat& FormatOf(DataType type) { return kBlockFormats[static_cast<size_t>(type)]; }
 

@@ -25,17 +25,17 @@
   ROW(Q6_K, 14, .bits = 6, .zero_point_log2 = 5, .group = 16)                                                \
   ROW(IQ4_NL, 20, .bits = 4, .zero_point_log2 = 7, .codebook = Codebook::kIq4)                               \
   ROW(IQ4_XS, 23, .bits = 4, .zero_point_log2 = 7, .group = 32, .codebook = Codebook::kIq4)                  \
-  ROW(MXFP4, 39, .bits = 4, .zero_point_log2 = 7, .exponent = true, .codebook = Codebook::kMxfp4)            \
-  ROW(IQ2_XXS, 16, .bits = 3, .zero_point_log2 = 7, .group = 32, .scale_log2 = -3,                           \
+  ROW(MXFP4, 39, .bits = 4, .zero_point_log2 = 4, .exponent = true, .codebook = Codebook::kMxfp4)            \
+  ROW(IQ2_XXS, 16, .bits = 3, .zero_point_log2 = 6, .group = 32, .scale_log2 = -3,                           \
       .codebook = Codebook::kIq2)                                                                            \
-  ROW(IQ2_XS, 17, .bits = 3, .zero_point_log2 = 7, .group = 16, .scale_log2 = -3,                            \
+  ROW(IQ2_XS, 17, .bits = 3, .zero_point_log2 = 6, .group = 16, .scale_log2 = -3,                            \
       .codebook = Codebook::kIq2)                                                                            \
-  ROW(IQ3_XXS, 18, .bits = 4, .zero_point_log2 = 7, .group = 32, .scale_log2 = -2,                           \
+  ROW(IQ3_XXS, 18, .bits = 4, .zero_point_log2 = 6, .group = 32, .scale_log2 = -2,                           \
       .codebook = Codebook::kIq3Xxs)                                                                         \
   ROW(IQ1_S, 19, .bits = 2, .zero_point_log2 = 0, .group = 32, .min_offset = true, .scale_log2 = -3)         \
-  ROW(IQ3_S, 21, .bits = 4, .zero_point_log2 = 7, .group = 32, .codebook = Codebook::kIq3S)                  \
-  ROW(IQ2_S, 22, .bits = 3, .zero_point_log2 = 7, .group = 16, .scale_log2 = -3, .codebook = Codebook::kIq2) \
-  ROW(IQ1_M, 29, .bits = 3, .zero_point_log2 = 7, .group = 16, .scale_log2 = -3, .codebook = Codebook::kIq1) \
+  ROW(IQ3_S, 21, .bits = 4, .zero_point_log2 = 4, .group = 32, .codebook = Codebook::kIq3S)                  \
+  ROW(IQ2_S, 22, .bits = 3, .zero_point_log2 = 6, .group = 16, .scale_log2 = -3, .codebook = Codebook::kIq2) \
+  ROW(IQ1_M, 29, .bits = 3, .zero_point_log2 = 4, .group = 16, .scale_log2 = -3, .codebook = Codebook::kIq1) \
   ROW(TQ1_0, 34, .bits = 2, .zero_point_log2 = 0)                                                            \
   ROW(TQ2_0, 35, .bits = 2, .zero_point_log2 = 0)                                                            \
   ROW(NVFP4, 40)
