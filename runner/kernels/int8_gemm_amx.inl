@@ -120,6 +120,7 @@ struct Amx : Avx512 {
   // Of fewer rows, most of a tile would be empty.
   template <PanelFormat>
   static constexpr size_t kManyRows = 13;
+  static constexpr size_t kChunk = 256;  // its integer sums stay in the first-level cache, too
   template <PanelFormat kFormat>
   using ChunkDots = TileDots<Unit, kFormat>;
   template <PanelFormat>

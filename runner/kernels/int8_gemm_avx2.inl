@@ -14,9 +14,11 @@ struct Avx2 {
   static constexpr size_t kManyRows = kFormat.zero_point_log2 == 7 ? 13 : 5;
   // 192 rows of a chunk come from the second-level cache; fewer would have chunks unpacked more often.
   static constexpr size_t kChunkGroups = 16;
-  // Sums, dots or pairs, a weight, its signs, ones and a product. Numbers of 5 and 6 bits have dots and pairs.
+  static constexpr size_t kChunk = 512;
+  // Sums, dots or pairs, a weight, its signs, ones and a product. Numbers of 5 and 6 bits have dots and pairs: with 5 bits
+  // sums are in memory, which costs less than fewer rows would.
   template <PanelFormat kFormat>
-  static constexpr int kChunkRows = kFormat.value_bits() == 5 || kFormat.value_bits() == 6 ? 4 : 6;
+  static constexpr int kChunkRows = kFormat.value_bits() == 6 ? 4 : 6;
 
   struct Unsigned {
     Int quants;

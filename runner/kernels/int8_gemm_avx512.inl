@@ -11,6 +11,7 @@ struct Avx512 {
   template <PanelFormat kFormat>
   static constexpr size_t kManyRows = kFormat.group == 0 ? 0 : 13;
   static constexpr size_t kChunkGroups = 32;
+  static constexpr size_t kChunk = 512;
   template <PanelFormat>
   static constexpr int kChunkRows = 12;
 

@@ -2,9 +2,8 @@
 // and then multiplied with many rows.
 // Each output has the additions of MicroKernel() in the same order. Included by int8_gemm.inl.
 
-// Elements of a chunk: its unpacked weights stay in the first-level cache. It is unpacked again for every
+// A chunk has Isa::kChunk elements: its unpacked weights stay in the first-level cache. It is unpacked again for every
 // Isa::kChunkGroups groups of rows.
-constexpr size_t kChunk = 256;
 
 // An instruction set whose signed bytes are multiplied as magnitudes and signs.
 template <class Isa>
@@ -16,7 +15,7 @@ template <class Isa, PanelFormat kFormat>
 struct WeightChunk {
   using Int = typename Isa::Int;
   using Float = typename Isa::Float;
-  static constexpr size_t kKBlocks = kChunk / kKBlock;
+  static constexpr size_t kKBlocks = Isa::kChunk / kKBlock;
   static constexpr size_t kSums = BlockScales<Isa, kFormat>::kSums;
   static constexpr bool kSigned = SplitsSigns<Isa> && kFormat.zero_point_log2 == 7;
   // Forms of a scale: for the sums of one row, and as Isa::ForPair() makes them for the two vectors of sums of a pair.

@@ -18,6 +18,7 @@ struct Neon {
   template <PanelFormat kFormat>
   static constexpr size_t kManyRows = kFormat.group == 0 ? 16 : 8;
   static constexpr size_t kChunkGroups = 16;
+  static constexpr size_t kChunk = 256;
   template <PanelFormat>
   static constexpr int kChunkRows = 4;
 
