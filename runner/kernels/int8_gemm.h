@@ -20,7 +20,8 @@ inline constexpr auto kBiasedCodebooks = [] {
   std::array<std::array<uint8_t, 16>, std::size(weights::kCodebooks)> biased{};
   for (size_t i = 1; i < biased.size(); ++i) {
     const int zero_point = 1 << weights::ZeroPointLog2(static_cast<weights::Codebook>(i));
-    for (size_t q = 0; q < 16; ++q) biased[i][q] = static_cast<uint8_t>(weights::kCodebooks[i][q] + zero_point);
+    for (size_t q = 0; q < 16; ++q)
+      biased[i][q] = static_cast<uint8_t>(weights::kCodebooks[i][q] + zero_point);
   }
   return biased;
 }();

@@ -115,7 +115,8 @@ QUIRE_INLINE void DotUnpacked(const typename WeightChunk<Isa, kFormat>::KBlock& 
     StartDots<Isa, kFormat, kRows>(neg_sum, dot);
     DotVectors<Isa, kRows, kFirst, kFirst + kVectors>(UnpackedWeights<Isa>{weights.weight}, x, dot);
   } else if constexpr (Isa::kSignedWeights) {
-    Isa::template DotSmall<kFormat.value_bits(), kRows, kVectors>(weights.weight + kFirst, x + kFirst * 4, dot);
+    Isa::template DotSmall<kFormat.value_bits(), kRows, kVectors>(weights.weight + kFirst, x + kFirst * 4,
+                                                                  dot);
     if constexpr (kFormat.zero_point_log2 >= 0) {
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
