@@ -192,7 +192,7 @@ TEST(Int8Gemm, ARowDoesNotSeeTheOthers) {
   for (const weights::DataType type : kTypes) {
     if (!HasPanels(type)) continue;
     SCOPED_TRACE(weights::Name(type));
-    constexpr int64_t kIn = 512, kOut = 300, kRows = 61;
+    constexpr int64_t kIn = 1280, kOut = 152, kRows = 61;  // some chunks of inputs, the last one not full
     const PanelMatrix w(type, kOut, kIn, 5);
     const std::vector<float> x = Random(6).Floats(kRows * kIn);
     ForEachTarget([&] {
@@ -212,7 +212,7 @@ TEST(Int8Gemm, ARowDoesNotSeeTheOthers) {
 // More rows than are multiplied with a chunk of weights before it is unpacked again; the last ones are few.
 TEST(Int8Gemm, ManyRowsHaveTheBitsOfFewAtATime) {
   ThreadPool pool(2);
-  constexpr int64_t kIn = 512, kOut = 24, kRows = 387, kAtATime = 43;
+  constexpr int64_t kIn = 1280, kOut = 24, kRows = 387, kAtATime = 43;
   for (const weights::DataType type : {weights::DataType::kQ8_0, weights::DataType::kQ4_0,
                                        weights::DataType::kQ4_K, weights::DataType::kQ6_K}) {
     SCOPED_TRACE(weights::Name(type));

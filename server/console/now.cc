@@ -40,7 +40,7 @@ Json RequestOf(const RequestLog& log, const Viewer& viewer, TimePoint now) {
   if (log.first_token) out["first_token_ms"] = Milliseconds(*log.first_token);
   if (log.prompt_tokens) out["prompt_tokens"] = *log.prompt_tokens;
   if (log.cached_tokens) out["cached_tokens"] = *log.cached_tokens;
-  if (!log.miss.empty()) out["miss"] = log.miss;
+  if (!log.miss.empty()) out["miss"] = MissForClients(log);
   if (log.divergence && log.isolation == viewer.isolation) out["divergence"] = DivergenceOf(*log.divergence);
   if (log.queued) {
     out["template_ms"] = Milliseconds(log.prompt_build);

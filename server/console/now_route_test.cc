@@ -64,6 +64,21 @@ TEST(Now, ShowsWhereARequestIs) {
   EXPECT_NEAR(request["tokens_per_second"].get<double>(), 10, 1);
 }
 
+// What another client asked for is not visible: its prefix counts as an unknown one.
+TEST(Now, AnotherClientsPrefixCountsAsCold) {
+  World world;
+  RequestLog log = LogOf("alice");
+  log.queued = std::chrono::milliseconds(5);
+  log.miss = "salt";
+  world.running = {log};
+  world.recent.Add(log, Clock::now());
+  for (const Viewer& viewer : {Viewer{.key = "alice"}, Viewer{.key = "", .admin = true}}) {
+    const json now = world.Now(viewer);
+    EXPECT_EQ(now["requests"][0]["miss"], "cold");
+    EXPECT_EQ(now["recent"][0]["miss"], "cold");
+  }
+}
+
 TEST(Now, AKeySeesItsOwnRequestsAndTheNumberOfOthers) {
   World world;
   RequestLog theirs = LogOf("bob");

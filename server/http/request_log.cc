@@ -69,6 +69,10 @@ void TokenGaps::Record(std::chrono::steady_clock::time_point now, int32_t tokens
   last = now;
 }
 
+std::string_view MissForClients(const RequestLog& log) {
+  return log.miss == "salt" ? std::string_view("cold") : log.miss;
+}
+
 std::string FormatRequest(const RequestLog& log, std::chrono::steady_clock::time_point now) {
   Line line;
   line.Text("id", log.id);

@@ -60,6 +60,10 @@ struct RequestLog {
 // Adds the draft usage of another choice of the request.
 void AddDrafts(api::DraftUsage& sum, const api::DraftUsage& more);
 
+// Why not more of the prompt was cached, as clients may read it. That another client asked for the same prefix ("salt") is
+// for the log alone: to clients the prefix is as unknown as any other ("cold").
+std::string_view MissForClients(const RequestLog& log);
+
 // "key=value ..." without the fields that are not set; values from outside are quoted when they need it.
 std::string FormatRequest(const RequestLog& log, std::chrono::steady_clock::time_point now);
 

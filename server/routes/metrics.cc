@@ -56,10 +56,10 @@ std::string_view RejectionOf(const RequestLog& log) {
   }
 }
 
-// Why a prompt was not fully cached, without the numbers: "diverged" of "diverged@12". "salt" says that another
-// client asked for the same prefix, which is for the log only: clients may read metrics.
-std::string MissReason(const std::string& miss) {
-  return miss == "salt" ? "cold" : miss.substr(0, miss.find('@'));
+// Why a prompt was not fully cached, without the numbers: "diverged" of "diverged@12".
+std::string MissReason(const RequestLog& log) {
+  const std::string_view miss = MissForClients(log);
+  return std::string(miss.substr(0, miss.find('@')));
 }
 
 // The stage of a request when its client disconnected.
@@ -355,7 +355,7 @@ void Metrics::Observe(const RequestLog& log, std::chrono::steady_clock::time_poi
     in.cache_queries.Add(model).Increment(*log.prompt_tokens);
     in.cache_hits.Add(model).Increment(cached);
     if (!log.miss.empty()) {
-      in.cache_misses.Add({{"model", log.stored_model}, {"reason", MissReason(log.miss)}}).Increment();
+      in.cache_misses.Add({{"model", log.stored_model}, {"reason", MissReason(log)}}).Increment();
     }
   }
   if (log.output_tokens) in.output_tokens.Add(model).Increment(*log.output_tokens);

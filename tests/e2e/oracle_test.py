@@ -64,14 +64,20 @@ class Observer:
             assert time.monotonic() < deadline, "the request is not counted"
             time.sleep(0.01)
 
+    def now(self):
+        """What /quire/now tells the attacker of its last request, without times."""
+        last = self.daemon.request("GET", "/quire/now", None, self.attacker).json["recent"][0]
+        return {name: value for name, value in last.items()
+                if name not in ("id", "tokens_per_second") and not name.endswith("_ms")}
+
     def seen(self, candidate, salt):
-        """All that changes with a candidate: the counts of its reply and what each counter gained."""
+        """All that changes with a candidate: the counts of its reply, what each counter gained, and what the page says."""
         before = self.scrape()
         reply = self.ask(candidate, salt, self.attacker)
         after = self.scrape()
         gained = {name: value - before.get(name, 0) for name, value in after.items() if value != before.get(name, 0)}
         counts = {name: value for name, value in reply.items() if name.endswith("_count")}
-        return json.dumps([gained, counts], sort_keys=True)
+        return json.dumps([gained, counts, self.now()], sort_keys=True)
 
 
 class Prefixes(unittest.TestCase):

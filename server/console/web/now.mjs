@@ -5,7 +5,6 @@ import {onNow} from "./live.mjs";
 const REASONS = {
   cold: "Nothing that begins like this prompt was cached.",
   evicted: "Its beginning was cached, and was evicted to make room.",
-  salt: "It was cached for another key.",
   layout: "More of it is known than can be restored: layers with a window or a recurrent state keep it at restore points only.",
   off: "Prefix reuse is switched off.",
 };
