@@ -11,7 +11,8 @@ milliseconds, how many of its chats failed, what the attacker got, and the large
 column: p99 is at most 1 s, or at most twice the p99 at rest and one step (200 ms), whichever is larger.
 
 Three attacks need a daemon of their own kind: one model at a time (other_model), a store whose lock somebody holds
-(store_lock), a log that nobody reads (unread_log).
+(store_lock), a log that nobody reads (unread_log). In two the attacker and the innocent have a key each: as many streams as
+there are places (key_streams), and more than the queue holds (key_queue).
 """
 import argparse
 import collections
@@ -161,6 +162,36 @@ def now_streams(port, seen, ended):
         key.fileobj.close()
 
 
+def key_of(name):
+    return {"Authorization": f"Bearer {name}"}
+
+
+def streams_of_one_key(count):
+    """So many streams at once, all of them read, each opened again when it ends."""
+    body = json.dumps(chat("Tell me a story.", stream=True, ignore_eos=True, max_tokens=2000)).encode()
+    head = "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + \
+           "".join(f"{name}: {value}\r\n" for name, value in key_of("attacker").items()) + f"Content-Length: {len(body)}\r\n\r\n"
+
+    def run(port, seen, ended):
+        streams = selectors.DefaultSelector()
+        while not ended.is_set():
+            if len(streams.get_map()) < count:
+                client = socket.create_connection(("127.0.0.1", port), 10)
+                client.sendall(head.encode() + body)
+                streams.register(client, selectors.EVENT_READ, "status")
+            for key, _ in streams.select(0.01):
+                piece = key.fileobj.recv(1 << 16)
+                if key.data == "status":
+                    seen[int(piece[9:12] or 0)] += 1
+                    streams.modify(key.fileobj, selectors.EVENT_READ, "")
+                if not piece:
+                    streams.unregister(key.fileobj)
+                    key.fileobj.close()
+        for key in list(streams.get_map().values()):
+            key.fileobj.close()
+    return run
+
+
 LONG = "word " * 6000
 STRINGS = {f"p{i}": {"type": "string", "pattern": "(a|b)*a(a|b){11}c%d" % i} for i in range(200)}
 ATTACKS = {
@@ -260,6 +291,9 @@ def copies_and_lists(port, seen, ended):
         thread.join(10)
 
 
+# name: attack of one key beside an innocent with another
+KEYED = {"key_streams": streams_of_one_key(8), "key_queue": streams_of_one_key(128)}
+
 # name: (attack, the kind of daemon, its environment, what is there while it runs)
 SCENES = {
     "other_model": (other_model, Daemon, {"OLLAMA_MAX_LOADED_MODELS": "1"}, with_other_model),
@@ -271,8 +305,9 @@ SCENES = {
 class Innocent:
     """Sends one short chat after the other."""
 
-    def __init__(self, port, tokens):
+    def __init__(self, port, tokens, headers=None):
         self.port = port
+        self.headers = headers or {}
         self.body = json.dumps(greedy("Hello!", num_predict=tokens) | {"stream": False}).encode()
         self.latencies = []
         self.failed = collections.Counter()
@@ -282,7 +317,7 @@ class Innocent:
         begin = time.monotonic()
         try:
             connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-            connection.request("POST", "/api/chat", self.body)
+            connection.request("POST", "/api/chat", self.body, self.headers)
             reply = connection.getresponse()
             body = reply.read()
             connection.close()
@@ -315,11 +350,12 @@ def runner_mebibytes(daemon):
 
 def measure(name, seconds, clients, tokens):
     """A fresh daemon, so that no attack stands on the shoulders of another."""
-    attack, kind, environment, scene = SCENES.get(name) or (ATTACKS.get(name), Daemon, {}, contextlib.nullcontext)
+    attack, kind, environment, scene = SCENES.get(name) or (
+        ATTACKS.get(name) or KEYED.get(name), Daemon, {}, contextlib.nullcontext)
     with kind(environment) as daemon, contextlib.ExitStack() as stack:
         Innocent(daemon.port, tokens).chat()  # loads the model
         stack.enter_context(scene(daemon))
-        innocent = Innocent(daemon.port, tokens)
+        innocent = Innocent(daemon.port, tokens, key_of("innocent") if name in KEYED else None)
         seen, ended = collections.Counter(), threading.Event()
         threads = [threading.Thread(target=attack, args=(daemon.port, seen, ended), daemon=True)
                    for _ in range(clients if name else 0)]
@@ -344,10 +380,10 @@ def main():
     parser.add_argument("--list", action="store_true")
     arguments = parser.parse_args()
     if arguments.list:
-        print("\n".join([*ATTACKS, *SCENES]))
+        print("\n".join([*ATTACKS, *KEYED, *SCENES]))
         return 0
     for name in arguments.attacks:
-        if name not in ATTACKS and name not in SCENES:
+        if name not in {**ATTACKS, **KEYED, **SCENES}:
             parser.error(f"no such attack: {name}")
     rest, _, size = measure(None, arguments.seconds, 0, arguments.tokens)
     bound = max(1000, 2 * quantile(rest.latencies, 0.99) + STEP_MS)
@@ -362,7 +398,7 @@ def main():
         return held
 
     row("(none)", rest, size, {})
-    chosen = arguments.attacks or [*ATTACKS, *SCENES]
+    chosen = arguments.attacks or [*ATTACKS, *KEYED, *SCENES]
     broken = [name for name in chosen
               if not row(name, *(lambda i, s, m: (i, m, s))(*measure(name, arguments.seconds, arguments.clients, arguments.tokens)))]
     print(f"{len(chosen) - len(broken)} held, {len(broken)} broken: {' '.join(broken)}")

@@ -44,7 +44,9 @@ Awaitable<api::Result<CacheView>> Dispatcher::InspectCache(std::string key, api:
                                                            int known_pid) {
   return Impl::InspectCache(impl_, std::move(key), std::move(question), known_pid);
 }
-std::optional<api::Error> Dispatcher::Refusal() const { return impl_->Refusal(); }
+std::optional<api::Error> Dispatcher::RefusalFor(const std::string& tenant) const {
+  return impl_->RefusalFor(tenant);
+}
 int64_t Dispatcher::memory_limit() const { return impl_->memory_limit(); }
 
 Counters Dispatcher::counters() const { return impl_->counters(); }

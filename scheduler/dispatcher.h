@@ -173,8 +173,8 @@ class Dispatcher {
   Counters counters() const;
   // At `now` a runner has sent no frame or made no progress for so long that it should have been replaced.
   bool Stuck(std::chrono::steady_clock::time_point now) const;
-  // The error that Submit() would return at once for any request; nothing while another request may wait.
-  std::optional<api::Error> Refusal() const;
+  // The error that Submit() would return at once for any request of the tenant; nothing while one may wait.
+  std::optional<api::Error> RefusalFor(const std::string& tenant) const;
   int64_t memory_limit() const;  // bytes of all runners together; 0 = none
 
   // Rejects new requests, waits for the running ones until `deadline`, then stops and reaps every runner.

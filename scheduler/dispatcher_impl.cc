@@ -97,7 +97,9 @@ Awaitable<api::Result<void>> Dispatcher::Impl::Await(Self self, std::shared_ptr<
 api::Result<void> Dispatcher::Impl::Queue(const std::shared_ptr<Pending>& pending,
                                           std::optional<KeepAlive> keep_alive) {
   const api::ReservedMemoryScope reserved;
-  auto queued = scheduler_.Enqueue(pending->id, pending->spec.key, keep_alive, pending->arrived);
+  static const std::string nobody;
+  const std::string& tenant = pending->request ? pending->request->client.tenant : nobody;
+  auto queued = scheduler_.Enqueue(pending->id, pending->spec.key, keep_alive, pending->arrived, tenant);
   if (queued) pending_.emplace(pending->id, pending);
   return queued;
 }
@@ -194,8 +196,8 @@ int32_t Dispatcher::Impl::EffectiveContext(int32_t asked, int32_t by_default,
   return info.context_length > 0 && wanted > info.context_length ? info.context_length : wanted;
 }
 
-std::optional<api::Error> Dispatcher::Impl::Refusal() const {
-  if (!scheduler_.Full()) return std::nullopt;
+std::optional<api::Error> Dispatcher::Impl::RefusalFor(const std::string& tenant) const {
+  if (!scheduler_.IsFullFor(tenant)) return std::nullopt;
   return api::Error{api::ErrorCode::kOverloaded, Scheduler::kBusy};
 }
 

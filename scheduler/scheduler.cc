@@ -14,19 +14,17 @@ std::optional<Scheduler::Time> Scheduler::ExpiresAt(const Model& model, Time idl
 // ---- events ----
 
 api::Result<void> Scheduler::Enqueue(api::RequestId id, const std::string& key,
-                                     std::optional<KeepAlive> keep_alive, Time now) {
-  if (Full() || (options_.model_queue_max > 0 && QueuedFor(key) >= options_.model_queue_max)) {
-    return api::Fail(api::ErrorCode::kOverloaded, kBusy);
-  }
-  Request request{.key = key, .keep_alive = keep_alive};
+                                     std::optional<KeepAlive> keep_alive, Time now,
+                                     const std::string& tenant) {
+  if (!places_.HasRoom(key, tenant)) return api::Fail(api::ErrorCode::kOverloaded, kBusy);
+  Request request{.key = key, .tenant = tenant, .keep_alive = keep_alive};
   const bool bounded =
       options_.queue_timeout > KeepAlive::zero() && options_.queue_timeout < Time::max() - now;
   if (bounded) request.give_up_at = now + options_.queue_timeout;
   newest_ = std::max(newest_, id);
   requests_.emplace(id, std::move(request));
   models_[key].waiting.push_back(id);
-  ++waiting_;
-  ++queued_[key];
+  places_.Add(key, tenant);
   return {};
 }
 
@@ -35,7 +33,7 @@ void Scheduler::Start(api::RequestId id) {
   if (found == requests_.end() || found->second.started) return;
   found->second.started = true;
   found->second.give_up_at.reset();
-  RemoveFromQueue(found->second.key);
+  places_.Remove(found->second.key, found->second.tenant);
 }
 
 void Scheduler::Progress(api::RequestId id) {
@@ -52,7 +50,7 @@ void Scheduler::Progress(api::RequestId id) {
 // Erases the request's record; the caller has removed it from its model.
 void Scheduler::EraseRequest(api::RequestId id) {
   const auto found = requests_.find(id);
-  if (!found->second.started) RemoveFromQueue(found->second.key);
+  if (!found->second.started) places_.Remove(found->second.key, found->second.tenant);
   requests_.erase(found);
 }
 
@@ -481,15 +479,12 @@ std::string Scheduler::CheckInvariants() const {
     return "more memory granted than available";
   }
   if (counted_requests != std::ssize(requests_)) return "a request is in no state, or in two";
-  const auto waiting =
-      std::ranges::count_if(requests_, [](const auto& entry) { return !entry.second.started; });
-  if (waiting != waiting_) return "wrong count of waiting requests";
-  std::unordered_map<std::string, int32_t> queued;
+  QueuePlaces taken(options_.queue_max, options_.model_queue_max);
   for (const auto& [id, request] : requests_) {
-    if (!request.started) ++queued[request.key];
+    if (!request.started) taken.Add(request.key, request.tenant);
   }
-  if (queued != queued_) return "wrong count of the requests that wait for a model";
-  if (waiting_ > std::max(options_.queue_max, 1)) return "more waiting requests than queue_max";
+  if (!taken.HasCountsOf(places_)) return "wrong count of waiting requests";
+  if (taken.IsOverfull()) return "more waiting requests than places";
   return "";
 }
 

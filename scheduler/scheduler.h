@@ -5,8 +5,8 @@
 //  - loading + ready + stopping models never exceed models_max, and the memory granted to them never exceeds
 //    memory_bytes: memory is freed before it is granted;
 //  - every request is in exactly one state: waiting for its model, or admitted and counted as running;
-//  - requests that no runner has started yet never exceed queue_max, nor model_queue_max for one model,
-//    whether or not their model is loaded;
+//  - requests that no runner has started yet never exceed queue_max, nor model_queue_max for one model, and an
+//    eighth more of tenants that have few of them (QueuePlaces), whether or not their model is loaded;
 //  - a plan never unloads a model that has admitted requests, unless it has drained for longer than drain_limit:
 //    then they wait for its next runner and go on there;
 //  - requests whose runner died are quarantined: they are re-admitted one at a time, each after the one
@@ -31,6 +31,7 @@
 
 #include "api/base/error.h"
 #include "api/base/ids.h"
+#include "scheduler/queue_places.h"
 
 namespace quire::scheduler {
 
@@ -117,17 +118,18 @@ class Scheduler {
     std::optional<Time> expires_at;  // if no further request comes; absent = never
   };
 
-  explicit Scheduler(Options options) : options_(options) {}
+  explicit Scheduler(Options options)
+      : options_(options), places_(options.queue_max, options.model_queue_max) {}
 
   // ---- events ----
 
   // Queues a request, or a bare load, for a model. `keep_alive` takes effect when the request is admitted; a
   // negative one also pins the model: it is never unloaded to make room. Absent leaves the model's value as
-  // it is. kOverloaded when queue_max requests already wait.
+  // it is. kOverloaded when the tenant (api::Client) finds no place.
   api::Result<void> Enqueue(api::RequestId id, const std::string& key, std::optional<KeepAlive> keep_alive,
-                            Time now);
-  // queue_max requests already wait.
-  bool Full() const { return waiting_ >= std::max(options_.queue_max, 1); }
+                            Time now, const std::string& tenant = {});
+  // Whether a request of the tenant would find no place, whatever its model.
+  bool IsFullFor(const std::string& tenant) const { return !places_.HasRoom(tenant); }
   // The runner started the request: it no longer waits, also if its runner has been stopped meanwhile.
   void Start(api::RequestId id);
   // The runner computed something for the request: its quarantine ends.
@@ -153,7 +155,7 @@ class Scheduler {
   [[nodiscard]] Plan NextPlan(Time now);
 
   std::vector<Ready> ReadyModels(Time now) const;
-  int32_t waiting() const { return waiting_; }     // requests that no runner has started
+  int32_t waiting() const { return places_.waiting(); }  // requests that no runner has started
   bool WillRestart(const std::string& key) const;  // it will be reloaded without a request
   int64_t pinned_bytes() const;                    // granted to pinned models
   const std::map<UnloadReason, uint64_t>& unloads() const { return unloads_; }
@@ -195,6 +197,7 @@ class Scheduler {
   };
   struct Request {
     std::string key;
+    std::string tenant;
     std::optional<KeepAlive> keep_alive;
     bool admitted = false;
     bool started = false;
@@ -240,16 +243,6 @@ class Scheduler {
   void AssignSlots(const std::vector<Models::iterator>& to_load, Plan& plan);
   bool MakeRoom(Plan& plan, UnloadReason reason);
   void Reject(Models::iterator model, Plan& plan);
-  int32_t QueuedFor(const std::string& key) const {
-    const auto found = queued_.find(key);
-    return found == queued_.end() ? 0 : found->second;
-  }
-  // A request for it that no runner had started.
-  void RemoveFromQueue(const std::string& key) {
-    --waiting_;
-    const auto found = queued_.find(key);
-    if (--found->second == 0) queued_.erase(found);
-  }
 
   // Deaths on probation; one is enough for a crash if no other quarantined request was in the runner.
   static constexpr int32_t kProbationFailuresMax = 2;
@@ -260,9 +253,8 @@ class Scheduler {
   Models models_;  // those with a runner or with waiting requests
   std::unordered_map<api::RequestId, Request> requests_;
   std::map<std::string, Deaths> deaths_;  // by key
-  int32_t waiting_ = 0;
-  std::unordered_map<std::string, int32_t> queued_;  // the same by key; without zeros
-  api::RequestId newest_{};                          // of all requests so far
+  QueuePlaces places_;       // of requests that no runner has started
+  api::RequestId newest_{};  // of all requests so far
   uint64_t suspensions_ = 0;
   std::map<UnloadReason, uint64_t> unloads_;
   uint64_t uses_ = 0;

@@ -191,7 +191,8 @@ class Simulation {
     const std::string key = Key();
     std::optional<KeepAlive> keep_alive;
     if (Below(4) == 0) keep_alive = seconds(Below(4) - 1);
-    if (scheduler_.Enqueue(id, key, keep_alive, now_)) waiting_[id] = key;
+    const std::string tenant = Below(2) == 0 ? "" : std::string(1, static_cast<char>('a' + Below(4)));
+    if (scheduler_.Enqueue(id, key, keep_alive, now_, tenant)) waiting_[id] = key;
     if (keep_alive) keep_alive_[id] = *keep_alive;
   }
   void FinishOne() {

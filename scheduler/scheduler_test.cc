@@ -386,9 +386,15 @@ TEST_F(SchedulerTest, TheQueueIsBoundedOverAllModelsLoadedOrNot) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, api::ErrorCode::kOverloaded);
   EXPECT_EQ(refused.error().message, "server busy, please try again.  maximum pending requests exceeded");
+  EXPECT_TRUE(scheduler().IsFullFor(""));
+  EXPECT_FALSE(scheduler().IsFullFor("another tenant"));
   scheduler().Start(Id(2));
   EXPECT_EQ(scheduler().waiting(), 2);
   EXPECT_TRUE(scheduler().Enqueue(Id(6), "a", {}, kStart));
+  EXPECT_TRUE(scheduler().Enqueue(Id(7), "a", {}, kStart, "another tenant"));
+  EXPECT_FALSE(scheduler().Enqueue(Id(8), "a", {}, kStart, "a third tenant"));
+  scheduler().Remove(Id(7), kStart);
+  EXPECT_FALSE(scheduler().IsFullFor("a third tenant"));
 }
 
 TEST_F(SchedulerTest, WaitersOfDifferentModelsAreServedInOrderOfArrival) {

@@ -109,8 +109,9 @@ Awaitable<bool> NameModel(Services& services, Exchange& exchange, std::string& n
 
 Awaitable<std::optional<StoredModel>> FindModelToAnswer(Services& services, Exchange& exchange,
                                                         const std::string& name) {
-  if (services.backend.Refusal()) co_await WaitForRefusalTick();
-  if (const auto refusal = services.backend.Refusal()) {
+  const std::string tenant = TenantOf(exchange.request());
+  if (services.backend.RefusalFor(tenant)) co_await WaitForRefusalTick();
+  if (const auto refusal = services.backend.RefusalFor(tenant)) {
     co_await SendError(exchange, *refusal);
     co_return std::nullopt;
   }

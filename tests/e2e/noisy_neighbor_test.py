@@ -14,19 +14,21 @@ import unittest
 from harness import TIMEOUT_S, Daemon
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
-from noisy_neighbor import ATTACKS, SCENES, Innocent  # noqa: E402
+from noisy_neighbor import ATTACKS, KEYED, SCENES, Innocent, key_of  # noqa: E402
 
 CHATS = 3  # while the attack goes on
 TOKENS = 4
 
 
 class Attacks(unittest.TestCase):
-    def check(self, daemon, attack, expected):
+    def check(self, daemon, attack, expected, headers=None, has_begun=lambda seen: True):
         seen, ended = collections.Counter(), threading.Event()
         attacker = threading.Thread(target=attack, args=(daemon.port, seen, ended), daemon=True)
         attacker.start()
-        innocent = Innocent(daemon.port, TOKENS)
+        innocent = Innocent(daemon.port, TOKENS, headers)
         deadline = time.monotonic() + TIMEOUT_S
+        while not has_begun(seen) and time.monotonic() < deadline:
+            time.sleep(0.01)
         while (len(innocent.latencies) < CHATS or not seen) and time.monotonic() < deadline:
             innocent.chat()
         ended.set()
@@ -46,6 +48,14 @@ class Attacks(unittest.TestCase):
                     seen = self.check(daemon, ATTACKS[name], alone.texts)
                     self.assertFalse(any(isinstance(status, int) and status >= 500 for status in seen), seen)
                     self.assertEqual(daemon.runner_pids(), runners, "the runner was replaced")
+
+    def test_another_key_does_not_notice_a_full_queue(self):
+        for name, status in (("key_streams", 200), ("key_queue", 503)):
+            with self.subTest(name), Daemon({"OLLAMA_MAX_QUEUE": "64"}) as daemon:
+                alone = Innocent(daemon.port, TOKENS)
+                alone.chat()
+                seen = self.check(daemon, KEYED[name], alone.texts, key_of("innocent"), lambda seen: seen[status] >= 8)
+                self.assertGreaterEqual(seen[status], 8, seen)
 
     def test_nobody_notices_where_models_take_turns_the_store_is_locked_or_the_log_unread(self):
         for name, (attack, kind, environment, scene) in SCENES.items():

@@ -1,0 +1,68 @@
+// The places of requests that no runner has started: how many wait, and who still finds a place.
+//
+// Behind the places that anyone may take lies an eighth more, for tenants that have fewer requests waiting than that: one
+// that fills the queue leaves room for others.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+
+namespace quire::scheduler {
+
+// Owned by the scheduler; I/O thread only. A tenant is api::Client::tenant; the empty one, of which nobody knows how many
+// there are, finds none of the places behind.
+class QueuePlaces {
+ public:
+  // For anyone: of all models together, < 1 counts as 1; of one model, < 1: no limit of its own.
+  QueuePlaces(int32_t all_max, int32_t model_max) : all_max_(std::max(all_max, 1)), model_max_(model_max) {}
+
+  // For any model at all.
+  bool HasRoom(const std::string& tenant) const { return HasRoom(waiting_, all_max_, tenant); }
+  bool HasRoom(const std::string& model, const std::string& tenant) const {
+    return HasRoom(tenant) && (model_max_ < 1 || HasRoom(CountOf(models_, model), model_max_, tenant));
+  }
+  void Add(const std::string& model, const std::string& tenant) {
+    ++waiting_;
+    ++models_[model];
+    ++tenants_[tenant];
+  }
+  // REQUIRES: Add() of the same.
+  void Remove(const std::string& model, const std::string& tenant) {
+    --waiting_;
+    RemoveOne(models_, model);
+    RemoveOne(tenants_, tenant);
+  }
+
+  int32_t waiting() const { return waiting_; }
+  bool IsOverfull() const { return waiting_ > all_max_ + Behind(all_max_); }
+  // The same requests wait.
+  bool HasCountsOf(const QueuePlaces& other) const {
+    return waiting_ == other.waiting_ && models_ == other.models_ && tenants_ == other.tenants_;
+  }
+
+ private:
+  using Counts = std::unordered_map<std::string, int32_t>;  // without zeros
+
+  static int32_t Behind(int32_t places) { return std::max(places / 8, 1); }
+  static int32_t CountOf(const Counts& counts, const std::string& name) {
+    const auto found = counts.find(name);
+    return found == counts.end() ? 0 : found->second;
+  }
+  static void RemoveOne(Counts& counts, const std::string& name) {
+    const auto found = counts.find(name);
+    if (--found->second == 0) counts.erase(found);
+  }
+  bool HasRoom(int32_t waiting, int32_t places, const std::string& tenant) const {
+    if (waiting < places) return true;
+    const int32_t behind = Behind(places);
+    return !tenant.empty() && waiting < places + behind && CountOf(tenants_, tenant) < behind;
+  }
+
+  int32_t all_max_, model_max_;
+  int32_t waiting_ = 0;
+  Counts models_, tenants_;
+};
+
+}  // namespace quire::scheduler

@@ -1,0 +1,57 @@
+#include "scheduler/queue_places.h"
+
+#include <gtest/gtest.h>
+
+namespace quire::scheduler {
+namespace {
+
+const std::string kNobody;
+
+void Fill(QueuePlaces& places, const std::string& model, const std::string& tenant) {
+  while (places.HasRoom(model, tenant)) places.Add(model, tenant);
+}
+
+TEST(QueuePlaces, ATenantThatFillsTheQueueLeavesRoomForOthers) {
+  QueuePlaces places(16, 0);
+  Fill(places, "m", "a");
+  EXPECT_EQ(places.waiting(), 16);
+  EXPECT_FALSE(places.HasRoom("another model", "a"));
+  EXPECT_FALSE(places.HasRoom(kNobody));
+  EXPECT_TRUE(places.HasRoom("b"));
+  Fill(places, "m", "b");
+  EXPECT_EQ(places.waiting(), 18);
+  EXPECT_FALSE(places.HasRoom("c")) << "the places behind are taken, too";
+  EXPECT_FALSE(places.IsOverfull());
+  places.Remove("m", "a");
+  EXPECT_FALSE(places.HasRoom("b")) << "it has as many waiting as there are places behind";
+  EXPECT_TRUE(places.HasRoom("c"));
+}
+
+TEST(QueuePlaces, WithoutATenantThereAreNoPlacesBehind) {
+  QueuePlaces places(16, 0);
+  Fill(places, "m", kNobody);
+  EXPECT_EQ(places.waiting(), 16);
+  EXPECT_TRUE(places.HasRoom("a"));
+}
+
+TEST(QueuePlaces, AModelHasABoundOfItsOwn) {
+  QueuePlaces places(64, 8);
+  Fill(places, "m", "a");
+  EXPECT_EQ(places.waiting(), 8);
+  EXPECT_TRUE(places.HasRoom("n", "a"));
+  Fill(places, "m", "b");
+  EXPECT_EQ(places.waiting(), 9);
+  EXPECT_FALSE(places.HasRoom("m", "c"));
+  EXPECT_TRUE(places.HasRoom("n", "c"));
+}
+
+TEST(QueuePlaces, ThereIsAtLeastOneAndOneBehind) {
+  QueuePlaces places(0, 0);
+  Fill(places, "m", "a");
+  EXPECT_EQ(places.waiting(), 1);
+  Fill(places, "m", "b");
+  EXPECT_EQ(places.waiting(), 2);
+}
+
+}  // namespace
+}  // namespace quire::scheduler
