@@ -156,8 +156,8 @@ class Scheduler {
 
   std::vector<Ready> ReadyModels(Time now) const;
   int32_t waiting() const { return places_.waiting(); }  // requests that no runner has started
-  bool WillRestart(const std::string& key) const;  // it will be reloaded without a request
-  int64_t pinned_bytes() const;                    // granted to pinned models
+  bool WillRestart(const std::string& key) const;        // it will be reloaded without a request
+  int64_t pinned_bytes() const;                          // granted to pinned models
   const std::map<UnloadReason, uint64_t>& unloads() const { return unloads_; }
   int32_t requests() const { return static_cast<int32_t>(requests_.size()); }
   // Empty if all invariants hold, else the first that does not. For tests.
@@ -253,8 +253,8 @@ class Scheduler {
   Models models_;  // those with a runner or with waiting requests
   std::unordered_map<api::RequestId, Request> requests_;
   std::map<std::string, Deaths> deaths_;  // by key
-  QueuePlaces places_;       // of requests that no runner has started
-  api::RequestId newest_{};  // of all requests so far
+  QueuePlaces places_;                    // of requests that no runner has started
+  api::RequestId newest_{};               // of all requests so far
   uint64_t suspensions_ = 0;
   std::map<UnloadReason, uint64_t> unloads_;
   uint64_t uses_ = 0;

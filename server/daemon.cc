@@ -60,6 +60,12 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kLastResults(1);
 constexpr std::chrono::seconds kMemoryLook(2);  // between two looks for memory to give back
 
+// What a reload takes from files.
+struct Reloadable {
+  Options options;
+  std::optional<TlsContext> tls;
+};
+
 std::string MachineName() {
   char name[256] = {};
   return ::gethostname(name, sizeof(name) - 1) == 0 ? name : "";
@@ -145,7 +151,7 @@ class Daemon {
   Awaitable<void> FeedWatchdog(std::chrono::microseconds interval);
   Awaitable<void> ReleaseMemory();
   Awaitable<void> ReloadAtHangup();
-  api::Result<void> Reload();
+  Awaitable<api::Result<void>> Reload();
   MetricsSnapshot MomentOfDaemon() const;
   Awaitable<api::Result<scheduler::ModelSpec>> FindSpec(std::string name);
   Awaitable<api::Result<std::string>> CreateKey(KeyRequest request);
@@ -345,28 +351,40 @@ MetricsSnapshot Daemon::MomentOfDaemon() const {
   return snapshot;
 }
 
-// Reloads all settings and applies those that need no restart. Nothing changes unless all are valid.
-api::Result<void> Daemon::Reload() {
-  auto options = resolve_();
-  if (!options) return std::unexpected(options.error());
-  if (options->keys.empty() && !options_.keys.empty()) {
-    return api::Fail(api::ErrorCode::kForbidden,
-                     "reload would leave no API keys; restart to disable authentication");
+api::Result<Reloadable> ReadSettings(const std::function<api::Result<Options>()>& resolve) {
+  auto options = resolve();
+  if (!options) return std::unexpected(std::move(options).error());
+  Reloadable settings{.options = *std::move(options), .tls = {}};
+  const Options& read = settings.options;
+  if (!read.tls_certificate.empty() && !read.tls_private_key.empty()) {
+    auto tls = TlsContext::Load(read.tls_certificate, read.tls_private_key);
+    if (!tls) return std::unexpected(std::move(tls).error());
+    settings.tls = *std::move(tls);
   }
-  if (!options->tls_certificate.empty() && !options->tls_private_key.empty()) {
-    auto tls = TlsContext::Load(options->tls_certificate, options->tls_private_key);
-    if (!tls) return std::unexpected(tls.error());
-    server_->SetTls(*std::move(tls));
+  return settings;
+}
+
+// Reloads all settings and applies those that need no restart. Nothing changes unless all are valid. They are read where
+// keys are added, one after the other: what was read first is never applied last.
+Awaitable<api::Result<void>> Daemon::Reload() {
+  auto work = [resolve = resolve_] { return ReadSettings(resolve); };
+  auto settings = co_await RunBlocking(pools_.edits, std::move(work));
+  if (!settings) co_return std::unexpected(std::move(settings).error());
+  Options& options = settings->options;
+  if (options.keys.empty() && !options_.keys.empty()) {
+    co_return api::Fail(api::ErrorCode::kForbidden,
+                        "reload would leave no API keys; restart to disable authentication");
   }
-  for (const std::string& name : NeedRestart(options_, *options)) {
+  for (const std::string& name : NeedRestart(options_, options)) {
     spdlog::warn("setting changed, restart required: {}", name);
   }
-  server_->SetKeys(options->keys);
-  server_->SetOrigins(OriginPolicy(options->origins, MachineName()));
-  server_->SetLimits(TransportLimitsOf(*options));
-  SetLogLevel(options->debug);
-  options_ = *std::move(options);
-  return {};
+  if (settings->tls) server_->SetTls(*std::move(settings->tls));
+  server_->SetKeys(options.keys);
+  server_->SetOrigins(OriginPolicy(options.origins, MachineName()));
+  server_->SetLimits(TransportLimitsOf(options));
+  SetLogLevel(options.debug);
+  options_ = std::move(options);
+  co_return api::Result<void>();
 }
 
 Awaitable<void> Daemon::ReloadAtHangup() {
@@ -379,7 +397,7 @@ Awaitable<void> Daemon::ReloadAtHangup() {
     NotifyReloading();
     api::Result<void> reloaded = api::Fail(api::ErrorCode::kInternal, "out of memory");
     try {
-      reloaded = Reload();
+      reloaded = co_await Reload();
     } catch (const std::exception& error) {
       spdlog::error("reload failed: {}", error.what());
     }

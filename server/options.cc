@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "api/base/ascii.h"
+#include "api/base/io_thread.h"
 #include "server/option_values.h"
 #include "server/registry/session.h"
 
@@ -306,6 +307,7 @@ api::Result<Settings> ReadConfig(const std::filesystem::path& path) {
   const auto fail = [&path](const std::string& why) {
     return api::Fail(api::ErrorCode::kInvalidArgument, fmt::format("{}: {}", path.string(), why));
   };
+  api::AssertMayBlock();
   std::ifstream file(path);
   if (!file) return fail(std::generic_category().message(errno));
   Settings settings;

@@ -19,6 +19,7 @@
 
 #include "api/base/ascii.h"
 #include "api/base/file_descriptor.h"
+#include "api/base/io_thread.h"
 #include "api/base/parse_integer.h"
 
 namespace quire::server {
@@ -149,7 +150,9 @@ api::Result<KeyRing> KeyRing::Parse(std::string_view text) {
 
 api::Result<KeyRing> KeyRing::Read(const std::filesystem::path& path) {
   const auto fail = [&path](std::string_view why) { return Bad(fmt::format("{}: {}", path.string(), why)); };
-  const api::FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
+  api::AssertMayBlock();
+  // A pipe is refused below, not waited for.
+  const api::FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
   if (!fd.valid()) return fail(std::generic_category().message(errno));
   struct stat status {};
   const bool known = ::fstat(fd.get(), &status) == 0;

@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "api/base/io_thread.h"
 #include "server/http/awaitable.h"
 
 namespace quire::server {
@@ -47,6 +48,7 @@ struct TlsStream::Impl {
 
 api::Result<TlsContext> TlsContext::Load(const std::filesystem::path& certificate,
                                          const std::filesystem::path& private_key) {
+  api::AssertMayBlock();
   auto impl = std::make_shared<Impl>();
   error_code ec;
   const auto fail = [&ec](const std::string& what) {

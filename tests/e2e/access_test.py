@@ -166,6 +166,17 @@ class Reload(unittest.TestCase):
                 self.assertEqual(tags(None), 401)
             self.assertNotIn("nonsense", daemon.log())
 
+            # A file that takes long to read holds nobody up.
+            config.unlink()
+            os.mkfifo(config)
+            daemon.process.send_signal(signal.SIGHUP)
+            with open(config, "w") as slow:  # opened once the daemon reads it
+                self.assertEqual(tags(second, "https://b.example"), 200)
+                (folder / "keys").write_text(good_keys)
+                slow.write(f"QUIRE_KEYS={folder}/keys\nOLLAMA_ORIGINS=https://c.example\n")
+            wait_for(daemon, "reloaded keys=2", 2)
+            self.assertEqual(tags(second, "https://c.example"), 200)
+
     def test_a_removed_key_is_out_with_what_it_has_begun(self):
         daemon = Daemon()
         folder = pathlib.Path(daemon.folder.name)
