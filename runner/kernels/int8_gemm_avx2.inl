@@ -15,7 +15,7 @@ struct Avx2 {
   // 192 rows of a chunk come from the second-level cache; fewer would have chunks unpacked more often.
   static constexpr size_t kChunkGroups = 16;
   static constexpr size_t kChunk = 512;
-  // Sums, dots or pairs, a weight, its signs, ones and a product. Numbers of 5 and 6 bits have dots and pairs: with 5 bits
+  // Sums, dots or pairs, a weight, its signs, ones and a product. Numbers of 5 and 6 bits have dots beside pairs: with 5 bits
   // sums are in memory, which costs less than fewer rows would.
   template <PanelFormat kFormat>
   static constexpr int kChunkRows = kFormat.value_bits() == 6 ? 4 : 6;

@@ -1,5 +1,5 @@
 // NEON primitives for products with panels (int8_gemm.inl), shared by what multiplies. Included inside an unnamed
-// namespace, behind the target of whoever compiles it. Weights are signed bytes everywhere: quants have at most 6 bits
+// namespace, behind the target of whoever compiles it. Weights are signed bytes everywhere: quants have at most 7 bits
 // or are biased by 128.
 
 struct Neon {
