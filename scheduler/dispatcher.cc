@@ -18,8 +18,9 @@ Awaitable<api::Result<std::unique_ptr<TokenStream>>> Dispatcher::Submit(ModelSpe
 }
 
 Awaitable<api::Result<std::chrono::nanoseconds>> Dispatcher::Load(ModelSpec spec,
-                                                                  std::optional<KeepAlive> keep_alive) {
-  return Impl::Load(impl_, std::move(spec), keep_alive);
+                                                                  std::optional<KeepAlive> keep_alive,
+                                                                  std::string tenant) {
+  return Impl::Load(impl_, std::move(spec), keep_alive, std::move(tenant));
 }
 
 void Dispatcher::Unload(const std::string& key) { impl_->Unload(key); }

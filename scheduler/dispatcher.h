@@ -147,7 +147,8 @@ class Dispatcher {
   Awaitable<api::Result<std::unique_ptr<TokenStream>>> Submit(ModelSpec spec, api::Request request,
                                                               std::optional<KeepAlive> keep_alive);
   // Loads without a request; restarts the keep-alive timer. The value is the time the load took.
-  Awaitable<api::Result<std::chrono::nanoseconds>> Load(ModelSpec spec, std::optional<KeepAlive> keep_alive);
+  Awaitable<api::Result<std::chrono::nanoseconds>> Load(ModelSpec spec, std::optional<KeepAlive> keep_alive,
+                                                        std::string tenant = {});
   // Unloads once its running requests have ended; returns at once. Unknown keys are ignored.
   void Unload(const std::string& key);
 

@@ -97,9 +97,8 @@ Awaitable<api::Result<void>> Dispatcher::Impl::Await(Self self, std::shared_ptr<
 api::Result<void> Dispatcher::Impl::Queue(const std::shared_ptr<Pending>& pending,
                                           std::optional<KeepAlive> keep_alive) {
   const api::ReservedMemoryScope reserved;
-  static const std::string nobody;
-  const std::string& tenant = pending->request ? pending->request->client.tenant : nobody;
-  auto queued = scheduler_.Enqueue(pending->id, pending->spec.key, keep_alive, pending->arrived, tenant);
+  auto queued =
+      scheduler_.Enqueue(pending->id, pending->spec.key, keep_alive, pending->arrived, pending->tenant);
   if (queued) pending_.emplace(pending->id, pending);
   return queued;
 }
@@ -108,6 +107,7 @@ Awaitable<api::Result<std::unique_ptr<TokenStream>>> Dispatcher::Impl::Submit(
     Self self, ModelSpec spec, api::Request request, std::optional<KeepAlive> keep_alive) {
   const auto pending = std::make_shared<Pending>(self->executor_);
   pending->spec = std::move(spec);
+  pending->tenant = request.client.tenant;
   pending->request = std::move(request);
   if (auto answered = co_await Await(self, pending, keep_alive); !answered) {
     co_return std::unexpected(std::move(answered).error());
@@ -116,9 +116,11 @@ Awaitable<api::Result<std::unique_ptr<TokenStream>>> Dispatcher::Impl::Submit(
 }
 
 Awaitable<api::Result<std::chrono::nanoseconds>> Dispatcher::Impl::Load(Self self, ModelSpec spec,
-                                                                        std::optional<KeepAlive> keep_alive) {
+                                                                        std::optional<KeepAlive> keep_alive,
+                                                                        std::string tenant) {
   const auto pending = std::make_shared<Pending>(self->executor_);
   pending->spec = std::move(spec);
+  pending->tenant = std::move(tenant);
   if (auto answered = co_await Await(self, pending, keep_alive); !answered) {
     co_return std::unexpected(std::move(answered).error());
   }

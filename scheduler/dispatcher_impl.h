@@ -43,7 +43,8 @@ class Dispatcher::Impl : public ModelRunner::Owner,
                                                                      api::Request request,
                                                                      std::optional<KeepAlive> keep_alive);
   static Awaitable<api::Result<std::chrono::nanoseconds>> Load(Self self, ModelSpec spec,
-                                                               std::optional<KeepAlive> keep_alive);
+                                                               std::optional<KeepAlive> keep_alive,
+                                                               std::string tenant);
   // One-off jobs (dispatcher_jobs.cc).
   static Awaitable<api::Result<api::ipc::Inspected>> Inspect(Self self, api::ipc::InspectModel request);
   static Awaitable<api::Result<api::ipc::Inspected>> InspectOnce(Self self, api::ipc::InspectModel request);
@@ -83,6 +84,7 @@ class Dispatcher::Impl : public ModelRunner::Owner,
     api::RequestId id{};
     ModelSpec spec;
     std::optional<api::Request> request;  // absent: a bare load
+    std::string tenant;                   // whose it is (api::Client)
     std::chrono::steady_clock::time_point arrived;
     std::chrono::nanoseconds waited{};
     std::optional<api::Result<std::unique_ptr<TokenStream>>> answer;  // of a bare load: null

@@ -1,7 +1,7 @@
 // The places of requests that no runner has started: how many wait, and who still finds a place.
 //
-// Behind the places that anyone may take lies an eighth more, for tenants that have fewer requests waiting than that: one
-// that fills the queue leaves room for others.
+// Behind the places that anyone may take lies an eighth more, for tenants that have less than a quarter of these waiting: one
+// that fills the queue leaves room for others, and so do two.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +36,14 @@ class QueuePlaces {
   }
 
   int32_t waiting() const { return waiting_; }
-  bool IsOverfull() const { return waiting_ > all_max_ + Behind(all_max_); }
+  // There are more than HasRoom() lets in.
+  bool IsOverfull() const {
+    const auto beyond = [](int32_t most) {
+      return [most](const auto& entry) { return entry.second > most; };
+    };
+    return waiting_ > all_max_ + Behind(all_max_) || std::ranges::any_of(tenants_, beyond(all_max_)) ||
+           (model_max_ > 0 && std::ranges::any_of(models_, beyond(model_max_ + Behind(model_max_))));
+  }
   // The same requests wait.
   bool HasCountsOf(const QueuePlaces& other) const {
     return waiting_ == other.waiting_ && models_ == other.models_ && tenants_ == other.tenants_;
@@ -46,6 +53,7 @@ class QueuePlaces {
   using Counts = std::unordered_map<std::string, int32_t>;  // without zeros
 
   static int32_t Behind(int32_t places) { return std::max(places / 8, 1); }
+  static int32_t BehindForOne(int32_t places) { return std::max(Behind(places) / 4, 1); }
   static int32_t CountOf(const Counts& counts, const std::string& name) {
     const auto found = counts.find(name);
     return found == counts.end() ? 0 : found->second;
@@ -56,8 +64,8 @@ class QueuePlaces {
   }
   bool HasRoom(int32_t waiting, int32_t places, const std::string& tenant) const {
     if (waiting < places) return true;
-    const int32_t behind = Behind(places);
-    return !tenant.empty() && waiting < places + behind && CountOf(tenants_, tenant) < behind;
+    return !tenant.empty() && waiting < places + Behind(places) &&
+           CountOf(tenants_, tenant) < BehindForOne(places);
   }
 
   int32_t all_max_, model_max_;

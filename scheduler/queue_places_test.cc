@@ -12,19 +12,33 @@ void Fill(QueuePlaces& places, const std::string& model, const std::string& tena
 }
 
 TEST(QueuePlaces, ATenantThatFillsTheQueueLeavesRoomForOthers) {
-  QueuePlaces places(16, 0);
+  QueuePlaces places(64, 0);
   Fill(places, "m", "a");
-  EXPECT_EQ(places.waiting(), 16);
+  EXPECT_EQ(places.waiting(), 64);
   EXPECT_FALSE(places.HasRoom("another model", "a"));
   EXPECT_FALSE(places.HasRoom(kNobody));
   EXPECT_TRUE(places.HasRoom("b"));
   Fill(places, "m", "b");
-  EXPECT_EQ(places.waiting(), 18);
-  EXPECT_FALSE(places.HasRoom("c")) << "the places behind are taken, too";
+  EXPECT_EQ(places.waiting(), 66) << "a quarter of the places behind";
+  EXPECT_TRUE(places.HasRoom("c"));
+  for (const char* tenant : {"c", "d", "e"}) Fill(places, "m", tenant);
+  EXPECT_EQ(places.waiting(), 72);
+  EXPECT_FALSE(places.HasRoom("f")) << "the places behind are taken, too";
   EXPECT_FALSE(places.IsOverfull());
   places.Remove("m", "a");
-  EXPECT_FALSE(places.HasRoom("b")) << "it has as many waiting as there are places behind";
-  EXPECT_TRUE(places.HasRoom("c"));
+  EXPECT_FALSE(places.HasRoom("b")) << "it has as many waiting as it may have behind";
+  EXPECT_TRUE(places.HasRoom("f"));
+}
+
+TEST(QueuePlaces, NoTenantHasMoreThanThePlacesInFront) {
+  QueuePlaces places(64, 8);
+  for (int i = 0; i < 9; ++i) places.Add("m", "a");
+  EXPECT_FALSE(places.IsOverfull());
+  places.Add("m", "b");
+  EXPECT_TRUE(places.IsOverfull()) << "of the model";
+  QueuePlaces all(8, 0);
+  for (int i = 0; i < 9; ++i) all.Add("m", kNobody);
+  EXPECT_TRUE(all.IsOverfull());
 }
 
 TEST(QueuePlaces, WithoutATenantThereAreNoPlacesBehind) {

@@ -291,17 +291,22 @@ Awaitable<api::Result<scheduler::ModelSpec>> Daemon::FindSpec(std::string name) 
   co_return SpecOf(*model);
 }
 
+// A reload has named another file of keys while one was changed: what the old one holds counts no more.
+api::Error OtherKeys() {
+  return {api::ErrorCode::kUnavailable, "the settings were reloaded with another file of keys; try again"};
+}
+
 // Keys are added where there are some: a first one would lock out everybody who works without.
 Awaitable<api::Result<std::string>> Daemon::CreateKey(KeyRequest request) {
   if (options_.keys.empty()) {
     co_return api::Fail(api::ErrorCode::kForbidden,
                         "the server runs without API keys; make the first with \"quire key\" and restart");
   }
-  auto work = [path = options_.keys_file, request] {
-    return AddKey(path, request.name, request.role, request.limits);
-  };
-  auto added = co_await RunBlocking(pools_.edits, std::move(work));
+  const fs::path path = options_.keys_file;
+  auto work = [path, request] { return AddKey(path, request.name, request.role, request.limits); };
+  auto added = co_await RunBlocking(pools_.settings, std::move(work));
   if (!added) co_return std::unexpected(std::move(added).error());
+  if (path != options_.keys_file) co_return std::unexpected(OtherKeys());
   spdlog::info("key added name={} keys={}", request.name, added->keys.size());
   ChangeKeys(std::move(added->keys));
   co_return std::move(added->secret);
@@ -310,9 +315,11 @@ Awaitable<api::Result<std::string>> Daemon::CreateKey(KeyRequest request) {
 Awaitable<api::Result<void>> Daemon::RemoveKey(std::string name) {
   if (options_.keys.empty())
     co_return api::Fail(api::ErrorCode::kNotFound, "the server runs without API keys");
-  auto work = [path = options_.keys_file, name] { return server::RemoveKey(path, name); };
-  auto left = co_await RunBlocking(pools_.edits, std::move(work));
+  const fs::path path = options_.keys_file;
+  auto work = [path, name] { return server::RemoveKey(path, name); };
+  auto left = co_await RunBlocking(pools_.settings, std::move(work));
   if (!left) co_return std::unexpected(std::move(left).error());
+  if (path != options_.keys_file) co_return std::unexpected(OtherKeys());
   spdlog::info("key removed name={} keys={}", name, left->size());
   ChangeKeys(*std::move(left));
   co_return api::Result<void>();
@@ -368,7 +375,7 @@ api::Result<Reloadable> ReadSettings(const std::function<api::Result<Options>()>
 // keys are added, one after the other: what was read first is never applied last.
 Awaitable<api::Result<void>> Daemon::Reload() {
   auto work = [resolve = resolve_] { return ReadSettings(resolve); };
-  auto settings = co_await RunBlocking(pools_.edits, std::move(work));
+  auto settings = co_await RunBlocking(pools_.settings, std::move(work));
   if (!settings) co_return std::unexpected(std::move(settings).error());
   Options& options = settings->options;
   if (options.keys.empty() && !options_.keys.empty()) {
@@ -406,7 +413,8 @@ Awaitable<void> Daemon::ReloadAtHangup() {
     } else {
       spdlog::error("reload failed, configuration unchanged: {}", reloaded.error().message);
     }
-    NotifyReady((reloaded ? "Listening on " : "Last reload failed; listening on ") + address_);
+    if (!server_->draining())
+      NotifyReady((reloaded ? "Listening on " : "Last reload failed; listening on ") + address_);
   }
 }
 

@@ -160,7 +160,7 @@ constexpr std::array kTable = {
                "Maximum loaded models; 0 = 3",
                [](Options& o, std::string_view t) { return SetWhole(o.max_loaded_models, t, 0, 1024); }},
     OptionSpec{"--max-queue", "OLLAMA_MAX_QUEUE", "COUNT", "512",
-               "Maximum queued requests; more are rejected",
+               "Maximum queued requests; an eighth more of other keys, further ones are rejected",
                [](Options& o, std::string_view t) { return SetWhole(o.max_queue, t, 1, 1 << 20); }},
     OptionSpec{"--max-queue-per-model", "QUIRE_MAX_QUEUE_PER_MODEL", "COUNT", "0",
                "Maximum queued requests per model; 0 = three quarters of --max-queue",

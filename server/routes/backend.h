@@ -17,7 +17,7 @@ class Backend {
   virtual Awaitable<api::Result<std::unique_ptr<scheduler::TokenStream>>> Submit(
       scheduler::ModelSpec spec, api::Request request, std::optional<scheduler::KeepAlive> keep_alive) = 0;
   virtual Awaitable<api::Result<std::chrono::nanoseconds>> Load(
-      scheduler::ModelSpec spec, std::optional<scheduler::KeepAlive> keep_alive) = 0;
+      scheduler::ModelSpec spec, std::optional<scheduler::KeepAlive> keep_alive, std::string tenant) = 0;
   virtual void Unload(const std::string& key) = 0;
   virtual Awaitable<api::Result<api::ipc::Inspected>> Inspect(api::ipc::InspectModel request) = 0;
   virtual Awaitable<api::Result<std::unique_ptr<scheduler::ConversionJob>>> Convert(
@@ -37,9 +37,10 @@ class DispatcherBackend : public Backend {
       std::optional<scheduler::KeepAlive> keep_alive) override {
     return dispatcher_.Submit(std::move(spec), std::move(request), keep_alive);
   }
-  Awaitable<api::Result<std::chrono::nanoseconds>> Load(
-      scheduler::ModelSpec spec, std::optional<scheduler::KeepAlive> keep_alive) override {
-    return dispatcher_.Load(std::move(spec), keep_alive);
+  Awaitable<api::Result<std::chrono::nanoseconds>> Load(scheduler::ModelSpec spec,
+                                                        std::optional<scheduler::KeepAlive> keep_alive,
+                                                        std::string tenant) override {
+    return dispatcher_.Load(std::move(spec), keep_alive, std::move(tenant));
   }
   void Unload(const std::string& key) override { dispatcher_.Unload(key); }
   Awaitable<api::Result<api::ipc::Inspected>> Inspect(api::ipc::InspectModel request) override {

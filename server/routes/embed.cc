@@ -137,7 +137,8 @@ Awaitable<api::Result<api::EmbedResult>> EmbedOrLoad(Services& services, Exchang
     auto result = co_await EmbedAll(services, exchange, model, request);
     co_return result;
   }
-  const auto loaded = co_await services.backend.Load(SpecOf(model), request.keep_alive);
+  const auto loaded =
+      co_await services.backend.Load(SpecOf(model), request.keep_alive, TenantOf(exchange.request()));
   if (!loaded) co_return std::unexpected(loaded.error());
   co_return api::EmbedResult{.vectors = {}, .load = *loaded};
 }

@@ -24,7 +24,8 @@ Awaitable<void> LoadOrUnload(Services& services, Exchange& exchange, ollama::End
   if (unload) {
     services.backend.Unload(model.digest);
   } else {
-    const auto loaded = co_await services.backend.Load(SpecOf(model), request.keep_alive);
+    const auto loaded =
+        co_await services.backend.Load(SpecOf(model), request.keep_alive, TenantOf(exchange.request()));
     if (!loaded) {
       co_await SendError(exchange, loaded.error());
       co_return;

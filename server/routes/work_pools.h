@@ -45,15 +45,16 @@ class WorkPool {
 };
 
 struct WorkPools {
-  WorkPool cpu{2};      // parses and writes large bodies; touches no file
-  WorkPool lookups{1};  // models in memory: looks whether their files are unchanged
-  WorkPool reads{2};    // reads the store: lists, and models that are not in memory
-  WorkPool blobs{2};    // writes the store's files: uploads, converted weights, and their removal
-  WorkPool edits{1};    // changes the store's names; waits for its lock
+  WorkPool cpu{2};       // parses and writes large bodies; touches no file
+  WorkPool lookups{1};   // models in memory: looks whether their files are unchanged
+  WorkPool reads{2};     // reads the store: lists, and models that are not in memory
+  WorkPool blobs{2};     // writes the store's files: uploads, converted weights, and their removal
+  WorkPool edits{1};     // changes the store's names; waits for its lock
+  WorkPool settings{1};  // reads settings at a reload; reads and changes keys
 
   // Waits for all work that was given.
   void Join() {
-    for (WorkPool* pool : {&cpu, &lookups, &reads, &blobs, &edits}) pool->Join();
+    for (WorkPool* pool : {&cpu, &lookups, &reads, &blobs, &edits, &settings}) pool->Join();
   }
 };
 

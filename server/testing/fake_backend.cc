@@ -95,7 +95,7 @@ Awaitable<api::Result<std::unique_ptr<scheduler::TokenStream>>> FakeBackend::Sub
 }
 
 Awaitable<api::Result<std::chrono::nanoseconds>> FakeBackend::Load(
-    scheduler::ModelSpec, std::optional<scheduler::KeepAlive> keep_alive) {
+    scheduler::ModelSpec, std::optional<scheduler::KeepAlive> keep_alive, std::string) {
   ++seen.loads;
   seen.keep_alives.push_back(keep_alive);
   if (script.block_submit) {
