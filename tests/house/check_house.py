@@ -8,6 +8,7 @@ import re
 import sys
 
 LINES_MAX = 500
+TEST_BYTES_MAX = 20_000_000  # of tests/, which every clone gets
 SOURCE_SUFFIXES = {".cc", ".h", ".py", ".sh", ".mjs", ".txt"}
 
 # Which folder may include which. A folder may always include itself; naming a folder names the rooms below it that are
@@ -145,13 +146,18 @@ def check(root):
         if not entry.name.startswith(".") and entry.name not in TOP_LEVEL:
             breaches.append(f"{entry.name}: not one of the top level's names")
     sources = []
+    test_bytes = 0
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root).as_posix()
         if name.startswith(("build/", ".git/", ".cache/", *VENDORED)) or "/node_modules/" in name or not path.is_file():
             continue
+        if name.startswith("tests/") and "__pycache__" not in name:
+            test_bytes += path.stat().st_size
         if path.suffix in SOURCE_SUFFIXES:
             check_source(name, path.read_text(errors="replace"), breaches)
             sources.append(name)
+    if test_bytes > TEST_BYTES_MAX:
+        breaches.append(f"tests: {test_bytes} bytes, more than {TEST_BYTES_MAX}")
     check_built(root, sources, breaches)
     return breaches
 

@@ -50,6 +50,10 @@ class CheckHouse(unittest.TestCase):
         self.assertIn("501 lines", self.breaches({"api/a.cc": "\n" * 501})[0])
         self.assertEqual([], self.breaches({"api/a.cc": "\n" * 500}))
 
+    def test_large_test_data(self):
+        self.assertIn("tests: 20000001 bytes", self.breaches({"tests/data/x": "x" * 20_000_001})[0])
+        self.assertEqual([], self.breaches({"tests/data/x": "x" * 20_000_000}))
+
     def test_json_or_beast_in_a_header(self):
         for include in ("nlohmann/json.hpp", "boost/beast.hpp", "boost/beast/http/message.hpp"):
             found = self.breaches({"server/a.h": f"#pragma once\n#include <{include}>\n"})
