@@ -169,6 +169,19 @@ TEST(Split, AnswersDoNotDependOnTheirCuts) {
   }
 }
 
+// What is no name of a call is given up at a length, at which the next call's marker may begin, be or end.
+TEST(Split, NeitherDoesAMarkerAtTheEndOfWhatIsNoName) {
+  const Dialect mistral{FormatOf("tools [TOOL_CALLS] [THINK]"), {}, {}, {}};
+  std::mt19937 random(13);
+  for (size_t length = 490; length < 530 && !HasFailure(); ++length) {
+    const std::string begun = "[TOOL_CALLS]" + std::string(length - 1, 'x');
+    for (const char* rest : {"x[TOOL_CALLS]now[ARGS]{}", " [TOOL_CALLS]now[ARGS]{}", "x[TOOL_CALLS]now",
+                             "x[TOOL_CAL", "x{}[TOOL_CALLS]"}) {
+      CheckCuts(mistral, begun + rest, random, /*every_cut=*/false);
+    }
+  }
+}
+
 TEST(Split, NeitherDoMixturesOfTextAndMarkup) {
   const std::vector<std::string> words = {"Hello", " ", "\n", "é",  "😀",  "a < b",    "[",
                                           "{",     "<", "}",  "\"", "</", " the end."};

@@ -247,13 +247,20 @@ TaggedParser::ValueBegin TaggedParser::FindValue(std::string_view text) const {
   return {kNever, kNameBytesMax};
 }
 
+// Whether the text ends before a next call's marker that begins among the bytes which are no name would be whole.
+bool TaggedParser::EndsWithinMarker(std::string_view text, const ValueBegin& begin) const {
+  return begin.known == ValueBegin::Known::kNever && !calls_->begin.empty() &&
+         text.size() < begin.at + calls_->begin.size() - 1;
+}
+
 bool TaggedParser::ConsumeValueCall(bool end, OutputChunks& chunks) {
   const auto text = rest();
   if (!value_) {
     // The next call may begin before this one's arguments do.
     const size_t next = calls_->begin.empty() ? std::string_view::npos : text.find(calls_->begin);
     const ValueBegin begin = FindValue(text.substr(0, next));
-    if (begin.known == ValueBegin::Known::kNotYet && next == std::string_view::npos && !end) return false;
+    const bool may_begin = begin.known == ValueBegin::Known::kNotYet || EndsWithinMarker(text, begin);
+    if (may_begin && next == std::string_view::npos && !end) return false;
     if (begin.known != ValueBegin::Known::kHere) {
       const bool never = begin.known == ValueBegin::Known::kNever;
       const size_t size = never ? begin.at : std::min(text.size(), next);

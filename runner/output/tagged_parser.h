@@ -54,6 +54,7 @@ class TaggedParser final : public Parser {
     size_t at = 0;  // kHere: there; kNever: this many bytes are no call
   };
   ValueBegin FindValue(std::string_view text) const;
+  bool EndsWithinMarker(std::string_view text, const ValueBegin& begin) const;
   bool Read(std::string_view text, std::vector<api::ToolCall>& calls, Reading& reading) const;
   void EndCalls(std::vector<api::ToolCall> calls, size_t consumed, OutputChunks& chunks);
   void EndMalformed(size_t size, size_t consumed, OutputChunks& chunks);
