@@ -68,6 +68,7 @@ class SlowMatcher {
     do {
       grown_ = false;
       visiting_.clear();
+      of_this_round_.clear();
       ends = Ends(whole, 0);
     } while (grown_);
     return ends.contains(text_.size());
@@ -89,7 +90,9 @@ class SlowMatcher {
       return text_.substr(from).starts_with(*literal) ? Offsets{from + literal->size()} : Offsets{};
     }
     if (const auto* call = std::get_if<Expr::Call>(&expr->form)) return EndsOfRule(call->rule, from);
-    return EndsOfGraph(std::get<Expr::Graph>(expr->form), from);
+    const std::pair key{expr.get(), from};
+    if (const auto found = of_this_round_.find(key); found != of_this_round_.end()) return found->second;
+    return of_this_round_[key] = EndsOfGraph(std::get<Expr::Graph>(expr->form), from);
   }
 
   Offsets EndsOfGraph(const Expr::Graph& graph, size_t from) {
@@ -125,6 +128,7 @@ class SlowMatcher {
   const std::string_view text_;
   std::map<std::pair<uint32_t, size_t>, Offsets> known_;
   std::set<std::pair<uint32_t, size_t>> visiting_;
+  std::map<std::pair<const Expr*, size_t>, Offsets> of_this_round_;  // of graphs; the last round changes none
   bool grown_ = false;
 };
 
