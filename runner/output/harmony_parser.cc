@@ -101,6 +101,8 @@ bool HarmonyParser::ConsumeHeader(bool end, OutputChunks& chunks) {
     begin_ += text.size();
     return false;
   }
+  // Its begin goes, or the text would end at it and begin the same header again.
+  if (head.starts_with(kStart)) begin_ += text.size() - head.size() + kStart.size();
   body_ = Body::kText;
   in_header_ = false;
   return true;

@@ -1,5 +1,6 @@
 // The output does not depend on how an answer's text is split: every cut in two, single bytes, and random
 // cuts, for answers written by hand and for random mixtures of text and markup.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -179,6 +180,17 @@ TEST(Split, NeitherDoesAMarkerAtTheEndOfWhatIsNoName) {
                              "x[TOOL_CAL", "x{}[TOOL_CALLS]"}) {
       CheckCuts(mistral, begun + rest, random, /*every_cut=*/false);
     }
+  }
+}
+
+TEST(Split, NeitherDoesABeginWithoutAHeader) {
+  const Dialect harmony{FormatOf("tools <|channel|>"), {}, {}, {"<|start|>"}};
+  std::mt19937 random(17);
+  const std::string words(1100, 'x');
+  for (const std::string& text :
+       {"<|start|>" + words, " <|start|><|start|>" + words, "Ok.<|end|><|start|>" + words + "<|end|>"}) {
+    CheckCuts(harmony, text, random, /*every_cut=*/false);
+    EXPECT_THAT(ParseCut(harmony.format, false, {text}).text, ::testing::HasSubstr(words));
   }
 }
 
