@@ -96,14 +96,19 @@ def get(path):
     return run
 
 
-def endless_stream(port, buffer=1 << 18):
+def key_of(name):
+    return {"Authorization": f"Bearer {name}"}
+
+
+def endless_stream(port, buffer=1 << 18, headers=None):
     """A connection on which a stream without end was asked for; the model's EOS does not count."""
     body = json.dumps(chat("Tell me a story.", stream=True, ignore_eos=True)).encode()
+    more = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items()).encode()
     stream = socket.socket()
     stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
     stream.settimeout(10)
     stream.connect(("127.0.0.1", port))
-    stream.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    stream.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n%sContent-Length: %d\r\n\r\n" % (more, len(body)) + body)
     return stream
 
 
@@ -162,31 +167,19 @@ def now_streams(port, seen, ended):
         key.fileobj.close()
 
 
-def key_of(name):
-    return {"Authorization": f"Bearer {name}"}
-
-
 def streams_of_one_key(count):
-    """So many streams at once of each client, all of them read, each opened again when it ends."""
-    body = json.dumps(chat("Tell me a story.", stream=True, ignore_eos=True, max_tokens=2000)).encode()
-    head = "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + \
-           "".join(f"{name}: {value}\r\n" for name, value in key_of("attacker").items()) + f"Content-Length: {len(body)}\r\n\r\n"
-
+    """So many streams at once of each client, all of them read, each opened again when it was refused."""
     def run(port, seen, ended):
         streams = selectors.DefaultSelector()
         while not ended.is_set():
             if len(streams.get_map()) < count:
-                client = socket.create_connection(("127.0.0.1", port), 10)
-                client.sendall(head.encode() + body)
-                streams.register(client, selectors.EVENT_READ, "status")
+                streams.register(endless_stream(port, headers=key_of("attacker")), selectors.EVENT_READ, "status")
             for key, _ in streams.select(0.01):
-                piece = b""
-                with contextlib.suppress(ConnectionError):
-                    piece = key.fileobj.recv(1 << 16)
+                piece = key.fileobj.recv(1 << 16)
                 if key.data == "status":
-                    seen[int(piece[9:12] or 0)] += 1
+                    seen[int(piece[9:12])] += 1
                     streams.modify(key.fileobj, selectors.EVENT_READ, "")
-                if not piece:
+                if not piece or piece.startswith(b"HTTP/1.1 503"):
                     streams.unregister(key.fileobj)
                     key.fileobj.close()
         for key in list(streams.get_map().values()):

@@ -261,7 +261,8 @@ int main(int argc, char** argv) {
   app.add_option("-r,--repetitions", options.repeats, "runs per test")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  app.add_option("--kv-cache-type", options.kv_type, "KV cache type [i16]")
+  app.add_option("--kv-cache-type", options.kv_type,
+                 fmt::format("KV cache type [{}]", quire::api::NameOf(quire::api::kDefaultKvType)))
       ->transform(CLI::CheckedTransformer(std::vector<std::pair<std::string, quire::api::KvType>>(
           quire::api::kKvTypes.begin(), quire::api::kKvTypes.end())));
   app.add_option("--target", options.target,

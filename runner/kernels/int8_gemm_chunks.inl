@@ -2,15 +2,14 @@
 // and then multiplied with many rows.
 // Each output has the additions of MicroKernel() in the same order. Included by int8_gemm.inl.
 
-// A chunk has Isa::kChunk elements: its unpacked weights stay in the first-level cache. It is unpacked again for every
-// Isa::kChunkGroups groups of rows.
-
 // An instruction set whose signed bytes are multiplied as magnitudes and signs.
 template <class Isa>
 concept SplitsSigns = Isa::kSignedWeights && requires(typename Isa::Int* vectors) {
   Isa::template SplitSigns<8>(vectors, vectors);
 };
 
+// Isa::kChunk elements, so that their unpacked weights stay in the first-level cache. They are unpacked again for every
+// Isa::kChunkGroups groups of rows.
 template <class Isa, PanelFormat kFormat>
 struct WeightChunk {
   using Int = typename Isa::Int;
