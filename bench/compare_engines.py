@@ -6,12 +6,14 @@
 
 A peer is a name and the command of a llama-bench that prints `-o json` (llama.cpp's and ik_llama.cpp's do);
 `--batched` names the llama-batched-bench of a peer, for more than one sequence. Every round runs each engine once for
-each figure, so that other work on the machine meets all of them; a figure that an engine cannot measure is left out.
-Prints one JSON line per model, figure and engine: the samples in tokens/s, their median, and for peers the ratio of
-Quire's median to theirs with the least and the greatest ratio of a round. --target limits Quire's instruction
-set (quire-bench --help); the peers' is what they were built for.
+each figure, so that other work on the machine meets all of them; a figure that an engine has no program for is left out.
+Prints a JSON line that names the machine, then one per model, figure and engine: the samples in tokens/s, their median,
+and for peers the median ratio of Quire's speed to theirs with the least and the greatest, of the rounds in which both
+succeeded. `failed` counts the runs that gave no speed; the reasons are on stderr, and the exit status is then 1. --target
+limits Quire's instruction set (quire-bench --help); the peers' is what they were built for.
 """
 import argparse
+import datetime
 import json
 import pathlib
 import shlex
@@ -22,11 +24,12 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
-def run(command):
-    """The output of a command; None if it fails, with the reason on stderr."""
+def run(command, seconds):
+    """The output of a command; None if it fails or takes longer, with the reason on stderr."""
     try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
-    except OSError as error:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True, errors="replace", check=False, timeout=seconds)
+    except (OSError, subprocess.TimeoutExpired) as error:
         print(f"{command[0]}: {error}", file=sys.stderr)
         return None
     if done.returncode != 0:
@@ -35,40 +38,51 @@ def run(command):
     return done.stdout
 
 
-def quire_speed(binary, target, model, figure, threads):
-    kind, tokens, sequences, depth = figure
-    command = [binary, "-m", model, "-t", str(threads), "-r", "1", "-b", str(sequences), "-d", str(depth),
-               "-p", str(tokens if kind == "prefill" else 0), "-n", str(tokens if kind == "decode" else 0),
-               "-o", "jsonl"]
-    output = run(command + (["--target", target] if target else []))
-    return json.loads(output.splitlines()[-1])["avg_ts"] if output else None
-
-
-def llama_bench_speed(command, model, figure, threads):
-    kind, tokens, sequences, depth = figure
-    if sequences != 1:
-        return None
-    sizes = ["-p", str(tokens), "-n", "0"] if kind == "prefill" else ["-p", "0", "-n", str(tokens)]
-    behind = ["-d", str(depth)] if depth else []
-    output = run([*command, "-m", model, *sizes, *behind, "-t", str(threads), "-r", "1", "-o", "json"])
+def speed_in(output, key):
+    """The last number `key` of the JSON in the output, which other lines may surround; None without one, with the reason
+    on stderr."""
     if output is None:
         return None
-    lines = output.splitlines()
-    # Some builds print other lines before the array.
-    begin = next((i for i, line in enumerate(lines) if line.startswith("[")), len(lines))
-    rows = json.loads("\n".join(lines[begin:]) or "[]")
-    return rows[-1]["avg_ts"] if rows else None
+    decoder = json.JSONDecoder()
+    speed, at = None, 0
+    for line in output.splitlines(keepends=True):
+        begin, at = at, at + len(line)
+        if not line.startswith(("[", "{")):
+            continue
+        try:
+            rows = decoder.raw_decode(output, begin)[0]
+        except ValueError:
+            continue
+        for row in rows if isinstance(rows, list) else [rows]:
+            if isinstance(row, dict) and isinstance(row.get(key), (int, float)) and row[key] > 0:
+                speed = row[key]
+    if speed is None:
+        print(f"no \"{key}\" in: {output[-500:]}", file=sys.stderr)
+    return speed
 
 
-def batched_bench_speed(command, model, figure, threads):
+def quire_speed(options, model, figure):
     kind, tokens, sequences, depth = figure
-    if kind != "decode" or sequences == 1:
-        return None
+    command = [options.quire, "-m", model, "-t", str(options.threads), "-r", "1", "-b", str(sequences), "-d", str(depth),
+               "-p", str(tokens if kind == "prefill" else 0), "-n", str(tokens if kind == "decode" else 0),
+               "-o", "jsonl"]
+    return speed_in(run(command + (["--target", options.target] if options.target else []), options.timeout), "avg_ts")
+
+
+def llama_bench_speed(command, options, model, figure):
+    kind, tokens, _, depth = figure
+    sizes = ["-p", str(tokens), "-n", "0"] if kind == "prefill" else ["-p", "0", "-n", str(tokens)]
+    behind = ["-d", str(depth)] if depth else []
+    command = [*command, "-m", model, *sizes, *behind, "-t", str(options.threads), "-r", "1", "-o", "json"]
+    return speed_in(run(command, options.timeout), "avg_ts")
+
+
+def batched_bench_speed(command, options, model, figure):
+    _, tokens, sequences, depth = figure
     prompt = max(depth, 16)
-    output = run([*command, "-m", model, "-npp", str(prompt), "-ntg", str(tokens), "-npl", str(sequences),
-                  "-c", str((prompt + tokens) * sequences), "-t", str(threads), "--output-format", "jsonl"])
-    rows = [json.loads(line) for line in (output or "").splitlines() if line.startswith("{")]
-    return rows[-1]["speed_tg"] if rows else None
+    command = [*command, "-m", model, "-npp", str(prompt), "-ntg", str(tokens), "-npl", str(sequences),
+               "-c", str((prompt + tokens) * sequences), "-t", str(options.threads), "--output-format", "jsonl"]
+    return speed_in(run(command, options.timeout), "speed_tg")
 
 
 def figures(options):
@@ -80,36 +94,60 @@ def figures(options):
 
 
 def engines(options):
-    """Name -> function (model, figure) -> tokens/s or None; Quire's is the first."""
-    measures = {"quire": lambda model, figure: quire_speed(options.quire, options.target, model, figure,
-                                                           options.threads)}
-    peers = dict(peer.split("=", 1) for peer in options.peer)
-    batched = dict(peer.split("=", 1) for peer in options.batched)
-    for name in [*peers, *(set(batched) - set(peers))]:
-        def measure(model, figure, one=peers.get(name), many=batched.get(name)):
-            if figure[2] == 1:
-                return llama_bench_speed(shlex.split(one), model, figure, options.threads) if one else None
-            return batched_bench_speed(shlex.split(many), model, figure, options.threads) if many else None
+    """Name -> function of a figure -> function (model, figure) -> tokens/s or None where it failed; None for a figure
+    that the engine has no program for. Quire's is the first."""
+    measures = {"quire": lambda figure: lambda model, figure: quire_speed(options, model, figure)}
+    peers, batched = dict(options.peer), dict(options.batched)
+    for name in [*peers, *(name for name in batched if name not in peers)]:
+        def measure(figure, one=peers.get(name), many=batched.get(name)):
+            command, speed = (one, llama_bench_speed) if figure[2] == 1 else (many, batched_bench_speed)
+            return command and (lambda model, figure: speed(command, options, model, figure))
         measures[name] = measure
     return measures
 
 
 def report(model, figure, samples):
-    """The lines of one figure; `samples` holds a list of rounds per engine, None where a round failed."""
+    """Prints the lines of one figure; `samples` holds a list of rounds per engine, None where a round failed. Returns the
+    number of failures."""
     kind, tokens, sequences, depth = figure
-    base = [speed for speed in samples["quire"] if speed]
+    failures = 0
     for name, rounds in samples.items():
         speeds = [speed for speed in rounds if speed]
-        if not speeds:
-            continue
         line = {"model": pathlib.Path(model).name, "figure": kind, "tokens": tokens, "sequences": sequences,
-                "depth": depth, "engine": name, "samples": speeds, "median": round(statistics.median(speeds), 2)}
-        if name != "quire" and base:
-            pairs = [ours / theirs for ours, theirs in zip(samples["quire"], rounds) if ours and theirs]
-            line["ratio"] = round(statistics.median(base) / statistics.median(speeds), 3)
-            if pairs:
-                line["ratio_min"], line["ratio_max"] = round(min(pairs), 3), round(max(pairs), 3)
+                "depth": depth, "engine": name, "samples": speeds}
+        if speeds:
+            line["median"] = round(statistics.median(speeds), 2)
+        if len(speeds) < len(rounds):
+            line["failed"] = len(rounds) - len(speeds)
+            failures += line["failed"]
+        pairs = [ours / theirs for ours, theirs in zip(samples["quire"], rounds) if ours and theirs]
+        if name != "quire" and pairs:
+            line["ratio"] = round(statistics.median(pairs), 3)
+            line["ratio_min"], line["ratio_max"] = round(min(pairs), 3), round(max(pairs), 3)
         print(json.dumps(line), flush=True)
+    return failures
+
+
+def machine_line(options):
+    """What the figures were measured on."""
+    try:
+        cpuinfo = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        cpuinfo = []
+    about = dict(line.split(":", 1) for line in reversed(cpuinfo) if ":" in line)
+    about = {key.strip(): value.strip() for key, value in about.items()}
+    known = ("avx2", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "asimddp", "i8mm")
+    flags = about.get("flags", about.get("Features", "")).split()
+    return {"machine": about.get("model name", "unknown"), "family": about.get("cpu family"), "number": about.get("model"),
+            "instructions": [flag for flag in known if flag in flags], "target": options.target or "best",
+            "threads": options.threads, "rounds": options.rounds, "date": datetime.date.today().isoformat()}
+
+
+def named_command(text):
+    name, equals, command = text.partition("=")
+    if not name or name == "quire" or not equals or not shlex.split(command):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=COMMAND")
+    return name, shlex.split(command)
 
 
 def main():
@@ -118,25 +156,30 @@ def main():
     parser.add_argument("models", nargs="+", metavar="MODEL.gguf")
     parser.add_argument("--quire", default=str(ROOT / "build/release/bin/quire-bench"), help="quire-bench")
     parser.add_argument("--target", help="highest instruction set of Quire's int8 products")
-    parser.add_argument("--peer", action="append", default=[], metavar="NAME=COMMAND")
-    parser.add_argument("--batched", action="append", default=[], metavar="NAME=COMMAND")
+    commands = {"action": "append", "type": named_command, "default": [], "metavar": "NAME=COMMAND"}
+    parser.add_argument("--peer", **commands, help="a llama-bench")
+    parser.add_argument("--batched", **commands, help="a llama-batched-bench")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--timeout", type=float, default=1800, help="seconds of one run, after which it has failed")
     parser.add_argument("-t", "--threads", type=int, default=2)
     parser.add_argument("-p", "--prefill", default=[512], **numbers, help="prompt tokens")
     parser.add_argument("-n", "--decode", type=int, default=64, help="tokens to decode per sequence")
     parser.add_argument("-b", "--sequences", default=[1, 16], **numbers)
     parser.add_argument("-d", "--depth", default=[0], **numbers, help="tokens that are in the context before")
     options = parser.parse_args()
-    measures = engines(options)
+    print(json.dumps(machine_line(options)), flush=True)
+    failures = 0
     for model in options.models:
         for figure in figures(options):
+            measures = {name: measure for name, choose in engines(options).items() if (measure := choose(figure))}
             samples = {name: [] for name in measures}
             for turn in range(options.rounds):
                 # Every other round backwards: no engine always runs behind the same one.
                 for name in list(measures)[::1 if turn % 2 == 0 else -1]:
                     samples[name].append(measures[name](model, figure))
-            report(model, figure, samples)
+            failures += report(model, figure, samples)
+    return 1 if failures else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
