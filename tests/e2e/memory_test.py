@@ -6,7 +6,9 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
+import tempfile
 import time
 import unittest
 
@@ -150,6 +152,12 @@ class Group:
     def usage(self):
         return int(self.usage_file.read_text())
 
+    def of_programs(self):
+        """Usage without the system's file cache, which the kernel can always take back."""
+        stat = dict(line.split() for line in (self.folder / "memory.stat").read_text().splitlines())
+        cache = int(stat["file"]) - int(stat["shmem"]) if "file" in stat else int(stat["cache"]) - int(stat.get("shmem", 0))
+        return self.usage() - cache
+
     def kills(self):
         return int(re.search(r"^oom_kill (\d+)", self.events_file.read_text(), re.MULTILINE)[1])
 
@@ -167,6 +175,45 @@ def story(number):
     words = " ".join(f"{number * 7919 + i * 104729}" for i in range(120))
     return {"model": MODEL, "prompt": words, "raw": True, "stream": False,
             "options": {"temperature": 0, "num_predict": 48, "num_ctx": 4096}}
+
+
+LARGE_ROOM = 24 << 20  # bytes; less than half of large_model()
+
+
+def large_model(folder):
+    """The bundled model with 12 times as many neurons, of which the others add nothing: 68 MB."""
+    more = 12
+    source = ROOT / "packaging/models/quire-demo"
+    for file in source.iterdir():
+        if file.name != "model.safetensors":
+            shutil.copy(file, folder)
+    config = json.loads((source / "config.json").read_text())
+    for name in ("intermediate_size", "block_ff_dim"):
+        config[name] *= more
+    (folder / "config.json").write_text(json.dumps(config))
+    stored = (source / "model.safetensors").read_bytes()
+    size = int.from_bytes(stored[:8], "little")
+    header, data, tensors, end = json.loads(stored[8:8 + size]), stored[8 + size:], [], 0
+    for name, tensor in header.items():
+        if name == "__metadata__":
+            continue
+        begin, stop = tensor["data_offsets"]
+        content = data[begin:stop]
+        if "feed_forward" in name:
+            rows, columns = tensor["shape"]
+            if "w2" in name:
+                row = len(content) // rows
+                content = b"".join(content[i * row:(i + 1) * row] + bytes(row * (more - 1)) for i in range(rows))
+                tensor["shape"] = [rows, columns * more]
+            else:
+                content *= more
+                tensor["shape"] = [rows * more, columns]
+        tensor["data_offsets"] = [end, end + len(content)]
+        end += len(content)
+        tensors.append(content)
+    text = json.dumps(header).encode()
+    (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + b"".join(tensors))
+    return folder
 
 
 class OutOfMemory(unittest.TestCase):
@@ -225,6 +272,34 @@ class OutOfMemory(unittest.TestCase):
             reply = daemon.post("/api/chat", CHAT)
             self.assertEqual(200, reply.status, reply.text)
             self.assertEqual("Hello! How can I help you?", reply.json["message"]["content"])
+
+    def test_weights_that_stay_in_the_file_cost_no_kill(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        model = large_model(pathlib.Path(folder.name))
+        bodies = [story(number) | {"model": "large", "options": {"temperature": 0, "num_predict": 4}} for number in range(3)]
+
+        def answers(setting, group=None):
+            with Daemon(SMALL | setting) as daemon:
+                if group is not None:
+                    group.add(daemon.process.pid)
+                modelfile = pathlib.Path(daemon.folder.name) / "Modelfile"
+                modelfile.write_text(f"FROM {model}\n")
+                made = daemon.cli("create", "large", "-f", str(modelfile))
+                self.assertEqual(0, made.returncode, made.stderr)
+                if group is not None:
+                    self.assertEqual(200, daemon.post("/api/generate", {"model": "large"}).status)
+                    check = daemon.post("/api/show", {"model": "large", "check": True}).json["check"]
+                    limit = group.of_programs() + LARGE_ROOM
+                    self.assertGreater(check["streamed"], 2 * LARGE_ROOM)
+                    group.limit(limit)
+                replies = [daemon.post("/api/generate", body) for body in bodies]
+                self.assertEqual([200] * len(bodies), [reply.status for reply in replies], replies[0].text)
+                return [reply.json["response"] for reply in replies]
+
+        expected = answers({})
+        self.assertEqual(expected, answers({"QUIRE_WEIGHTS_BUDGET": "4MiB"}, self.group))
+        self.assertEqual(0, self.group.kills())
 
 
 if __name__ == "__main__":
