@@ -27,6 +27,7 @@
 #include "runner/kernels/attention_tiles.inl"
 #include "runner/kernels/cpu_features.h"
 #include "runner/kernels/int16_rows.inl"
+#include "runner/kernels/int8_gemm.h"
 #include "runner/kernels/rows.inl"
 
 HWY_BEFORE_NAMESPACE();
@@ -100,14 +101,14 @@ struct PairSums {
 #endif
 };
 
-// Whether this processor has it, for this target.
+// Whether this processor has it, for this target, and comparisons do not leave it out.
 inline bool HasFusedPairs() {
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
   static const bool has = HasAvx512Vnni();
-  return has;
+  return has && PanelTargetLimit() >= PanelTarget::kAvx512;
 #elif HWY_TARGET == HWY_AVX2
   static const bool has = HasAvxVnni();
-  return has;
+  return has && PanelTargetLimit() >= PanelTarget::kAvxVnni;
 #else
   return false;
 #endif

@@ -47,9 +47,11 @@ Int8Gemm* GemmWith(PanelTarget target, weights::DataType type) {
 
 void LimitPanelTarget(PanelTarget best) { limit = best; }
 
+PanelTarget PanelTargetLimit() { return limit.load(std::memory_order_relaxed); }
+
 PanelTarget BestPanelTarget() {
   static const PanelTarget machine = MachineTarget();
-  PanelTarget best = std::min(machine, limit.load(std::memory_order_relaxed));
+  PanelTarget best = std::min(machine, PanelTargetLimit());
   // The limit may be one that this machine lacks.
   while (GemmWith(best, weights::DataType::kQ8_0) == nullptr) {
     best = static_cast<PanelTarget>(static_cast<uint8_t>(best) - 1);

@@ -72,5 +72,6 @@ size_t BestGroupRows();
 // For comparisons. Not while a product runs.
 inline constexpr PanelTarget kNoPanelLimit = PanelTarget::kAmx;
 void LimitPanelTarget(PanelTarget best);
+PanelTarget PanelTargetLimit();
 
 }  // namespace quire::runner::kernels
