@@ -130,6 +130,20 @@ TEST(FloatPanels, ARowsBitsDependOnThatRowOnly) {
   });
 }
 
+// Many threads share the rows of a matrix with few outputs.
+TEST(FloatPanels, AnyNumberOfThreadsGivesTheSameBits) {
+  constexpr int64_t kIn = 193, kOut = 70, kRows = 301;
+  const TestMatrix w(DataType::kBF16, kOut, kIn, 7);
+  const InPanels panels(w.view());
+  const std::vector<float> x = Random(8).Floats(kRows * kIn);
+  ThreadPool one(1);
+  const std::vector<float> alone = MultiplyFloat(one, x, kRows, panels.matrix);
+  for (const int threads : {2, 7, 64}) {
+    ThreadPool pool(threads);
+    ASSERT_EQ(alone, MultiplyFloat(pool, x, kRows, panels.matrix)) << threads << " threads";
+  }
+}
+
 TEST(FloatPanels, PartsHaveTheBitsOfAProductEach) {
   ThreadPool pool(2);
   constexpr int64_t kIn = 40, kOut = 70, kRows = 30;

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "runner/kernels/portable_math.h"
+#include "runner/kernels/product_cut.h"
 
 // foreach_target.h re-includes this file, so it comes before all that is compiled once per target.
 // clang-format off
@@ -20,15 +21,15 @@
 namespace quire::runner::kernels {
 namespace {
 
-// One value head of one sequence's new tokens; each pointer is at the first of them.
+// Some value rows of a head of one sequence's new tokens; each pointer is at the first of them.
 struct DeltaHead {
   const float *q, *k;  // [tokens, key_dim], `channels` apart
-  const float* v;      // [tokens, value_dim], `channels` apart
+  const float* v;      // [tokens, rows], `channels` apart
   const float* decay;  // one, or key_dim, per token, `decays` apart
   const float* beta;   // one per token, `heads` apart
-  float* y;            // [tokens, value_dim], `values` apart
-  float* state;        // [value_dim, key_dim]
-  size_t key_dim, value_dim, channels, decays, heads, values;
+  float* y;            // [tokens, rows], `values` apart
+  float* state;        // [rows, key_dim]
+  size_t key_dim, rows, channels, decays, heads, values;
   bool by_channel;
 };
 
@@ -120,14 +121,14 @@ HWY_INLINE void DeltaRows(const DeltaHead& head, size_t row, size_t begin, size_
   }
 }
 
-// All of a head's state over `tokens` tokens; captures get the state on their way.
+// The rows of the state over `tokens` tokens; captures get them on their way.
 template <bool kByChannel>
 HWY_INLINE void DeltaTokensOf(const DeltaHead& head, size_t tokens,
                               std::span<const cache::StateCapture> captures, const RecurrentLayer& at,
                               size_t state_offset) {
   constexpr size_t kRows = 4;
-  for (size_t row = 0; row < head.value_dim;) {
-    const size_t count = row + kRows <= head.value_dim ? kRows : 1;
+  for (size_t row = 0; row < head.rows;) {
+    const size_t count = row + kRows <= head.rows ? kRows : 1;
     size_t begin = 0;
     const auto run_to = [&](size_t end) HWY_ATTR {
       if (count == kRows) {
@@ -172,7 +173,8 @@ void NormalizeRow(const GatedDeltaShape& shape, float* row) {
   }
 }
 
-void RunHead(const GatedDeltaArgs& args, size_t sequence, size_t h) {
+// The rows of a value head's state depend on their own values alone.
+void RunHead(const GatedDeltaArgs& args, size_t sequence, size_t h, CutRange rows) {
   const GatedDeltaShape& shape = args.shape;
   const auto key_heads = static_cast<size_t>(shape.key_heads), heads = static_cast<size_t>(shape.value_heads);
   const auto key_dim = static_cast<size_t>(shape.key_dim), value_dim = static_cast<size_t>(shape.value_dim);
@@ -181,16 +183,16 @@ void RunHead(const GatedDeltaArgs& args, size_t sequence, size_t h) {
   const auto decays = static_cast<size_t>(shape.decays());
   const size_t key_head = shape.tiled ? h % key_heads : h / (heads / key_heads);
   const float* const qkv = args.qkv.data() + first * channels;
-  const size_t state_offset = h * value_dim * key_dim;
+  const size_t value = h * value_dim + rows.begin, state_offset = value * key_dim;
   const DeltaHead head{.q = qkv + key_head * key_dim,
                        .k = qkv + keys + key_head * key_dim,
-                       .v = qkv + 2 * keys + h * value_dim,
+                       .v = qkv + 2 * keys + value,
                        .decay = args.decay.data() + first * decays + h * (shape.by_channel ? key_dim : 1),
                        .beta = args.beta.data() + first * heads + h,
-                       .y = args.y.data() + (first * heads + h) * value_dim,
+                       .y = args.y.data() + first * heads * value_dim + value,
                        .state = args.at.Delta(args.at.step->Slot(sequence)) + state_offset,
                        .key_dim = key_dim,
-                       .value_dim = value_dim,
+                       .rows = rows.end - rows.begin,
                        .channels = channels,
                        .decays = decays,
                        .heads = heads,
@@ -260,8 +262,18 @@ void GatedDelta(ThreadPool& pool, const GatedDeltaArgs& args) {
       NormalizeRow(args.shape, args.qkv.data() + row * channels);
   });
   for (size_t sequence = 0; sequence < args.at.sequences(); ++sequence) RecordGates(args, sequence);
-  pool.ParallelFor(args.at.sequences() * heads,
-                   [&](size_t task) { RunHead(args, task / heads, task % heads); });
+  // A head's keys and queries are read once more for each task that shares it.
+  constexpr size_t kRowsAtOnce = 16;
+  const auto value_dim = static_cast<size_t>(args.shape.value_dim);
+  const ProductCut cut(
+      {.outs = args.at.sequences() * heads, .rows = (value_dim + kRowsAtOnce - 1) / kRowsAtOnce},
+      pool.threads());
+  pool.ParallelFor(cut.tasks(), [&](size_t task) {
+    const size_t head = cut.outs(task).begin;
+    const CutRange some = cut.rows(task);
+    RunHead(args, head / heads, head % heads,
+            {some.begin * kRowsAtOnce, std::min(value_dim, some.end * kRowsAtOnce)});
+  });
 }
 
 }  // namespace quire::runner::kernels

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runner/kernels/matmul.h"
+#include "runner/kernels/row_epilogue.h"
 #include "runner/kernels/testing/instruction_sets.h"
 #include "runner/kernels/testing/random_matrix.h"
 #include "runner/weights/testing/half_offsets.h"
@@ -228,6 +229,68 @@ TEST(Int8Gemm, ManyRowsHaveTheBitsOfFewAtATime) {
       }
       EXPECT_EQ(together, apart);
     });
+  }
+}
+
+// Many threads share the rows of a matrix with few outputs.
+TEST(Int8Gemm, AnyNumberOfThreadsGivesTheSameBits) {
+  constexpr int64_t kIn = 512, kOut = 40, kRows = 301;
+  const PanelMatrix q8(weights::DataType::kQ8_0, kOut, kIn, 3), q4(weights::DataType::kQ4_K, kOut, kIn, 4);
+  const std::vector<float> x = Random(5).Floats(kRows * kIn);
+  ThreadPool one(1);
+  for (const int threads : {2, 7, 64}) {
+    ThreadPool pool(threads);
+    for (const Matrix& w : {q8.view, q4.view}) {
+      ASSERT_EQ(MultiplyInt8(one, x, kRows, w), MultiplyInt8(pool, x, kRows, w)) << threads << " threads";
+      std::vector<float> y(kRows * kOut, -1.0F), seen(kRows * kOut);
+      QuantizedActivations scratch;
+      MatMul(
+          pool, {x, kRows, scratch}, w,
+          [&](size_t row, size_t begin, std::span<float> values) {
+            for (size_t i = 0; i < values.size(); ++i) {
+              seen[row * kOut + begin + i] += 1;
+              values[i] *= 2;
+            }
+          },
+          y);
+      std::vector<float> twice = MultiplyInt8(one, x, kRows, w);
+      for (float& value : twice) value *= 2;
+      ASSERT_EQ(twice, y) << threads << " threads";
+      ASSERT_EQ(seen, std::vector<float>(kRows * kOut, 1)) << threads << " threads";
+    }
+  }
+}
+
+TEST(Int8Gemm, ProductsTogetherHaveTheBitsOfEachAlone) {
+  constexpr int64_t kIn = 512;
+  const PanelMatrix q8(weights::DataType::kQ8_0, 300, kIn, 3), q4(weights::DataType::kQ4_K, 16, kIn, 4),
+      q6(weights::DataType::kQ6_K, 1000, kIn, 5);
+  Matrix in_place = q8.view, none = q8.view;
+  in_place.panels = nullptr;
+  none.out = 0;
+  const Matrix* const weights[] = {&q8.view, &in_place, &q4.view, &none, &q6.view};
+  ThreadPool one(1);
+  for (const int threads : {1, 2, 7}) {
+    ThreadPool pool(threads);
+    for (const int64_t rows : {0, 1, 2, 75}) {
+      const std::vector<float> x = Random(5).Floats(static_cast<size_t>(rows * kIn));
+      std::vector<std::vector<float>> results, expected;
+      for (const Matrix* w : weights) {
+        results.emplace_back(static_cast<size_t>(rows * w->out), -1.0F);
+        expected.push_back(MultiplyInt8(one, x, rows, *w));
+      }
+      for (float& value : expected[4]) value *= 2;
+      const RowEpilogue twice = [](size_t, size_t, std::span<float> values) {
+        for (float& value : values) value *= 2;
+      };
+      std::vector<MatMulTarget> targets;
+      for (size_t i = 0; i < std::size(weights); ++i) {
+        targets.push_back({.weight = weights[i], .y = results[i], .then = i == 4 ? &twice : nullptr});
+      }
+      QuantizedActivations scratch;
+      MatMulTogether(pool, {x, rows, scratch}, targets);
+      ASSERT_EQ(expected, results) << rows << " rows, " << threads << " threads";
+    }
   }
 }
 

@@ -1,6 +1,7 @@
 #include "runner/kernels/matmul.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cassert>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "runner/kernels/batch_invariance.h"
 #include "runner/kernels/blas.h"
 #include "runner/kernels/float_panels.h"
+#include "runner/kernels/product_cut.h"
 #include "runner/kernels/row_epilogue.h"
 #include "runner/kernels/streamed_panels.h"
 #include "runner/weights/block_formats.h"
@@ -116,13 +118,20 @@ constexpr int64_t kSerialInt8Work = 262'144;
 // steps use fewer threads.
 constexpr int64_t kSmallestInt8Task = 65'536;
 
-// Panels per task.
-size_t PanelsPerTask(const Matrix& w, int64_t rows, int threads) {
-  const size_t panels = PanelCount(w.out);
-  if (threads == 1 || rows * w.in * w.out <= kSerialInt8Work) return panels;
+// Rows of a task of int8 GEMM, at least, in groups of rows: as many as repay the unpacking of weights. What is streamed is
+// unpacked once for all rows.
+constexpr size_t kLeastInt8Groups = 4;
+
+// Of panels and groups of rows.
+ProductCut CutInt8(const Matrix& w, int64_t rows, size_t groups, int threads) {
+  ProductCut::Size size = {.outs = PanelCount(w.out), .outs_per_task = PanelCount(w.out), .rows = groups};
+  if (threads == 1 || rows * w.in * w.out <= kSerialInt8Work) return {size, 1};
   const int64_t panel_work = rows * w.in * static_cast<int64_t>(kPanelOuts);
   const auto least = static_cast<size_t>((kSmallestInt8Task + panel_work - 1) / panel_work);
-  return std::clamp<size_t>(std::max(panels / (static_cast<size_t>(threads) * 4), least), 1, 64);
+  size.outs_per_task =
+      std::clamp<size_t>(std::max(size.outs / (static_cast<size_t>(threads) * 4), least), 1, 64);
+  size.least_rows = w.streams() ? groups : kLeastInt8Groups;
+  return {size, threads};
 }
 
 bool TakesBlas(int64_t rows, const Matrix& w) {
@@ -219,25 +228,57 @@ void FloatPanelRows(const Matrix& w, std::span<const float> x, int64_t begin, in
   }
 }
 
-// Outputs [begin, end) of all rows, a row at a time.
-void Finish(const RowEpilogue& then, int64_t rows, size_t out, size_t begin, size_t end, std::span<float> y) {
-  if (!then) return;
-  for (size_t row = 0; row < static_cast<size_t>(rows); ++row) {
-    then(row, begin, y.subspan(row * out + begin, end - begin));
+// Some outputs of some rows of y [rows, out], a row at a time.
+void Finish(const RowEpilogue* then, CutRange rows, size_t out, CutRange outs, std::span<float> y) {
+  if (then == nullptr || !*then) return;
+  for (size_t row = rows.begin; row < rows.end; ++row) {
+    (*then)(row, outs.begin, y.subspan(row * out + outs.begin, outs.end - outs.begin));
   }
 }
 
-void MatMulFloatPanels(ThreadPool& pool, const MatMulInput& x, const Matrix& w, const RowEpilogue& then,
-                       std::span<float> y) {
-  const size_t blocks = FloatBlockCount(w.out), threads = static_cast<size_t>(pool.threads());
-  const bool alone = threads == 1 || x.rows() * w.in * w.out <= kSerialWork;
-  const size_t per_task = alone ? blocks : std::clamp<size_t>(blocks / (threads * 4), 1, 16);
+// Rows of a task of float panels, at least: two of the largest tiles.
+constexpr size_t kLeastFloatRows = 24;
+
+// Of blocks and rows.
+ProductCut CutFloats(const Matrix& w, int64_t rows, int threads) {
+  ProductCut::Size size = {.outs = FloatBlockCount(w.out), .rows = static_cast<size_t>(rows)};
+  size.outs_per_task = size.outs;
+  if (threads == 1 || rows * w.in * w.out <= kSerialWork) return {size, 1};
+  size.outs_per_task = std::clamp<size_t>(size.outs / (static_cast<size_t>(threads) * 4), 1, 16);
+  size.least_rows = w.streams() ? size.rows : kLeastFloatRows;
+  return {size, threads};
+}
+
+// A product with weights in panels.
+struct PackedGemm {
+  const MatMulTarget* target = nullptr;
+  const QuantizedActivations* rows = nullptr;  // of quantized weights
+  ProductCut cut;
+};
+
+void RunTask(const PackedGemm& product, const MatMulInput& x, size_t task) {
+  const Matrix& w = *product.target->weight;
+  const std::span<float> y = product.target->y;
   const auto outs = static_cast<size_t>(w.out);
-  pool.ParallelFor((blocks + per_task - 1) / per_task, [&](size_t task) {
-    const size_t begin = task * per_task, end = std::min(blocks, begin + per_task);
-    FloatPanelRows(w, x.values(), 0, x.rows(), begin, end, y);
-    Finish(then, x.rows(), outs, begin * kFloatBlockOuts, std::min(outs, end * kFloatBlockOuts), y);
-  });
+  const CutRange of = product.cut.outs(task), some = product.cut.rows(task);
+  if (IsFloat(w.type)) {
+    FloatPanelRows(w, x.values(), static_cast<int64_t>(some.begin), static_cast<int64_t>(some.end), of.begin,
+                   of.end, y);
+    const CutRange done = {of.begin * kFloatBlockOuts, std::min(outs, of.end * kFloatBlockOuts)};
+    return Finish(product.target->then, some, outs, done, y);
+  }
+  RunInt8Gemm(w, {.out = outs,
+                  .in = static_cast<size_t>(w.in),
+                  .begin = of.begin,
+                  .end = of.end,
+                  .rows = product.rows,
+                  .first_group = some.begin,
+                  .last_group = some.end,
+                  .y = y.data()});
+  const std::span<const QuantizedActivations::Group> groups = product.rows->groups();
+  const QuantizedActivations::Group& last = groups[some.end - 1];
+  const CutRange done = {of.begin * kPanelOuts, std::min(outs, of.end * kPanelOuts)};
+  Finish(product.target->then, {groups[some.begin].row, last.row + last.count}, outs, done, y);
 }
 
 }  // namespace
@@ -248,28 +289,39 @@ void MatMul(ThreadPool& pool, const MatMulInput& x, const Matrix& w, std::span<f
 
 void MatMul(ThreadPool& pool, const MatMulInput& x, const Matrix& w, const RowEpilogue& then,
             std::span<float> y) {
-  const auto outs = static_cast<size_t>(w.out);
-  if (!w.packed()) {
-    MatMul(pool, x.values(), x.rows(), w, y);
-    return Finish(then, x.rows(), outs, 0, outs, y);
+  const MatMulTarget target = {.weight = &w, .y = y, .then = &then};
+  MatMulTogether(pool, x, {&target, 1});
+}
+
+void MatMulTogether(ThreadPool& pool, const MatMulInput& x, std::span<const MatMulTarget> targets) {
+  assert(targets.size() <= kTogetherMax);
+  std::array<PackedGemm, kTogetherMax> products;
+  size_t count = 0, tasks = 0;
+  for (const MatMulTarget& target : targets) {
+    const Matrix& w = *target.weight;
+    const auto outs = static_cast<size_t>(w.out);
+    assert(target.y.size() == static_cast<size_t>(x.rows() * w.out));
+    if (x.rows() == 0 || w.out == 0) continue;
+    if (!w.packed()) {
+      MatMul(pool, x.values(), x.rows(), w, target.y);
+      Finish(target.then, {0, static_cast<size_t>(x.rows())}, outs, {0, outs}, target.y);
+      continue;
+    }
+    if (w.streams()) ReadAhead(w);
+    PackedGemm& product = products[count++];
+    product.target = &target;
+    if (IsFloat(w.type)) {
+      product.cut = CutFloats(w, x.rows(), pool.threads());
+    } else {
+      product.rows = &x.Quantized(pool);
+      product.cut = CutInt8(w, x.rows(), product.rows->groups().size(), pool.threads());
+    }
+    tasks += product.cut.tasks();
   }
-  assert(y.size() == static_cast<size_t>(x.rows() * w.out));
-  if (x.rows() == 0 || w.out == 0) return;
-  if (w.streams()) ReadAhead(w);
-  if (IsFloat(w.type)) return MatMulFloatPanels(pool, x, w, then, y);
-  const QuantizedActivations& rows = x.Quantized(pool);
-  const size_t panels = PanelCount(w.out), per_task = PanelsPerTask(w, x.rows(), pool.threads());
-  pool.ParallelFor((panels + per_task - 1) / per_task, [&](size_t task) {
-    const size_t begin = task * per_task, end = std::min(panels, begin + per_task);
-    RunInt8Gemm(w, {.out = outs,
-                    .in = static_cast<size_t>(w.in),
-                    .begin = begin,
-                    .end = end,
-                    .rows = &rows,
-                    .first_group = 0,
-                    .last_group = rows.groups().size(),
-                    .y = y.data()});
-    Finish(then, x.rows(), outs, begin * kPanelOuts, std::min(outs, end * kPanelOuts), y);
+  pool.ParallelFor(tasks, [&](size_t task) {
+    const PackedGemm* product = products.data();
+    while (task >= product->cut.tasks()) task -= (product++)->cut.tasks();
+    RunTask(*product, x, task);
   });
 }
 
@@ -279,8 +331,10 @@ void MatMulPanelParts(ThreadPool& pool, const MatMulInput& x, std::span<const Ma
                       std::span<float> y) {
   const QuantizedActivations& rows = x.Quantized(pool);
   const Matrix& shape = parts.front().weight;
-  constexpr size_t kPanelsPerTask = 8;  // parts are many and their rows few
-  const size_t panels = PanelCount(shape.out), tasks = (panels + kPanelsPerTask - 1) / kPanelsPerTask;
+  constexpr size_t kMostPanels = 8;  // parts are many and their rows few
+  const size_t panels = PanelCount(shape.out), threads = static_cast<size_t>(pool.threads());
+  const size_t per_task = std::clamp<size_t>(parts.size() * panels / (threads * 4), 1, kMostPanels);
+  const size_t tasks = (panels + per_task - 1) / per_task;
   const auto group_at = [&](int64_t row) {
     const auto found = std::ranges::lower_bound(rows.groups(), static_cast<size_t>(row), {},
                                                 &QuantizedActivations::Group::row);
@@ -288,11 +342,11 @@ void MatMulPanelParts(ThreadPool& pool, const MatMulInput& x, std::span<const Ma
   };
   pool.ParallelFor(parts.size() * tasks, [&](size_t task) {
     const MatMulPart& part = parts[task / tasks];
-    const size_t begin = task % tasks * kPanelsPerTask;
+    const size_t begin = task % tasks * per_task;
     RunInt8Gemm(part.weight, {.out = static_cast<size_t>(shape.out),
                               .in = static_cast<size_t>(shape.in),
                               .begin = begin,
-                              .end = std::min(panels, begin + kPanelsPerTask),
+                              .end = std::min(panels, begin + per_task),
                               .rows = &rows,
                               .first_group = group_at(part.begin),
                               .last_group = group_at(part.end),

@@ -266,6 +266,20 @@ TEST(GatedDelta, AgreesWithTheFormulaHoweverItIsCut) {
   });
 }
 
+// Many threads share the rows of a head.
+TEST(GatedDelta, AnyNumberOfThreadsGivesTheSameBits) {
+  ThreadPool one(1);
+  for (const int threads : {2, 7, 64}) {
+    ThreadPool pool(threads);
+    for (const GatedDeltaShape& shape :
+         {GatedDeltaShape{1, 1, 32, 128, false}, {1, 2, 21, 50, false}, {2, 2, 16, 33, true, true}}) {
+      const Delta delta(shape);
+      ASSERT_EQ(delta.Run(one, 40), delta.Run(pool, 40)) << threads << " threads";
+      ASSERT_EQ(delta.Run(one, 40), delta.Run(pool, 3)) << threads << " threads, chunks of 3";
+    }
+  }
+}
+
 TEST(GatedDelta, ADecayOfEachChannelIsOfItsFormula) {
   ThreadPool pool(2);
   const std::vector<float> rate = {-0.5F, -4.0F},

@@ -18,6 +18,18 @@ using RowEpilogue = std::function<void(size_t row, size_t begin, std::span<float
 void MatMul(ThreadPool& pool, const MatMulInput& x, const Matrix& w, const RowEpilogue& then,
             std::span<float> y);
 
+// A product of several that share an input.
+struct MatMulTarget {
+  const Matrix* weight = nullptr;
+  std::span<float> y;                 // [rows, weight->out]
+  const RowEpilogue* then = nullptr;  // null, or for y as in MatMul()
+};
+inline constexpr size_t kTogetherMax = 8;
+
+// The products of `x` with every target's weights: their tasks are shared out together, so that no thread waits for another
+// between them. Bit-identical to a MatMul each. REQUIRES: at most kTogetherMax; no y overlaps another or x.
+void MatMulTogether(ThreadPool& pool, const MatMulInput& x, std::span<const MatMulTarget> targets);
+
 // As the functions of elementwise.h and encoder_ops.h, in the calling thread.
 void SiluMul(std::span<const float> up, std::span<float> gate);
 void GeluMul(std::span<const float> up, std::span<float> gate);
