@@ -1,6 +1,7 @@
 #include "runner/models/attention.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "runner/kernels/attention.h"
@@ -50,15 +51,23 @@ void QueryGrowth::Apply(const ForwardContext& ctx, std::span<float> queries) con
   }
 }
 
-std::span<float> Attention::Queries(ForwardContext& ctx, const kernels::MatMulInput& x) const {
+Attention::Projections Attention::Project(ForwardContext& ctx, const kernels::MatMulInput& x) const {
+  const int64_t size = ctx.rows() * heads * head_dim;
+  Projections to = {.q = gated ? ctx.work.projected.Get(2 * size) : ctx.work.q.Get(size),
+                    .k = ctx.work.k.Get(ctx.rows() * k.weight.out),
+                    .v = ctx.work.v.Get(ctx.rows() * k.weight.out)};
+  std::array<LinearOutput, 3> parts = {{{&q, to.q}, {&k, to.k}, {&v, to.v}}};
+  const size_t count = v ? 3 : k ? 2 : 1;
+  RunTogether(ctx.pool, x, std::span(parts).first(count));
+  return to;
+}
+
+std::span<float> Attention::Queries(ForwardContext& ctx, const kernels::MatMulInput& x,
+                                    std::span<float> projected) const {
   const int64_t size = ctx.rows() * heads * head_dim;
   const std::span<float> queries = ctx.work.q.Get(size);
   if (gated) {
-    const std::span<float> both = ctx.work.projected.Get(2 * size);
-    q.Run(ctx.pool, x, both);
-    kernels::SplitHalves(ctx.pool, both, head_dim, queries, ctx.work.attention_gate.Get(size));
-  } else {
-    q.Run(ctx.pool, x, queries);
+    kernels::SplitHalves(ctx.pool, projected, head_dim, queries, ctx.work.attention_gate.Get(size));
   }
   q_adapter.AddTo(ctx, x, queries);
   NormAndRotate(ctx, *this, q_norm, q_weights, queries);
@@ -66,14 +75,11 @@ std::span<float> Attention::Queries(ForwardContext& ctx, const kernels::MatMulIn
   return queries;
 }
 
-void Attention::StoreKeys(ForwardContext& ctx, const kernels::MatMulInput& x) const {
-  const std::span<float> keys = ctx.work.k.Get(ctx.rows() * k.weight.out);
-  const std::span<float> values = ctx.work.v.Get(ctx.rows() * k.weight.out);
-  k.Run(ctx.pool, x, keys);
+void Attention::StoreKeys(ForwardContext& ctx, const kernels::MatMulInput& x, std::span<float> keys,
+                          std::span<float> values) const {
   k_adapter.AddTo(ctx, x, keys);
   if (key_scale != 1) kernels::Scale(ctx.pool, key_scale, keys);
   if (v) {
-    v.Run(ctx.pool, x, values);
     v_adapter.AddTo(ctx, x, values);
   } else {
     std::ranges::copy(keys, values.begin());
@@ -86,8 +92,9 @@ void Attention::StoreKeys(ForwardContext& ctx, const kernels::MatMulInput& x) co
 
 void Attention::Run(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const {
   const kernels::MatMulInput in = ctx.Input(x);
-  const std::span<float> queries = Queries(ctx, in);
-  if (k) StoreKeys(ctx, in);
+  const Projections projected = Project(ctx, in);
+  const std::span<float> queries = Queries(ctx, in, projected.q);
+  if (k) StoreKeys(ctx, in, projected.k, projected.v);
   const std::span<float> attended = ctx.work.attended.Get(static_cast<int64_t>(queries.size()));
   const float factor = scale != 0 ? scale : static_cast<float>(1 / std::sqrt(static_cast<double>(head_dim)));
   kernels::Attention(ctx.pool, LayerOf(ctx, binding), ctx.work.plans[binding.index],

@@ -54,8 +54,15 @@ struct Attention {
   void Run(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const;
 
  private:
-  std::span<float> Queries(ForwardContext& ctx, const kernels::MatMulInput& x) const;
-  void StoreKeys(ForwardContext& ctx, const kernels::MatMulInput& x) const;
+  // q(x), k(x), v(x), one row per token; of q gated ones both halves.
+  struct Projections {
+    std::span<float> q, k, v;
+  };
+  Projections Project(ForwardContext& ctx, const kernels::MatMulInput& x) const;
+  std::span<float> Queries(ForwardContext& ctx, const kernels::MatMulInput& x,
+                           std::span<float> projected) const;
+  void StoreKeys(ForwardContext& ctx, const kernels::MatMulInput& x, std::span<float> keys,
+                 std::span<float> values) const;
 };
 
 }  // namespace quire::runner::models

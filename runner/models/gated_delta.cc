@@ -1,8 +1,10 @@
 #include "runner/models/gated_delta.h"
 
 #include <algorithm>
+#include <array>
 
 #include "runner/kernels/elementwise.h"
+#include "runner/kernels/row_epilogue.h"
 #include "runner/kernels/short_conv.h"
 #include "runner/models/slot_view.h"
 
@@ -51,16 +53,23 @@ void UpdateAt(ThreadPool& pool, const kernels::RecurrentLayer& at, const DeltaRu
 
 void RunSideBySide(ForwardContext& ctx, const kernels::MatMulInput& x,
                    std::initializer_list<const Linear*> parts, std::span<float> to) {
-  int64_t all = 0, first = 0;
+  int64_t all = 0;
   for (const Linear* part : parts) all += part->weight.out;
+  std::array<LinearOutput, kernels::kTogetherMax> outputs;
+  std::span<float> left = ctx.work.convolved.Get(ctx.rows() * all);
+  size_t count = 0;
   for (const Linear* part : parts) {
-    const int64_t width = part->weight.out;
-    const std::span<float> rows = ctx.work.convolved.Get(ctx.rows() * width);
-    part->Run(ctx.pool, x, rows);
-    for (int64_t row = 0; row < ctx.rows(); ++row) {
-      std::copy_n(rows.data() + row * width, width, to.data() + row * all + first);
+    const auto size = static_cast<size_t>(ctx.rows() * part->weight.out);
+    outputs[count++] = {part, left.first(size)};
+    left = left.subspan(size);
+  }
+  RunTogether(ctx.pool, x, std::span(outputs).first(count));
+  float* out = to.data();
+  for (int64_t row = 0; row < ctx.rows(); ++row) {
+    for (const LinearOutput& output : std::span(outputs).first(count)) {
+      const int64_t width = output.linear->weight.out;
+      out = std::copy_n(output.y.data() + row * width, width, out);
     }
-    first += width;
   }
 }
 
@@ -130,27 +139,40 @@ void DeltaRule::Replay(const cache::Layout& layout, ThreadPool& pool, std::byte*
 void GatedDeltaNet::GrowWidths(RowWidths& widths) const {
   DeltaRule::GrowWidths(widths);
   RowWidths::Grow(widths.convolved, qkvz.weight.out);
+  RowWidths::Grow(widths.attended, ba.weight.out);
 }
 
-void GatedDeltaNet::Project(ForwardContext& ctx, const kernels::MatMulInput& x, std::span<float> mixed,
-                            std::span<float> gate) const {
-  if (query) {
-    RunSideBySide(ctx, x, {&query, &key, &value}, mixed);
-    z.Run(ctx.pool, x, gate);
-    return;
-  }
-  if (!qkvz) {
-    qkv.Run(ctx.pool, x, mixed);
-    z.Run(ctx.pool, x, gate);
-    return;
-  }
+void GatedDeltaNet::Project(ForwardContext& ctx, const kernels::MatMulInput& x, const Rows& to) const {
+  std::array<LinearOutput, 4> parts;
+  size_t count = 0;
+  const auto add = [&](const Linear& linear, std::span<float> y) { parts[count++] = {&linear, y}; };
   const std::span<float> grouped = ctx.work.convolved.Get(ctx.rows() * qkvz.weight.out);
-  qkvz.Run(ctx.pool, x, grouped);
+  const std::span<float> grouped_gates = ctx.work.attended.Get(ctx.rows() * ba.weight.out);
+  if (query) RunSideBySide(ctx, x, {&query, &key, &value}, to.mixed);
+  if (qkv) add(qkv, to.mixed);
+  if (qkvz) {
+    add(qkvz, grouped);
+  } else {
+    add(z, to.gate);
+  }
+  if (ba) {
+    add(ba, grouped_gates);
+  } else {
+    add(a, to.decay);
+    add(b, to.beta);
+  }
+  RunTogether(ctx.pool, x, std::span(parts).first(count));
+  if (qkvz) Ungroup(grouped, to);
+  if (ba) UngroupGates(grouped_gates, to);
+}
+
+void GatedDeltaNet::Ungroup(std::span<const float> grouped, const Rows& to) const {
   const int64_t shared = shape.value_heads / shape.key_heads * shape.value_dim;
-  for (int64_t row = 0; row < ctx.rows(); ++row) {
+  const int64_t rows = std::ssize(grouped) / qkvz.weight.out;
+  for (int64_t row = 0; row < rows; ++row) {
     Deinterleaver next(grouped.data() + row * qkvz.weight.out);
-    float *q = mixed.data() + row * shape.channels(), *k = q + shape.keys(), *v = k + shape.keys();
-    float* gate_row = gate.data() + row * shape.values();
+    float *q = to.mixed.data() + row * shape.channels(), *k = q + shape.keys(), *v = k + shape.keys();
+    float* gate_row = to.gate.data() + row * shape.values();
     for (int64_t head = 0; head < shape.key_heads; ++head) {
       next.Next(shape.key_dim, q + head * shape.key_dim);
       next.Next(shape.key_dim, k + head * shape.key_dim);
@@ -160,40 +182,28 @@ void GatedDeltaNet::Project(ForwardContext& ctx, const kernels::MatMulInput& x, 
   }
 }
 
-void GatedDeltaNet::ProjectGates(ForwardContext& ctx, const kernels::MatMulInput& x, std::span<float> decay,
-                                 std::span<float> beta) const {
-  if (ba) {
-    const std::span<float> grouped = ctx.work.convolved.Get(ctx.rows() * ba.weight.out);
-    ba.Run(ctx.pool, x, grouped);
-    const int64_t shared = shape.value_heads / shape.key_heads;
-    for (int64_t row = 0; row < ctx.rows(); ++row) {
-      Deinterleaver next(grouped.data() + row * ba.weight.out);
-      for (int64_t at = row * shape.value_heads; at < (row + 1) * shape.value_heads; at += shared) {
-        next.Next(shared, beta.data() + at);
-        next.Next(shared, decay.data() + at);
-      }
-    }
-  } else {
-    a.Run(ctx.pool, x, decay);
-    b.Run(ctx.pool, x, beta);
+void GatedDeltaNet::UngroupGates(std::span<const float> grouped, const Rows& to) const {
+  const int64_t shared = shape.value_heads / shape.key_heads;
+  Deinterleaver next(grouped.data());
+  for (size_t at = 0; at < to.beta.size(); at += static_cast<size_t>(shared)) {
+    next.Next(shared, to.beta.data() + at);
+    next.Next(shared, to.decay.data() + at);
   }
-  kernels::DeltaGates(rate, time_bias, decay, beta);
-  if (beta_scale != 1) kernels::Scale(ctx.pool, beta_scale, beta);
 }
 
 void GatedDeltaNet::Run(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const {
   const int64_t rows = ctx.rows();
-  const std::span<float> mixed = ctx.work.projected.Get(rows * shape.channels());
-  const std::span<float> gate = ctx.work.z.Get(rows * shape.values());
-  const std::span<float> decay = ctx.work.decay.Get(rows * shape.value_heads);
-  const std::span<float> beta = ctx.work.beta.Get(rows * shape.value_heads);
-  const kernels::MatMulInput in = ctx.Input(x);
-  Project(ctx, in, mixed, gate);
-  ProjectGates(ctx, in, decay, beta);
-  const std::span<float> delta_out = Update(ctx, mixed, decay, beta);
+  const Rows to = {.mixed = ctx.work.projected.Get(rows * shape.channels()),
+                   .gate = ctx.work.z.Get(rows * shape.values()),
+                   .decay = ctx.work.decay.Get(rows * shape.value_heads),
+                   .beta = ctx.work.beta.Get(rows * shape.value_heads)};
+  Project(ctx, ctx.Input(x), to);
+  kernels::DeltaGates(rate, time_bias, to.decay, to.beta);
+  if (beta_scale != 1) kernels::Scale(ctx.pool, beta_scale, to.beta);
+  const std::span<float> delta_out = Update(ctx, to.mixed, to.decay, to.beta);
   norm.Run(ctx.pool, delta_out, delta_out);
-  kernels::SiluMul(ctx.pool, delta_out, gate);
-  out.Run(ctx.pool, ctx.Input(gate), y);
+  kernels::SiluMul(ctx.pool, delta_out, to.gate);
+  out.Run(ctx.pool, ctx.Input(to.gate), y);
 }
 
 }  // namespace quire::runner::models

@@ -61,10 +61,16 @@ struct GatedDeltaNet : DeltaRule {
   void Run(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const;
 
  private:
-  void Project(ForwardContext& ctx, const kernels::MatMulInput& x, std::span<float> mixed,
-               std::span<float> gate) const;
-  void ProjectGates(ForwardContext& ctx, const kernels::MatMulInput& x, std::span<float> decay,
-                    std::span<float> beta) const;
+  // Of a step's tokens.
+  struct Rows {
+    std::span<float> mixed;        // [rows, shape.channels()]
+    std::span<float> gate;         // [rows, shape.values()]
+    std::span<float> decay, beta;  // [rows, shape.value_heads]
+  };
+  void Project(ForwardContext& ctx, const kernels::MatMulInput& x, const Rows& to) const;
+  // From rows grouped by key head.
+  void Ungroup(std::span<const float> grouped, const Rows& to) const;
+  void UngroupGates(std::span<const float> grouped, const Rows& to) const;
 };
 
 }  // namespace quire::runner::models

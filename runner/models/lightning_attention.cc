@@ -55,11 +55,7 @@ void LightningAttention::Run(ForwardContext& ctx, std::span<const float> x, std:
   const std::span<float> projected = ctx.work.projected.Get(rows * channels);
   const std::span<float> vkq = ctx.work.convolved.Get(rows * channels);
   const std::span<float> gates = ctx.work.z.Get(rows * inner);
-  {
-    const kernels::MatMulInput in = ctx.Input(x);
-    qkv.Run(ctx.pool, in, projected);
-    gate.Run(ctx.pool, in, gates);
-  }
+  RunTogether(ctx.pool, ctx.Input(x), {{&qkv, projected}, {&gate, gates}});
   kernels::SiluToScanOrder(ctx.pool, heads, head_dim, projected, vkq);
   const kernels::RecurrentLayer at{
       .layout = &ctx.layout, .layer = recurrent_layer, .step = &ctx.step, .row_begin = ctx.batch.row_begin};

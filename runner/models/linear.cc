@@ -1,5 +1,8 @@
 #include "runner/models/linear.h"
 
+#include <array>
+#include <cassert>
+
 #include "runner/kernels/elementwise.h"
 #include "runner/models/linear_then.h"
 
@@ -21,6 +24,23 @@ void RunThen(ThreadPool& pool, const Linear& linear, const kernels::MatMulInput&
 void Linear::Run(ThreadPool& pool, const kernels::MatMulInput& x, std::span<float> y) const {
   if (bias.empty()) return kernels::MatMul(pool, x, weight, y);
   RunThen(pool, *this, x, nullptr, y);
+}
+
+void RunTogether(ThreadPool& pool, const kernels::MatMulInput& x, std::span<const LinearOutput> parts) {
+  assert(parts.size() <= kernels::kTogetherMax);
+  std::array<kernels::RowEpilogue, kernels::kTogetherMax> biases;
+  std::array<kernels::MatMulTarget, kernels::kTogetherMax> targets;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const Linear& linear = *parts[i].linear;
+    if (!linear.bias.empty()) {
+      biases[i] = [bias = std::span<const float>(linear.bias)](size_t, size_t begin,
+                                                               std::span<float> values) {
+        kernels::AddBias(bias.subspan(begin, values.size()), values);
+      };
+    }
+    targets[i] = {.weight = &linear.weight, .y = parts[i].y, .then = &biases[i]};
+  }
+  kernels::MatMulTogether(pool, x, std::span(targets).first(parts.size()));
 }
 
 void RmsNorm::Run(ThreadPool& pool, std::span<const float> x, std::span<float> y) const {

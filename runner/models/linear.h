@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <vector>
 
@@ -17,6 +18,18 @@ struct Linear {
   explicit operator bool() const { return weight.data != nullptr; }
   void Run(ThreadPool& pool, const kernels::MatMulInput& x, std::span<float> y) const;
 };
+
+// A layer of several that share an input.
+struct LinearOutput {
+  const Linear* linear = nullptr;
+  std::span<float> y;
+};
+// Runs them at once: without waits between them. At most kernels::kTogetherMax.
+void RunTogether(ThreadPool& pool, const kernels::MatMulInput& x, std::span<const LinearOutput> parts);
+inline void RunTogether(ThreadPool& pool, const kernels::MatMulInput& x,
+                        std::initializer_list<LinearOutput> parts) {
+  RunTogether(pool, x, std::span(parts.begin(), parts.size()));
+}
 
 // y = x / sqrt(mean(x^2) + eps) * weight.
 struct RmsNorm {

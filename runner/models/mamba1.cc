@@ -29,11 +29,7 @@ void Mamba1::Run(ForwardContext& ctx, std::span<const float> x, std::span<float>
   const int64_t rows = ctx.rows();
   const std::span<float> mixed = ctx.work.projected.Get(rows * inner);
   const std::span<float> gate = ctx.work.z.Get(rows * inner);
-  {
-    const kernels::MatMulInput in = ctx.Input(x);
-    u.Run(ctx.pool, in, mixed);
-    z.Run(ctx.pool, in, gate);
-  }
+  RunTogether(ctx.pool, ctx.Input(x), {{&u, mixed}, {&z, gate}});
   const kernels::RecurrentLayer at{
       .layout = &ctx.layout, .layer = recurrent_layer, .step = &ctx.step, .row_begin = ctx.batch.row_begin};
   const std::span<float> convolved = ctx.work.convolved.Get(rows * inner);
@@ -50,12 +46,7 @@ void Mamba1::Run(ForwardContext& ctx, std::span<const float> x, std::span<float>
   const std::span<float> steps = memory.first(wide), c_rows = memory.last(narrow);
   const std::span<float> b_rows = ctx.work.beta.Get(rows * state_rows);
   const std::span<float> small = ctx.work.scores.Get(rows * step_rank);
-  {
-    const kernels::MatMulInput in = ctx.Input(convolved);
-    step.Run(ctx.pool, in, small);
-    b.Run(ctx.pool, in, b_rows);
-    c.Run(ctx.pool, in, c_rows);
-  }
+  RunTogether(ctx.pool, ctx.Input(convolved), {{&step, small}, {&b, b_rows}, {&c, c_rows}});
   if (step_norm) step_norm.Run(ctx.pool, small, small);
   if (b_norm) b_norm.Run(ctx.pool, b_rows, b_rows);
   if (c_norm) c_norm.Run(ctx.pool, c_rows, c_rows);

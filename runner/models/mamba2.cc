@@ -30,12 +30,7 @@ void Mamba2::Run(ForwardContext& ctx, std::span<const float> x, std::span<float>
   const std::span<float> gate = ctx.work.z.Get(rows * shape.inner());
   const std::span<float> steps = ctx.work.beta.Get(rows * shape.heads);
   const std::span<float> decay = ctx.work.decay.Get(rows * shape.heads);
-  {
-    const kernels::MatMulInput in = ctx.Input(x);
-    z.Run(ctx.pool, in, gate);
-    u.Run(ctx.pool, in, mixed);
-    dt.Run(ctx.pool, in, steps);
-  }
+  RunTogether(ctx.pool, ctx.Input(x), {{&z, gate}, {&u, mixed}, {&dt, steps}});
   if (z_scale != 1) kernels::Scale(ctx.pool, z_scale, gate);
   if (!u_scale.empty()) kernels::ScaleColumns(ctx.pool, u_scale, mixed);
   if (dt_scale != 1) kernels::Scale(ctx.pool, dt_scale, steps);

@@ -21,10 +21,9 @@ void GatedMlp::Run(ForwardContext& ctx, std::span<const float> x, std::span<floa
   const std::span<float> gated = ctx.work.gate.Get(ctx.rows() * gate.weight.out);
   const std::span<float> wide = ctx.work.up.Get(ctx.rows() * up.weight.out);
   const kernels::MatMulInput in = ctx.Input(x);
-  gate.Run(ctx.pool, in, gated);
+  RunTogether(ctx.pool, in, {{&gate, gated}, {&up, wide}});
   if (gate_scale != 1) kernels::Scale(ctx.pool, gate_scale, gated);
   gate_adapter.AddTo(ctx, in, gated);
-  up.Run(ctx.pool, in, wide);
   up_adapter.AddTo(ctx, in, wide);
   Gate(ctx.pool, activation, wide, gated);
   down.Run(ctx.pool, ctx.Input(gated), y);
