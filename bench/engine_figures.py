@@ -18,6 +18,7 @@ import json
 import pathlib
 import random
 import statistics
+import sys
 import tempfile
 import threading
 import time
@@ -226,7 +227,10 @@ def constrained(a):
             ratios.append(found["constrained"][0] / found["free"][0])
             print(f"free {found['free'][0]:.1f} tokens/s of {found['free'][1]}, constrained {found['constrained'][0]:.1f} of "
                   f"{found['constrained'][1]}, ratio {ratios[-1]:.3f}", flush=True)
-        print(f"median ratio {statistics.median(ratios):.3f}")
+        median = statistics.median(ratios)
+        print(f"median ratio {median:.3f}")
+        if median < a.bound:
+            sys.exit(f"constrained answers are slower than --bound {a.bound} of free ones")
 
 
 def speculation(a):
@@ -299,6 +303,7 @@ def main():
     parser.add_argument("--histories", type=int, nargs="+", default=[1000, 4000, 16000])
     parser.add_argument("--new", type=int, default=32, help="length of the follow-up message in tokens")
     parser.add_argument("--answer", type=int, default=200, help="output tokens per answer, unconstrained or constrained")
+    parser.add_argument("--bound", type=float, default=0.95, help="constrained: least median ratio, or exit status 1")
     parser.add_argument("--streams", type=int, default=1, help="concurrent streams")
     parser.add_argument("--tokens", type=int, default=1000, help="output tokens per answer in the overhead test")
     a = parser.parse_args()

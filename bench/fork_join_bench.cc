@@ -1,11 +1,5 @@
-// fork_join_bench: what handing out the tasks of a step costs, by threads: measured here, and modeled for a machine that
-// has a core for each thread.
-//
-// The model counts what waits for what. A cache line that several cores change is at one of them at a time, and moving
-// it takes `--transfer` nanoseconds. The caller writes a line per group; in each group, threads take tasks from one line
-// and count them on another, one change after the other; groups work at the same time, and the last thread of each one
-// changes a line that all share. Tasks themselves take no time, so that this is an upper bound: threads that are busy do
-// not meet.
+// fork_join_bench: what handing out the tasks of a step costs, by threads: measured here with tasks that take no time, and
+// simulated for a machine that has a core for each thread (fork_join_model.h) with tasks of `--task` microseconds.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -13,6 +7,7 @@
 #include <chrono>
 #include <vector>
 
+#include "bench/fork_join_model.h"
 #include "runner/kernels/thread_pool.h"
 
 namespace quire::bench {
@@ -23,7 +18,7 @@ using runner::ThreadPool;
 struct Options {
   std::vector<int> threads = {1, 2, 4, 8, 16, 32, 64, 128, 192};
   int tasks_per_thread = 4, rounds = 2000;
-  double transfer_ns = 60;
+  double transfer_ns = 60, task_us = 2;
 };
 
 // The median of some repeats, in microseconds.
@@ -42,19 +37,19 @@ double Measured(const Options& options, int threads) {
   return times[4];
 }
 
-// Microseconds with `groups` groups of equal size.
-double Modeled(const Options& options, int threads, int groups) {
-  const double tasks = static_cast<double>(threads * options.tasks_per_thread) / groups;
-  const double transfers = groups + 2 * tasks + groups;
-  return threads == 1 ? 0 : 1e-3 * options.transfer_ns * transfers;
-}
-
 void Run(const Options& options) {
-  fmt::print("threads  groups  measured, us  modeled, us  modeled as one group, us\n");
+  fmt::print("threads  groups  measured, us  simulated, us  in one group, us\n");
   for (const int threads : options.threads) {
     const auto groups = static_cast<int>(ThreadPool(threads).groups());
-    fmt::print("{:7}  {:6}  {:12.2f}  {:11.2f}  {:24.2f}\n", threads, groups, Measured(options, threads),
-               Modeled(options, threads, groups), Modeled(options, threads, 1));
+    ForkJoinShape shape{.threads = threads,
+                        .groups = groups,
+                        .tasks_per_thread = options.tasks_per_thread,
+                        .task_us = options.task_us,
+                        .transfer_us = 1e-3 * options.transfer_ns};
+    const double grouped = ModelForkJoin(shape);
+    shape.groups = 1;
+    fmt::print("{:7}  {:6}  {:12.2f}  {:13.2f}  {:16.2f}\n", threads, groups, Measured(options, threads),
+               grouped, ModelForkJoin(shape));
   }
 }
 
@@ -68,6 +63,7 @@ int main(int argc, char** argv) {
   app.add_option("--tasks-per-thread", options.tasks_per_thread, "Tasks, for each thread");
   app.add_option("-r,--rounds", options.rounds, "Rounds that are measured");
   app.add_option("--transfer", options.transfer_ns, "Nanoseconds in which a cache line moves between cores");
+  app.add_option("--task", options.task_us, "Microseconds that a simulated task takes");
   CLI11_PARSE(app, argc, argv);
   quire::bench::Run(options);
 }

@@ -111,7 +111,7 @@ void Measure(const Options& options, DataType type, runner::ThreadPool& pool, co
   }
 }
 
-// The same products of float weights by OpenBLAS, whose library is single-threaded, on parts of the outputs.
+// The same products by OpenBLAS, of the weights as float32; its library is single-threaded, on parts of the outputs.
 void MeasureOpenBlas(const Options& options, DataType type, runner::ThreadPool& pool, double peak) {
   const auto blas = runner::kernels::test::OpenBlas::Load();
   if (!blas) {
@@ -156,7 +156,7 @@ void Run(const Options& options) {
       continue;
     }
     Measure(options, format.type, pool, peaks);
-    if (options.open_blas && format.type == DataType::kF32) {
+    if (options.open_blas && (format.type == DataType::kF32 || !options.types.empty())) {
       MeasureOpenBlas(options, format.type, pool, peaks.float_gflop_per_s);
     }
   }
@@ -181,7 +181,8 @@ int main(int argc, char** argv) {
   app.add_option("--target", options.target, "highest instruction set for quantized matrix multiplication")
       ->transform(CLI::CheckedTransformer(quire::bench::kPanelTargets));
   app.add_option_function<std::string>(
-         "--peer", [&](const std::string&) { options.open_blas = true; }, "who else multiplies, in float32")
+         "--peer", [&](const std::string&) { options.open_blas = true; },
+         "who else multiplies, in float32: F32, or the types of --types")
       ->check(CLI::IsMember({"openblas"}));
   app.add_option("-r,--repetitions", options.repeats, "repetitions; the best one counts")
       ->check(CLI::Range(1, 1000))

@@ -5,9 +5,11 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
@@ -16,6 +18,7 @@
 
 #include "bench/machine_peaks.h"
 #include "cache/hybrid_cache.h"
+#include "runner/engine/memory_policy.h"
 #include "runner/kernels/blas.h"
 #include "runner/kernels/matmul.h"
 #include "runner/kernels/thread_pool.h"
@@ -36,6 +39,7 @@ struct Options {
   api::KvType kv_type = api::kDefaultKvType;
   runner::kernels::PanelTarget target = runner::kernels::kNoPanelLimit;
   bool blas = false;
+  runner::engine::NumaMode numa = runner::engine::NumaMode::kAuto;
 };
 
 // One line of the result.
@@ -169,6 +173,16 @@ Row Decode(Subject& subject, const Options& options, int tokens, int sequences, 
   return row;
 }
 
+// What a step of one token hands out to the threads.
+uint64_t RoundsOfAStep(Subject& subject, runner::ThreadPool& pool) {
+  static std::atomic<uint64_t> rounds;  // the pool goes on counting
+  pool.CountIn(rounds);
+  rounds = 0;
+  subject.MakeRoom(1, 1);
+  subject.Step(1, 1);
+  return rounds;
+}
+
 void Print(const Row& row, const std::string& output) {
   if (output == "jsonl") {
     nlohmann::json line{{"model", row.model},           {"test", row.test},
@@ -191,6 +205,8 @@ void Run(const Options& options) {
         "| model | threads | sequences | depth | test | tokens/s | of the limit |\n"
         "| --- | --: | --: | --: | --: | --: | --: |\n");
   }
+  const std::string refused = runner::engine::SetMemoryPolicy(options.numa);
+  if (!refused.empty()) fmt::print(stderr, "quire-bench: {}\n", refused);
   runner::kernels::LimitPanelTarget(options.target);
   // A machine without AVX-512 has none for floats either.
   if (options.target == runner::kernels::PanelTarget::kAvx2 ||
@@ -223,7 +239,8 @@ void Run(const Options& options) {
       const auto first = Clock::now();
       subject.MakeRoom(1, kFirst);
       subject.Prefill(1, kFirst);
-      fmt::print(stderr, "{}: first {} tokens in {:.2f} s\n", path, kFirst, Seconds(first));
+      fmt::print(stderr, "{}: first {} tokens in {:.2f} s, {} parallel rounds per step of one token\n", path,
+                 kFirst, Seconds(first), RoundsOfAStep(subject, pool));
       const auto report = [&](Row row) {
         row.model = std::filesystem::path(path).filename().string();
         row.threads = threads;
@@ -270,6 +287,10 @@ int main(int argc, char** argv) {
       ->transform(CLI::CheckedTransformer(quire::bench::kPanelTargets));
   app.add_flag("--blas", options.blas,
                "with portable: OpenBLAS where it helps, as a runner does on such a machine");
+  app.add_option("--numa", options.numa,
+                 "memory on several NUMA nodes, as quired has it: auto, interleave, replicate or off")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, quire::runner::engine::NumaMode>(
+          quire::runner::engine::kNumaModes.begin(), quire::runner::engine::kNumaModes.end())));
   app.add_option("-o,--output", options.output, "md or jsonl")
       ->check(CLI::IsMember({"md", "jsonl"}))
       ->capture_default_str();

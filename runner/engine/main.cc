@@ -32,11 +32,8 @@ int main(int argc, char** argv) {
   app.add_option("--name", name, "Model name, for process lists");
   app.add_flag("--selftest", self_test, "Check kernels and sandbox on this machine, then exit");
   app.add_option("--numa", numa, "Memory on several NUMA nodes: auto, interleave, replicate or off")
-      ->transform(
-          CLI::CheckedTransformer(std::map<std::string, NumaMode>{{"auto", NumaMode::kAuto},
-                                                                  {"interleave", NumaMode::kInterleave},
-                                                                  {"replicate", NumaMode::kReplicate},
-                                                                  {"off", NumaMode::kOff}}));
+      ->transform(CLI::CheckedTransformer(std::map<std::string, NumaMode>(
+          quire::runner::engine::kNumaModes.begin(), quire::runner::engine::kNumaModes.end())));
   app.set_version_flag("--version", "quire-runner version " QUIRE_VERSION);
   CLI11_PARSE(app, argc, argv);
   // Where the processor has tiles, the kernel is asked for them now: filters refuse that.

@@ -1,10 +1,13 @@
 // Where a runner's memory and threads lie on a machine with several NUMA nodes.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "runner/kernels/numa_plan.h"
@@ -18,6 +21,13 @@ enum class NumaMode : uint8_t {
   kReplicate,   // weights once on each of these nodes; other pages as with kOff
   kOff,         // the kernel's default: a page from the node of the thread that writes it first
 };
+
+// As --numa has them.
+inline constexpr std::array<std::pair<std::string_view, NumaMode>, 4> kNumaModes = {
+    {{"auto", NumaMode::kAuto},
+     {"interleave", NumaMode::kInterleave},
+     {"replicate", NumaMode::kReplicate},
+     {"off", NumaMode::kOff}}};
 
 // Applies to what this thread and the threads it starts allocate from now on, weights and caches alike, to pages
 // of files that they read first, and to pools that start from now on. Call it before DropPrivileges(), whose filter refuses
