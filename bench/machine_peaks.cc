@@ -9,6 +9,8 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+
+#include "runner/kernels/amx_tiles.h"
 #endif
 
 namespace quire::bench {
@@ -126,6 +128,28 @@ __attribute__((target("avx2,fma"))) float FloatChains256() {
   return _mm256_cvtss_f32(all);
 }
 
+// Products of tiles of 16 rows, 16 outputs and the 32 inputs of a K block.
+constexpr int kTileChains = 4;
+constexpr double kTileOps = 2.0 * 16 * 16 * 32;
+
+int32_t DotTiles() {
+  runner::kernels::TileShape shape;
+  for (int t = 0; t < kTileChains; ++t) shape.Set(t, 16, 64);
+  shape.Set(4, 16, 32);
+  shape.Set(5, 8, 64);
+  __asm__ volatile("ldtilecfg %0" : : "m"(shape) : "memory");  // all tiles are then zero
+  for (int round = 0; round < kRounds; ++round) {
+    __asm__ volatile(
+        "tdpbssd %%tmm5, %%tmm4, %%tmm0\n\ttdpbssd %%tmm5, %%tmm4, %%tmm1\n\t"
+        "tdpbssd %%tmm5, %%tmm4, %%tmm2\n\ttdpbssd %%tmm5, %%tmm4, %%tmm3"
+        :
+        :
+        : "memory");
+  }
+  __asm__ volatile("tilerelease" : : : "memory");
+  return 0;
+}
+
 double FloatPeak(runner::ThreadPool& pool) {
   const bool wide = __builtin_cpu_supports("avx512f");
   if (!wide && !(__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))) return 0;
@@ -137,17 +161,37 @@ double FloatPeak(runner::ThreadPool& pool) {
   return static_cast<double>(threads) * kChains * kRounds * (wide ? 32 : 16) / seconds / 1e9;
 }
 
-double Int8Peak(runner::ThreadPool& pool) {
+// A loop of products in registers, and the operations of a call.
+struct Int8Loop {
+  int32_t (*run)();
+  double ops;
+};
+
+Int8Loop Int8LoopOf(runner::kernels::PanelTarget target) {
   using runner::kernels::PanelTarget;
-  const PanelTarget target = runner::kernels::BestPanelTarget();
-  if (target < PanelTarget::kAvx2 || target == PanelTarget::kAmx) return 0;
-  const bool wide = target == PanelTarget::kAvx512;
-  const auto chains = wide ? DotChains512 : target == PanelTarget::kAvxVnni ? DotChainsVnni : DotChains256;
+  constexpr double kVectors = double{kChains} * kRounds;
+  switch (target) {
+    case PanelTarget::kAmx:
+      return {DotTiles, double{kTileChains} * kRounds * kTileOps};
+    case PanelTarget::kAvx512:
+      return {DotChains512, kVectors * 128};
+    case PanelTarget::kAvxVnni:
+      return {DotChainsVnni, kVectors * 64};
+    case PanelTarget::kAvx2:
+      return {DotChains256, kVectors * 64};
+    default:
+      return {nullptr, 0};
+  }
+}
+
+double Int8Peak(runner::ThreadPool& pool) {
+  const Int8Loop loop = Int8LoopOf(runner::kernels::BestPanelTarget());
+  if (loop.run == nullptr) return 0;
   std::atomic<int64_t> sink = 0;
   const auto threads = static_cast<size_t>(pool.threads());
   const double seconds =
-      BestSeconds(kRuns, [&] { pool.ParallelFor(threads, [&](size_t) { sink += chains(); }); });
-  return static_cast<double>(threads) * kChains * kRounds * (wide ? 128 : 64) / seconds / 1e9;
+      BestSeconds(kRuns, [&] { pool.ParallelFor(threads, [&](size_t) { sink += loop.run(); }); });
+  return static_cast<double>(threads) * loop.ops / seconds / 1e9;
 }
 #else
 double Int8Peak(runner::ThreadPool&) { return 0; }
