@@ -15,8 +15,10 @@ limits Quire's instruction set (quire-bench --help); the peers' is what they wer
 import argparse
 import datetime
 import json
+import os
 import pathlib
 import shlex
+import signal
 import statistics
 import subprocess
 import sys
@@ -27,15 +29,24 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 def run(command, seconds):
     """The output of a command; None if it fails or takes longer, with the reason on stderr."""
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              text=True, errors="replace", check=False, timeout=seconds)
-    except (OSError, subprocess.TimeoutExpired) as error:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True, errors="replace", start_new_session=True)
+    except OSError as error:
         print(f"{command[0]}: {error}", file=sys.stderr)
         return None
-    if done.returncode != 0:
-        print(f"{shlex.join(command)}: exit status {done.returncode}\n{done.stderr[-500:]}", file=sys.stderr)
+    try:
+        output, errors = process.communicate(timeout=seconds)
+    except BaseException as error:
+        os.killpg(process.pid, signal.SIGKILL)  # and what a wrapper started
+        process.communicate()
+        if not isinstance(error, subprocess.TimeoutExpired):
+            raise
+        print(f"{command[0]}: {error}", file=sys.stderr)
         return None
-    return done.stdout
+    if process.returncode != 0:
+        print(f"{shlex.join(command)}: exit status {process.returncode}\n{errors[-500:]}", file=sys.stderr)
+        return None
+    return output
 
 
 def speed_in(output, key):
@@ -138,7 +149,7 @@ def machine_line(options):
     about = {key.strip(): value.strip() for key, value in about.items()}
     known = ("avx2", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "asimddp", "i8mm")
     flags = about.get("flags", about.get("Features", "")).split()
-    return {"machine": about.get("model name", "unknown"), "family": about.get("cpu family"), "number": about.get("model"),
+    return {"machine": about.get("model name", "unknown"), "family": about.get("cpu family"), "cpu_model": about.get("model"),
             "instructions": [flag for flag in known if flag in flags], "target": options.target or "best",
             "threads": options.threads, "rounds": options.rounds, "date": datetime.date.today().isoformat()}
 

@@ -13,7 +13,7 @@ constexpr double kOwnChange = 0.01;  // microseconds; an atomic change of a line
 
 // A cache line: who changed it last, and until when it is taken.
 struct Line {
-  int owner = 0;  // 0 is the caller, which wrote every line in the last round
+  int owner = -1;  // in the last round, any thread
   double free_at = 0;
 
   // When `thread`, which asks at `now`, has changed it.

@@ -1,8 +1,6 @@
 // What sharing out the tasks of a step would cost on a machine that has a core for each thread: a simulation of events.
 #pragma once
 
-#include <cstddef>
-
 namespace quire::bench {
 
 struct ForkJoinShape {

@@ -173,7 +173,7 @@ Row Decode(Subject& subject, const Options& options, int tokens, int sequences, 
   return row;
 }
 
-// What a step of one token hands out to the threads.
+// Of one token; those with one task do not reach other threads.
 uint64_t RoundsOfAStep(Subject& subject, runner::ThreadPool& pool) {
   static std::atomic<uint64_t> rounds;  // the pool goes on counting
   pool.CountIn(rounds);
@@ -224,6 +224,7 @@ void Run(const Options& options) {
   for (const int asked : options.threads) {
     const int threads = asked > 0 ? asked : static_cast<int>(std::thread::hardware_concurrency());
     runner::ThreadPool pool(threads);
+    pool.PinCaller();
     const MachinePeaks peaks = MeasurePeaks(pool);
     fmt::print(stderr, "{} threads, {}: {:.1f} GB/s, {:.0f} int8 GOP/s\n", threads,
                runner::kernels::InstructionSet(), peaks.read_gb_per_s, peaks.int8_gop_per_s);
@@ -239,8 +240,9 @@ void Run(const Options& options) {
       const auto first = Clock::now();
       subject.MakeRoom(1, kFirst);
       subject.Prefill(1, kFirst);
-      fmt::print(stderr, "{}: first {} tokens in {:.2f} s, {} parallel rounds per step of one token\n", path,
-                 kFirst, Seconds(first), RoundsOfAStep(subject, pool));
+      const double seconds = Seconds(first);
+      fmt::print(stderr, "{}: first {} tokens in {:.2f} s, {} rounds of tasks per step of one token\n", path,
+                 kFirst, seconds, RoundsOfAStep(subject, pool));
       const auto report = [&](Row row) {
         row.model = std::filesystem::path(path).filename().string();
         row.threads = threads;

@@ -6,9 +6,9 @@
 namespace quire::runner::kernels {
 namespace {
 
-// Sums of pieces, at most; items whose sums would take more are not cut. 1 MiB per thread: where threads are many, so are
-// the rows that are cut for them.
-size_t MostSums(int32_t threads) { return std::max<size_t>(static_cast<size_t>(threads), 4) << 18; }
+// Sums of pieces, at most, 16 MiB; items whose sums would take more are not cut: those of 4 sequences with 64 heads of 128
+// from 130,000 positions on.
+constexpr size_t kMostSums = size_t{1} << 22;
 
 cache::Position SegmentBegin(cache::Position position) {
   return position - position % AttentionPlan::kSegment;
@@ -68,7 +68,7 @@ std::span<const AttentionPlan::Piece> AttentionPlan::Divide(const AttentionLayer
     most = std::max(most, count);
     sums += count * static_cast<size_t>(item.end - item.begin) * row_sums;
   }
-  if (most < 2 || sums > MostSums(threads)) return {};
+  if (most < 2 || sums > kMostSums) return {};
   if (sums_.size() < sums) sums_.resize(sums);
   const size_t pieces = 4 * static_cast<size_t>(threads);
   const auto length = static_cast<cache::Position>((all + pieces - 1) / pieces) * kSegment;

@@ -174,7 +174,7 @@ void NormalizeRow(const GatedDeltaShape& shape, float* row) {
 }
 
 // The rows of a value head's state depend on their own values alone.
-void RunHead(const GatedDeltaArgs& args, size_t sequence, size_t h, CutRange rows) {
+void RunRowsOfHead(const GatedDeltaArgs& args, size_t sequence, size_t h, CutRange rows) {
   const GatedDeltaShape& shape = args.shape;
   const auto key_heads = static_cast<size_t>(shape.key_heads), heads = static_cast<size_t>(shape.value_heads);
   const auto key_dim = static_cast<size_t>(shape.key_dim), value_dim = static_cast<size_t>(shape.value_dim);
@@ -262,17 +262,20 @@ void GatedDelta(ThreadPool& pool, const GatedDeltaArgs& args) {
       NormalizeRow(args.shape, args.qkv.data() + row * channels);
   });
   for (size_t sequence = 0; sequence < args.at.sequences(); ++sequence) RecordGates(args, sequence);
-  // A head's keys and queries are read once more for each task that shares it.
-  constexpr size_t kRowsAtOnce = 16;
+  // A head's keys and queries are read once more for each task that shares it, and a task of few tokens is short.
+  constexpr size_t kRowsAtOnce = 16, kSmallestTask = 65'536;
   const auto value_dim = static_cast<size_t>(args.shape.value_dim);
-  const ProductCut cut(
-      {.outs = args.at.sequences() * heads, .rows = (value_dim + kRowsAtOnce - 1) / kRowsAtOnce},
-      pool.threads());
+  const size_t tokens = std::max<size_t>(rows / std::max<size_t>(args.at.sequences(), 1), 1);
+  const size_t work = tokens * static_cast<size_t>(args.shape.key_dim) * kRowsAtOnce;
+  const ProductCut cut({.outs = args.at.sequences() * heads,
+                        .rows = (value_dim + kRowsAtOnce - 1) / kRowsAtOnce,
+                        .least_rows = (kSmallestTask + work - 1) / work},
+                       pool.threads());
   pool.ParallelFor(cut.tasks(), [&](size_t task) {
     const size_t head = cut.outs(task).begin;
     const CutRange some = cut.rows(task);
-    RunHead(args, head / heads, head % heads,
-            {some.begin * kRowsAtOnce, std::min(value_dim, some.end * kRowsAtOnce)});
+    RunRowsOfHead(args, head / heads, head % heads,
+                  {some.begin * kRowsAtOnce, std::min(value_dim, some.end * kRowsAtOnce)});
   });
 }
 

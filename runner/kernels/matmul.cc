@@ -122,14 +122,18 @@ constexpr int64_t kSmallestInt8Task = 65'536;
 // unpacked once for all rows.
 constexpr size_t kLeastInt8Groups = 4;
 
+// Panels whose products with inputs of this size, all rows together, are a task.
+size_t LeastPanels(int64_t inputs) {
+  const int64_t panel_work = inputs * static_cast<int64_t>(kPanelOuts);
+  return static_cast<size_t>((kSmallestInt8Task + panel_work - 1) / panel_work);
+}
+
 // Of panels and groups of rows.
 ProductCut CutInt8(const Matrix& w, int64_t rows, size_t groups, int threads) {
   ProductCut::Size size = {.outs = PanelCount(w.out), .outs_per_task = PanelCount(w.out), .rows = groups};
   if (threads == 1 || rows * w.in * w.out <= kSerialInt8Work) return {size, 1};
-  const int64_t panel_work = rows * w.in * static_cast<int64_t>(kPanelOuts);
-  const auto least = static_cast<size_t>((kSmallestInt8Task + panel_work - 1) / panel_work);
-  size.outs_per_task =
-      std::clamp<size_t>(std::max(size.outs / (static_cast<size_t>(threads) * 4), least), 1, 64);
+  size.outs_per_task = std::clamp<size_t>(
+      std::max(size.outs / (static_cast<size_t>(threads) * 4), LeastPanels(rows * w.in)), 1, 64);
   size.least_rows = w.streams() ? groups : kLeastInt8Groups;
   return {size, threads};
 }
@@ -236,12 +240,13 @@ void Finish(const RowEpilogue* then, CutRange rows, size_t out, CutRange outs, s
   }
 }
 
-// Rows of a task of float panels, at least: two of the largest tiles.
-constexpr size_t kLeastFloatRows = 24;
+// Rows that are cut together: two of the largest tiles of float panels. A task has two of them, at least.
+constexpr size_t kFloatRows = 12, kLeastFloatRows = 2;
 
-// Of blocks and rows.
+// Of blocks and kFloatRows rows.
 ProductCut CutFloats(const Matrix& w, int64_t rows, int threads) {
-  ProductCut::Size size = {.outs = FloatBlockCount(w.out), .rows = static_cast<size_t>(rows)};
+  ProductCut::Size size = {.outs = FloatBlockCount(w.out),
+                           .rows = (static_cast<size_t>(rows) + kFloatRows - 1) / kFloatRows};
   size.outs_per_task = size.outs;
   if (threads == 1 || rows * w.in * w.out <= kSerialWork) return {size, 1};
   size.outs_per_task = std::clamp<size_t>(size.outs / (static_cast<size_t>(threads) * 4), 1, 16);
@@ -260,25 +265,27 @@ void RunTask(const PackedGemm& product, const MatMulInput& x, size_t task) {
   const Matrix& w = *product.target->weight;
   const std::span<float> y = product.target->y;
   const auto outs = static_cast<size_t>(w.out);
-  const CutRange of = product.cut.outs(task), some = product.cut.rows(task);
+  const CutRange panels = product.cut.outs(task), part = product.cut.rows(task);
   if (IsFloat(w.type)) {
-    FloatPanelRows(w, x.values(), static_cast<int64_t>(some.begin), static_cast<int64_t>(some.end), of.begin,
-                   of.end, y);
-    const CutRange done = {of.begin * kFloatBlockOuts, std::min(outs, of.end * kFloatBlockOuts)};
-    return Finish(product.target->then, some, outs, done, y);
+    const CutRange done = {panels.begin * kFloatBlockOuts, std::min(outs, panels.end * kFloatBlockOuts)};
+    const CutRange rows = {part.begin * kFloatRows,
+                           std::min(static_cast<size_t>(x.rows()), part.end * kFloatRows)};
+    FloatPanelRows(w, x.values(), static_cast<int64_t>(rows.begin), static_cast<int64_t>(rows.end),
+                   panels.begin, panels.end, y);
+    return Finish(product.target->then, rows, outs, done, y);
   }
   RunInt8Gemm(w, {.out = outs,
                   .in = static_cast<size_t>(w.in),
-                  .begin = of.begin,
-                  .end = of.end,
+                  .begin = panels.begin,
+                  .end = panels.end,
                   .rows = product.rows,
-                  .first_group = some.begin,
-                  .last_group = some.end,
+                  .first_group = part.begin,
+                  .last_group = part.end,
                   .y = y.data()});
   const std::span<const QuantizedActivations::Group> groups = product.rows->groups();
-  const QuantizedActivations::Group& last = groups[some.end - 1];
-  const CutRange done = {of.begin * kPanelOuts, std::min(outs, of.end * kPanelOuts)};
-  Finish(product.target->then, {groups[some.begin].row, last.row + last.count}, outs, done, y);
+  const QuantizedActivations::Group& last = groups[part.end - 1];
+  const CutRange done = {panels.begin * kPanelOuts, std::min(outs, panels.end * kPanelOuts)};
+  Finish(product.target->then, {groups[part.begin].row, last.row + last.count}, outs, done, y);
 }
 
 }  // namespace
@@ -297,6 +304,7 @@ void MatMulTogether(ThreadPool& pool, const MatMulInput& x, std::span<const MatM
   assert(targets.size() <= kTogetherMax);
   std::array<PackedGemm, kTogetherMax> products;
   size_t count = 0, tasks = 0;
+  int64_t work = 0;
   for (const MatMulTarget& target : targets) {
     const Matrix& w = *target.weight;
     const auto outs = static_cast<size_t>(w.out);
@@ -317,6 +325,11 @@ void MatMulTogether(ThreadPool& pool, const MatMulInput& x, std::span<const MatM
       product.cut = CutInt8(w, x.rows(), product.rows->groups().size(), pool.threads());
     }
     tasks += product.cut.tasks();
+    work += x.rows() * w.in * w.out;
+  }
+  if (tasks == count && work <= kSerialInt8Work) {
+    for (const PackedGemm& product : std::span(products).first(count)) RunTask(product, x, 0);
+    return;
   }
   pool.ParallelFor(tasks, [&](size_t task) {
     const PackedGemm* product = products.data();
@@ -333,7 +346,9 @@ void MatMulPanelParts(ThreadPool& pool, const MatMulInput& x, std::span<const Ma
   const Matrix& shape = parts.front().weight;
   constexpr size_t kMostPanels = 8;  // parts are many and their rows few
   const size_t panels = PanelCount(shape.out), threads = static_cast<size_t>(pool.threads());
-  const size_t per_task = std::clamp<size_t>(parts.size() * panels / (threads * 4), 1, kMostPanels);
+  const int64_t rows_each = std::max<int64_t>(x.rows() / std::ssize(parts), 1);
+  const size_t per_task = std::clamp<size_t>(
+      std::max(parts.size() * panels / (threads * 4), LeastPanels(rows_each * shape.in)), 1, kMostPanels);
   const size_t tasks = (panels + per_task - 1) / per_task;
   const auto group_at = [&](int64_t row) {
     const auto found = std::ranges::lower_bound(rows.groups(), static_cast<size_t>(row), {},

@@ -31,22 +31,24 @@ class ProductCut {
     const size_t wanted =
         threads < 2 || out_tasks_ == 0 ? 1 : Parts(2 * static_cast<size_t>(threads), out_tasks_);
     const size_t most = std::max<size_t>(size.rows / size.least_rows, 1);
-    rows_per_task_ = std::max<size_t>(Parts(size.rows, std::min(wanted, most)), 1);
-    row_tasks_ = Parts(size.rows, rows_per_task_);
+    row_tasks_ = size.rows == 0 ? 0 : std::min(wanted, most);
   }
 
   size_t tasks() const { return out_tasks_ * row_tasks_; }
-  CutRange outs(size_t task) const { return Run(task / row_tasks_, size_.outs_per_task, size_.outs); }
-  CutRange rows(size_t task) const { return Run(task % row_tasks_, rows_per_task_, size_.rows); }
+  CutRange outs(size_t task) const {
+    const size_t begin = task / row_tasks_ * size_.outs_per_task;
+    return {begin, std::min(size_.outs, begin + size_.outs_per_task)};
+  }
+  CutRange rows(size_t task) const {
+    const size_t part = task % row_tasks_;
+    return {size_.rows * part / row_tasks_, size_.rows * (part + 1) / row_tasks_};
+  }
 
  private:
   static size_t Parts(size_t all, size_t each) { return (all + each - 1) / each; }
-  static CutRange Run(size_t index, size_t each, size_t all) {
-    return {index * each, std::min(all, (index + 1) * each)};
-  }
 
   Size size_;
-  size_t out_tasks_ = 0, row_tasks_ = 0, rows_per_task_ = 1;
+  size_t out_tasks_ = 0, row_tasks_ = 0;
 };
 
 }  // namespace quire::runner::kernels

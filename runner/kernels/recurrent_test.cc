@@ -272,7 +272,7 @@ TEST(GatedDelta, AnyNumberOfThreadsGivesTheSameBits) {
   for (const int threads : {2, 7, 64}) {
     ThreadPool pool(threads);
     for (const GatedDeltaShape& shape :
-         {GatedDeltaShape{1, 1, 32, 128, false}, {1, 2, 21, 50, false}, {2, 2, 16, 33, true, true}}) {
+         {GatedDeltaShape{1, 1, 128, 128, false}, {1, 2, 133, 50, false}, {2, 2, 160, 33, true, true}}) {
       const Delta delta(shape);
       ASSERT_EQ(delta.Run(one, 40), delta.Run(pool, 40)) << threads << " threads";
       ASSERT_EQ(delta.Run(one, 40), delta.Run(pool, 3)) << threads << " threads, chunks of 3";

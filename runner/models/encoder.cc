@@ -198,9 +198,7 @@ void Encoder::Attend(const EncoderBatch& batch, ThreadPool& pool, size_t index, 
                          v = work_.v.Get(rows * form_.kv_heads * form_.head_dim);
   {
     const kernels::MatMulInput in(x, rows, work_.quantized);
-    layer.q.Run(pool, in, q);
-    layer.k.Run(pool, in, k);
-    layer.v.Run(pool, in, v);
+    RunTogether(pool, in, {{&layer.q, q}, {&layer.k, k}, {&layer.v, v}});
   }
   if (layer.q_norm) layer.q_norm.Run(pool, q, q);
   if (layer.k_norm) layer.k_norm.Run(pool, k, k);

@@ -67,7 +67,7 @@ class CompareEngines(unittest.TestCase):
         self.assertEqual(([100] * 3, 2.5), (lines["llama", "prefill", 1]["samples"], lines["llama", "prefill", 1]["ratio"]))
 
     def test_an_engine_that_hangs_fails(self):
-        done, _, lines = self.compare("--peer", f"llama={self.program('llama-bench', 'exec sleep 60')}", "--timeout", "0.2",
+        done, _, lines = self.compare("--peer", f"llama={self.program('llama-bench', 'sleep 60; echo late')}", "--timeout", "0.2",
                                       "-b", "1")
         self.assertEqual(1, done.returncode)
         self.assertEqual(3, lines["llama", "decode", 1]["failed"])
