@@ -9,6 +9,7 @@
 #include "api/anthropic/messages.h"
 #include "api/base/limits.h"
 #include "api/json/body.h"
+#include "api/json/copy_budget.h"
 #include "api/json/format_fields.h"
 #include "api/json/option_fields.h"
 #include "api/json/read.h"
@@ -191,7 +192,8 @@ class Turns {
     has_text_ = false;
     Message result{.role = "tool", .content = {}};
     result.tool_call_id = RequireString(block, "tool_use_id");
-    if (const auto call = called_.find(result.tool_call_id); call != called_.end()) {
+    const auto call = called_.find(result.tool_call_id);
+    if (call != called_.end() && copies_.Spend("messages", call->second.size(), 1, kForAllResults)) {
       result.tool_name = call->second;
     }
     bool is_error = false;
@@ -221,6 +223,7 @@ class Turns {
   }
 
   Fields& body_;
+  CopyBudget copies_{body_};
   const std::string& model_;
   std::vector<Message> messages_;
   std::map<std::string, std::string> called_;  // id -> name of every call so far

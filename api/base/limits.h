@@ -10,7 +10,11 @@ inline constexpr size_t kBodyBytesMax = size_t{64}
                                         << 20;   // a request that fits, fits one frame of the runner link
 inline constexpr size_t kMessagesMax = 250'000;  // messages and tool calls of one chat
 inline constexpr size_t kToolBytesMax = size_t{8} << 20;  // JSON of all tools together
-inline constexpr size_t kEmbedInputsMax = 2048;           // texts of one embedding request
+inline constexpr size_t kToolsMax = size_t{64}
+                                    << 10;  // of one request, and names of those that may be called
+inline constexpr size_t kFormatBytesMax = size_t{1} << 20;  // source of an answer's format
+inline constexpr size_t kEmbedInputsMax = 2048;             // texts of one embedding request
+inline constexpr size_t kResponseFieldsMax = 256;  // members of a reply that a request may ask for by name
 inline constexpr size_t kStopStringsMax = 1024;
 inline constexpr size_t kStopBytesMax = size_t{64} << 10;  // all stop strings together
 inline constexpr int32_t kTopLogprobsMax = 20;

@@ -1,10 +1,13 @@
 #include "api/json/format_fields.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
+#include "api/base/limits.h"
 #include "api/json/read.h"
 #include "api/json/text.h"
 
@@ -46,6 +49,15 @@ void GetGrammar(Fields& fields, std::string_view name, std::optional<OutputForma
   std::string grammar;
   if (!fields.Get(name, grammar) || grammar.empty()) return;
   out = OutputFormat{Kind::kGrammar, std::move(grammar), fields.PathOf(name)};
+}
+
+// The runner refuses a larger one, too; here it is refused before it is copied into each choice.
+std::optional<OutputFormat> Checked(std::optional<OutputFormat> format, FirstError& error) {
+  if (!format || error || format->text.size() <= kFormatBytesMax) return format;
+  error = Error{ErrorCode::kUnsupported,
+                fmt::format("field \"{}\" must have at most {} bytes", format->field, kFormatBytesMax),
+                format->field};
+  return std::nullopt;
 }
 
 std::optional<OutputFormat> GetOpenAi(Fields& body) {
@@ -97,7 +109,7 @@ std::optional<OutputFormat> GetTypedFormat(Fields& holder) {
   } else if (type != "text") {
     format.Reject("type", R"(must be "text", "json_object" or "json_schema")");
   }
-  return out;
+  return Checked(std::move(out), holder.error());
 }
 
 std::optional<OutputFormat> GetFormat(Fields& body) {
@@ -113,7 +125,7 @@ std::optional<OutputFormat> GetFormat(Fields& body) {
     body.Reject(kName, R"(must be "json" or a JSON schema)");
   }
   GetWhitespace(body, format);
-  return format;
+  return Checked(std::move(format), body.error());
 }
 
 std::optional<OutputFormat> GetResponseFormat(Fields& body) {
@@ -141,7 +153,7 @@ std::optional<OutputFormat> GetResponseFormat(Fields& body) {
     read(fields, "choice", GetChoice);
   }
   GetWhitespace(body, format);
-  return format;
+  return Checked(std::move(format), body.error());
 }
 
 }  // namespace quire::api

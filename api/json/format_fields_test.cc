@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "api/base/limits.h"
 #include "api/json/read.h"
 
 namespace quire::api {
@@ -20,6 +21,24 @@ std::optional<OutputFormat> ReadFormat(std::string_view text, Get get) {
   auto format = get(fields);
   EXPECT_FALSE(error) << error->message;
   return format;
+}
+
+TEST(FormatFields, TheSourceIsBounded) {
+  const auto error_of = [](size_t bytes, const std::string& before, const std::string& after, auto get) {
+    const auto body = ReadJson(before + std::string(bytes, 'x') + after);
+    FirstError error;
+    Fields fields(*body, "", error);
+    get(fields);
+    return error ? error->field : "";
+  };
+  for (const size_t more : {0U, 1U}) {
+    const size_t bytes = kFormatBytesMax + more;
+    const auto expected = [more](const char* field) { return more == 0 ? "" : field; };
+    EXPECT_EQ(error_of(bytes, R"({"guided_regex":")", "\"}", GetResponseFormat), expected("guided_regex"));
+    EXPECT_EQ(error_of(bytes - 8, R"({"format":{"x":")", "\"}}", GetFormat), expected("format"));
+    EXPECT_EQ(error_of(bytes, R"({"format":{"type":"json_schema","schema":")", "\"}}", GetTypedFormat),
+              expected("format.schema"));
+  }
 }
 
 TEST(FormatFields, OllamaFormat) {

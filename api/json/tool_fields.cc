@@ -59,15 +59,21 @@ void GetAllowedTools(Fields& choice, ToolUse& use) {
   if (mode == "required") use.choice = ToolChoice::kRequired;
   const Json* list = allowed.FindArray("tools");
   if (list == nullptr) return allowed.Reject("tools", "is required and must be of type array");
-  for (Tool& tool : use.tools) tool.callable = false;
+  if (!CheckToolCount(allowed, "tools", list->size())) return;
+  std::unordered_map<std::string_view, Tool*> by_name;  // the first of each name
+  by_name.reserve(use.tools.size());
+  for (Tool& tool : use.tools) {
+    tool.callable = false;
+    by_name.try_emplace(tool.name, &tool);
+  }
   for (size_t i = 0; i < list->size() && choice.ok(); ++i) {
     Fields one((*list)[i], allowed.PathOf(fmt::format("tools[{}]", i)), choice.error());
     const std::string name = GetNamedFunction(one);
-    const auto tool = std::ranges::find(use.tools, name, &Tool::name);
-    if (tool == use.tools.end()) {
+    const auto tool = by_name.find(name);
+    if (tool == by_name.end()) {
       one.Reject("function", fmt::format("names \"{}\", which is not one of the tools", name));
     } else {
-      tool->callable = true;
+      tool->second->callable = true;
     }
   }
 }
@@ -88,7 +94,7 @@ std::vector<Tool> GetTools(Fields& body, Tool (*get_tool)(Fields& tool, const Js
   constexpr std::string_view kName = "tools";
   std::vector<Tool> tools;
   const Json* list = body.FindArray(kName);
-  if (list == nullptr) return tools;
+  if (list == nullptr || !CheckToolCount(body, kName, list->size())) return tools;
   size_t bytes = 0;
   for (size_t i = 0; i < list->size() && body.ok(); ++i) {
     Fields tool((*list)[i], body.PathOf(fmt::format("{}[{}]", kName, i)), body.error());
@@ -179,12 +185,19 @@ Think GetEffort(Fields& fields, std::string_view name) {
   return Think::kUnset;
 }
 
-void NameToolResults(std::vector<Message>& messages) {
+bool CheckToolCount(Fields& fields, std::string_view name, size_t count) {
+  if (count <= kToolsMax) return true;
+  fields.Reject(name, fmt::format("contains more than {} tools", kToolsMax), ErrorCode::kTooLarge);
+  return false;
+}
+
+void NameToolResults(std::vector<Message>& messages, size_t choices, CopyBudget& copies) {
   std::unordered_map<std::string_view, std::string_view> names;
   for (Message& message : messages) {
     for (const ToolCall& call : message.tool_calls) names[call.id] = call.name;
     const auto found = names.find(message.tool_call_id);
     if (!message.tool_name.empty() || message.tool_call_id.empty() || found == names.end()) continue;
+    if (!copies.Spend("messages", found->second.size(), choices, kForAllResults)) return;
     message.tool_name = found->second;
   }
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "api/base/request.h"
+#include "api/json/copy_budget.h"
 #include "api/json/fields.h"
 
 namespace quire::api {
@@ -34,7 +35,11 @@ Think GetThink(Fields& body);
 // OpenAI's names for levels, "none" among them.
 Think GetEffort(Fields& fields, std::string_view name);
 
-// Gives results of tools the names of those tools, where the messages say only which call they answer.
-void NameToolResults(std::vector<Message>& messages);
+// Gives results of tools the names of those tools, where the messages say only which call they answer. `choices`: each has a
+// copy of the messages.
+void NameToolResults(std::vector<Message>& messages, size_t choices, CopyBudget& copies);
+inline constexpr std::string_view kForAllResults = "with the names of the tools of all results";
+// "tools" has no more than kToolsMax. False: the error names `name`.
+bool CheckToolCount(Fields& fields, std::string_view name, size_t count);
 
 }  // namespace quire::api

@@ -73,6 +73,33 @@ TEST(ToolFields, AllToolsTogetherAreBounded) {
   EXPECT_EQ(error->field, "tools");
 }
 
+std::string FunctionList(size_t count, const std::string& name) {
+  std::string list = "[";
+  for (size_t i = 0; i < count; ++i) {
+    list += (i > 0 ? "," : "") + (R"({"function":{"name":")" + name + std::to_string(i) + "\"}}");
+  }
+  return list + "]";
+}
+
+// Each name is looked up at once: a search through all tools for each takes minutes here.
+TEST(ToolFields, AllowedToolsAreFoundAmongMany) {
+  const std::string tools = "\"tools\":" + FunctionList(kToolsMax, "f");
+  const auto with = [&tools](const std::string& allowed) {
+    return ToolUseOf(tools + R"(,"tool_choice":{"type":"allowed_tools","allowed_tools":{"tools":)" + allowed +
+                     "}}");
+  };
+  const ReadTools all = with(FunctionList(kToolsMax, "f"));
+  ASSERT_FALSE(all.error) << all.error->message;
+  EXPECT_TRUE(all.use.tools.front().callable && all.use.tools.back().callable);
+  const ReadTools one = with(FunctionList(1, "f"));
+  EXPECT_TRUE(one.use.tools.front().callable && !one.use.tools.back().callable);
+  EXPECT_EQ(with(FunctionList(1, "g")).error->field, "tool_choice.allowed_tools.tools[0].function");
+  const ReadTools many = with(FunctionList(kToolsMax + 1, "f"));
+  EXPECT_EQ(many.error->field, "tool_choice.allowed_tools.tools");
+  EXPECT_EQ(many.error->code, ErrorCode::kTooLarge);
+  EXPECT_EQ(ToolUseOf("\"tools\":" + FunctionList(kToolsMax + 1, "f")).error->field, "tools");
+}
+
 TEST(ToolFields, IllFormedOnesAreRefusedByName) {
   const std::string tools = std::string(kTools) + ",";
   const std::vector<std::pair<std::string, std::string>> cases = {
@@ -126,11 +153,33 @@ TEST(ToolFields, ResultsLearnTheirToolsNames) {
       {.role = "tool", .content = "2", .tool_name = "own", .tool_call_id = "c1"},
       {.role = "tool", .content = "3", .tool_call_id = "c3"},
       {.role = "tool", .content = "4"}};
-  NameToolResults(messages);
+  const auto json = ReadJson("{}");
+  FirstError error;
+  Fields body(*json, "", error);
+  CopyBudget copies(body);
+  NameToolResults(messages, 1, copies);
   EXPECT_EQ(messages[1].tool_name, "g");
   EXPECT_EQ(messages[2].tool_name, "own");
   EXPECT_EQ(messages[3].tool_name, "");
   EXPECT_EQ(messages[4].tool_name, "");
+}
+
+TEST(ToolFields, NamesOfResultsAreBoundedTogether) {
+  const auto error_of = [](size_t results) {
+    std::vector<Message> messages = {
+        {.role = "assistant", .content = "", .tool_calls = {{"c", std::string(size_t{1} << 20, 'f'), "{}"}}}};
+    for (size_t i = 0; i < results; ++i) {
+      messages.push_back({.role = "tool", .content = "", .tool_call_id = "c"});
+    }
+    const auto json = ReadJson("{}");
+    FirstError error;
+    Fields body(*json, "", error);
+    CopyBudget copies(body);
+    NameToolResults(messages, 2, copies);
+    return error ? error->field : "";
+  };
+  EXPECT_EQ(error_of(32), "");
+  EXPECT_EQ(error_of(33), "messages");
 }
 
 }  // namespace

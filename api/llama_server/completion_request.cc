@@ -8,6 +8,7 @@
 #include "api/base/ascii.h"
 #include "api/base/limits.h"
 #include "api/json/body.h"
+#include "api/json/copy_budget.h"
 #include "api/json/format_fields.h"
 #include "api/json/option_fields.h"
 #include "api/json/sampler_fields.h"
@@ -137,11 +138,18 @@ void GetSampling(Fields& body, CompletionRequest& request) {
 }
 
 void GetResponseFields(Fields& body, CompletionRequest& request) {
-  const Json* list = body.FindArray("response_fields");
+  constexpr std::string_view kName = "response_fields";
+  const Json* list = body.FindArray(kName);
   if (list == nullptr) return;
+  if (list->size() > kResponseFieldsMax) {
+    return body.Reject(kName, fmt::format("must contain at most {} names", kResponseFieldsMax));
+  }
+  std::vector<std::string>& names = request.response_fields;
   for (const Json& name : *list) {
-    if (!name.is_string()) return body.Reject("response_fields", "must be an array of strings");
-    request.response_fields.push_back(name.get<std::string>());
+    if (!name.is_string()) return body.Reject(kName, "must be an array of strings");
+    const auto& text = name.get_ref<const std::string&>();
+    if (std::ranges::find(names, text) == names.end())
+      names.push_back(text);  // the reply has each member once
   }
 }
 
@@ -159,17 +167,22 @@ void GetRest(Fields& body, CompletionRequest& request) {
   int32_t slot = -1;
   body.Get("id_slot", slot, -1, kSlotsMax - 1);
   request.slot = std::max(slot, 0);
-  request.format = GetResponseFormat(body);
   GetResponseFields(body, request);
   openai::GetProgress(body, request);
 }
 
+// "n_cmpl", or "n". Every choice has a copy of its prompt and of the format.
 void GetChoices(Fields& body, CompletionRequest& request, size_t body_bytes) {
-  request.n = openai::GetChoices(body, body_bytes);
-  body.Get("n_cmpl", request.n, 1, kChoicesMax);
-  if (request.prompts.size() * static_cast<size_t>(request.n) > size_t{kChoicesMax}) {
-    body.Reject("n_cmpl", fmt::format("results in more than {} choices", kChoicesMax));
+  body.Get("n", request.n, 1, kChoicesMax);
+  const std::string_view name = body.Get("n_cmpl", request.n, 1, kChoicesMax) ? "n_cmpl" : "n";
+  const size_t choices = request.prompts.size() * static_cast<size_t>(request.n);
+  if (choices > size_t{kChoicesMax}) {
+    body.Reject(name, fmt::format("results in more than {} choices", kChoicesMax));
   }
+  CopyBudget copies(body);
+  copies.Share(name, body_bytes, static_cast<size_t>(request.n), openai::kForAllChoices);
+  const auto& format = request.format;
+  if (format) copies.Share(format->field, format->text.size(), choices, openai::kForAllChoices);
 }
 
 template <class Get>
@@ -179,6 +192,7 @@ Result<CompletionRequest> Parse(std::string_view text, Get get) {
   CompletionRequest request;
   FirstError error;
   Fields body(*json, "", error);
+  request.format = GetResponseFormat(body);
   get(body, request);
   GetRest(body, request);
   openai::RefuseUnsupported(body, openai::Route::kLlamaServer);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "api/json/body.h"
+#include "api/json/copy_budget.h"
 #include "api/json/format_fields.h"
 #include "api/json/option_fields.h"
 #include "api/json/read.h"
@@ -129,6 +130,8 @@ Result<ChatRequest> ParseChat(std::string_view body) {
     request.tools.tools = GetTools(fields);
     request.messages =
         MessageList(fields).Get([&](Fields& message) { return GetMessage(message, request.model); });
+    CopyBudget copies(fields);
+    NameToolResults(request.messages, 1, copies);
   });
 }
 
@@ -174,7 +177,6 @@ Request ToRequest(GenerateRequest generate, const ModelDefaults& defaults) {
 Request ToRequest(ChatRequest chat, const ModelDefaults& defaults) {
   Request request = BaseRequest(chat, defaults);
   ChatPrompt prompt{WithDefaults(std::move(chat.messages), defaults)};
-  NameToolResults(prompt.messages);
   SetToolUse(std::move(chat.tools), request, prompt);
   request.prompt = std::move(prompt);
   return request;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "api/json/body.h"
+#include "api/json/copy_budget.h"
 #include "api/json/format_fields.h"
 #include "api/json/text.h"
 #include "api/openai/chat.h"
@@ -116,7 +117,8 @@ void GetBody(Fields& body, ChatRequest& request, size_t body_bytes) {
   request.keep_alive = GetKeepAlive(body);
   request.cache_salt = GetCacheSalt(body);
   GetSampling(body, request.options, request.unknown_options);
-  request.n = GetChoices(body, body_bytes);
+  CopyBudget copies(body);
+  request.n = GetChoices(body, body_bytes, copies);
   CheckBestOf(body, request.n);
   GetLogprobs(body, request);
   request.tools = GetToolUse(body);
@@ -124,6 +126,7 @@ void GetBody(Fields& body, ChatRequest& request, size_t body_bytes) {
   request.messages =
       MessageList(body).Get([&](Fields& message) { return GetMessage(message, request.model); });
   if (request.messages.empty()) body.Reject("messages", "must be a non-empty array");
+  NameToolResults(request.messages, static_cast<size_t>(request.n), copies);
   request.rendering = GetTemplateFields(body, GetThinking(body), request.messages);
   CheckUnsupported(body, request.model);
   AddUnread(body, request.unknown_options);
@@ -158,7 +161,6 @@ Request ToRequest(ChatRequest chat, const ModelDefaults& defaults) {
   request.format = std::move(chat.format);
   request.model_name = std::move(chat.model);
   ChatPrompt prompt{WithDefaults(std::move(chat.messages), defaults)};
-  NameToolResults(prompt.messages);
   SetToolUse(std::move(chat.tools), request, prompt);
   SetTemplateFields(std::move(chat.rendering), request, prompt);
   request.prompt = std::move(prompt);

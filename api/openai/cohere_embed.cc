@@ -89,7 +89,7 @@ void GetInputType(Fields& body, EmbedRequest& request) {
                        "must be \"search_document\", \"search_query\", \"classification\" or \"clustering\"",
                        ErrorCode::kUnsupported);
   }
-  for (EmbedPrompt& prompt : request.inputs) prompt.prompt_name = type;
+  request.shared.prompt_name = type;
 }
 
 }  // namespace

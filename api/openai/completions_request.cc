@@ -6,6 +6,7 @@
 
 #include "api/base/limits.h"
 #include "api/json/body.h"
+#include "api/json/copy_budget.h"
 #include "api/json/format_fields.h"
 #include "api/json/tokens.h"
 #include "api/openai/chat.h"
@@ -63,11 +64,11 @@ void GetSpecial(Fields& body, Prompts& prompts) {
   }
 }
 
-// With a suffix every prompt is what comes before the place that is to be filled in.
-void GetSuffix(Fields& body, Prompts& prompts) {
+// With a suffix every prompt is what comes before the place that is to be filled in. Each of the `choices` has both.
+void GetSuffix(Fields& body, size_t choices, CopyBudget& copies, Prompts& prompts) {
   std::string suffix;
   body.Get("suffix", suffix);
-  if (suffix.empty()) return;
+  if (suffix.empty() || !copies.Share("suffix", suffix.size(), choices, kForAllChoices)) return;
   for (auto& prompt : prompts) {
     auto* raw = std::get_if<RawPrompt>(&prompt);
     if (raw == nullptr) return Refuse(body, "suffix", "suffix: supported only for text prompts");
@@ -87,13 +88,15 @@ void GetEcho(Fields& body, CompletionRequest& request) {
   }
 }
 
-void CheckChoices(Fields& body, const CompletionRequest& request) {
+// The number of choices of all prompts.
+size_t CountChoices(Fields& body, const CompletionRequest& request) {
   const size_t choices = request.prompts.size() * static_cast<size_t>(request.n);
   if (choices > size_t{kChoicesMax}) {
     body.Reject("n", fmt::format("results in {} choices for {} prompts, more than {}", choices,
                                  request.prompts.size(), kChoicesMax));
   }
   CheckBestOf(body, request.n);
+  return choices;
 }
 
 void GetCompletionBody(Fields& body, CompletionRequest& request, size_t body_bytes) {
@@ -106,11 +109,14 @@ void GetCompletionBody(Fields& body, CompletionRequest& request, size_t body_byt
   GetSampling(body, request.options, request.unknown_options);
   body.Get("logprobs", request.logprobs, 0, kTopLogprobsMax);
   GetEcho(body, request);
-  request.n = GetChoices(body, body_bytes);
-  CheckChoices(body, request);
+  CopyBudget copies(body);
+  request.n = GetChoices(body, body_bytes, copies);
+  const size_t choices = CountChoices(body, request);
   GetSpecial(body, request.prompts);
-  GetSuffix(body, request.prompts);
+  GetSuffix(body, choices, copies, request.prompts);
   request.format = GetResponseFormat(body);
+  if (request.format)
+    copies.Share(request.format->field, request.format->text.size(), choices, kForAllChoices);
   RefuseUnsupported(body, Route::kCompletions);
   AddUnread(body, request.unknown_options);
 }

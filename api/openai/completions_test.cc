@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "api/base/limits.h"
+
 namespace quire::api::openai {
 namespace {
 
@@ -131,6 +133,23 @@ TEST(CompletionParse, ChoicesOfALargeBodyAreBoundedTogether) {
   EXPECT_EQ(parsed.error().code, ErrorCode::kTooLarge);
   EXPECT_EQ(parsed.error().field, "n");
   EXPECT_TRUE(ParseCompletion(CompletionWith(R"("n":7,"prompt":")" + text + "\"")));
+}
+
+TEST(CompletionParse, CopiesOfTheSuffixAndTheFormatAreBounded) {
+  const std::vector<std::string> prompts(128, "x");
+  constexpr size_t kFits = kBodyBytesMax / 128;
+  const auto parsed = [&prompts](const char* name, size_t bytes) {
+    nlohmann::json body = {{"model", "M"}, {"prompt", prompts}};
+    body[name] = std::string(bytes, 'x');
+    return ParseCompletion(body.dump());
+  };
+  for (const char* name : {"suffix", "guided_regex"}) {
+    EXPECT_TRUE(parsed(name, kFits)) << name;
+    const auto refused = parsed(name, kFits + 1);
+    ASSERT_FALSE(refused) << name;
+    EXPECT_EQ(refused.error().code, ErrorCode::kTooLarge);
+    EXPECT_EQ(refused.error().field, name);
+  }
 }
 
 // ---- replies ----

@@ -10,6 +10,7 @@
 #include "api/base/ascii.h"
 #include "api/base/limits.h"
 #include "api/json/body.h"
+#include "api/json/copy_budget.h"
 #include "api/json/option_fields.h"
 #include "api/json/read.h"
 #include "api/openai/cohere_embed.h"
@@ -118,10 +119,11 @@ void GetDimensions(Fields& body, EmbedRequest& request) {
 
 // The prefix of the model's that `key` names.
 void GetPrefix(Fields& body, std::string_view key, EmbedRequest& request) {
-  std::string name;
+  std::string& name = request.shared.prompt_name;
   body.Get(key, name);
+  CopyBudget copies(body);
+  copies.Share(key, name.size(), request.inputs.size(), "for all texts");
   for (EmbedPrompt& prompt : request.inputs) {
-    prompt.prompt_name = name;
     prompt.prompt_required = true;
     if (!name.empty() && !prompt.tokens.empty()) {
       return body.Reject(key, "needs texts, not token ids", ErrorCode::kUnsupported);
@@ -256,12 +258,21 @@ std::string EncodeOllama(const EmbedRequest& request, const EmbedResult& result)
 
 }  // namespace
 
-Request EmbedRequest::At(size_t i, const Options& defaults) const {
+Request EmbedRequest::Common(const Options& defaults) const {
   Request request;
   request.params = Resolve(Overlay(defaults, options));
   request.overflow = overflow;
   request.client.cache_salt = cache_salt;
-  request.prompt = inputs[i];
+  return request;
+}
+
+Request EmbedRequest::At(size_t i, const Options& defaults) const {
+  Request request = Common(defaults);
+  EmbedPrompt prompt = inputs[i];
+  if (!shared.query.empty()) prompt.text = shared.query;
+  prompt.instruction = shared.instruction;
+  prompt.prompt_name = shared.prompt_name;
+  request.prompt = std::move(prompt);
   return request;
 }
 

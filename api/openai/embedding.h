@@ -38,7 +38,15 @@ struct EmbedRequest {
   std::vector<std::string> unknown_options;  // for the log
   std::string cache_salt;
 
-  // The i-th input as a request; its model's parameters are `defaults`.
+  // Of every input, the same: here once, as there may be thousands of inputs.
+  struct Shared {
+    std::string query, instruction;  // of pairs; `query` is the text of an input
+    std::string prompt_name;
+  } shared = {};
+
+  // All but the prompt; its model's parameters are `defaults`.
+  Request Common(const Options& defaults) const;
+  // The i-th input as a request.
   Request At(size_t i, const Options& defaults) const;
   // Its name in the body: "input", "input[2]", "prompt".
   std::string NameOf(size_t i) const;

@@ -147,14 +147,33 @@ TEST(ParseEmbed, OpenAiTakesTruncationAndPrefixesByName) {
       Parsed(EmbedDialect::kOpenAi, R"({"model":"m","input":["a"],"truncate":"START","input_type":"query"})");
   EXPECT_EQ(request.overflow, Overflow::kTruncate);
   EXPECT_TRUE(request.inputs[0].keep_end);
-  EXPECT_EQ(request.inputs[0].prompt_name, "query");
+  EXPECT_EQ(request.shared.prompt_name, "query");
+  EXPECT_EQ(std::get<EmbedPrompt>(request.At(0, {}).prompt).prompt_name, "query");
   EXPECT_TRUE(request.inputs[0].prompt_required);
   const auto plain = Parsed(EmbedDialect::kOpenAi, R"({"model":"m","input":"a","truncate":"none"})");
   EXPECT_EQ(plain.overflow, Overflow::kRefuse);
-  EXPECT_TRUE(plain.inputs[0].prompt_name.empty());
+  EXPECT_TRUE(plain.shared.prompt_name.empty());
   ExpectRefused(EmbedDialect::kOpenAi, R"({"model":"m","input":"a","truncate":"MIDDLE"})", "truncate");
   ExpectRefused(EmbedDialect::kOpenAi, R"({"model":"m","input":[1],"input_type":"query"})", "input_type");
   ExpectRefused(EmbedDialect::kOpenAi, R"({"model":"m","input":"a","task":"x"})", "task");
+}
+
+TEST(ParseEmbed, CopiesOfAPrefixesNameAreBounded) {
+  const auto parsed = [](EmbedDialect dialect, const char* name, size_t bytes) {
+    const bool tei = dialect == EmbedDialect::kTei;
+    json body = {{"model", "m"}, {name, std::string(bytes, 'n')}};
+    body[tei ? "inputs" : "input"] = std::vector<std::string>(kEmbedInputsMax, "x");
+    return ParseEmbed(dialect, body.dump());
+  };
+  constexpr size_t kFits = kBodyBytesMax / kEmbedInputsMax;
+  for (const auto& [dialect, name] :
+       {std::pair(EmbedDialect::kOpenAi, "input_type"), std::pair(EmbedDialect::kTei, "prompt_name")}) {
+    EXPECT_TRUE(parsed(dialect, name, kFits)) << name;
+    const auto refused = parsed(dialect, name, kFits + 1);
+    ASSERT_FALSE(refused) << name;
+    EXPECT_EQ(refused.error().code, ErrorCode::kTooLarge);
+    EXPECT_EQ(refused.error().field, name);
+  }
 }
 
 TEST(ParseEmbed, OpenAiTakesWhatJinasClientsSend) {
@@ -186,7 +205,7 @@ TEST(ParseEmbed, TextEmbeddingsInferenceHasNamesOfItsOwn) {
   EXPECT_EQ(request.overflow, Overflow::kTruncate);
   const EmbedPrompt& prompt = request.inputs[1];
   EXPECT_TRUE(prompt.keep_end && prompt.prompt_required && !prompt.normalize);
-  EXPECT_EQ(prompt.prompt_name, "query");
+  EXPECT_EQ(request.shared.prompt_name, "query");
   EXPECT_EQ(prompt.dimensions, 8);
   EXPECT_EQ(Parsed(EmbedDialect::kTei, R"({"inputs":[[1,2]]})").inputs[0].tokens.size(), 2U);
   EXPECT_EQ(EncodeEmbed(request, {.vectors = {{1, 2}, {3, 4}}}), "[[1,2],[3,4]]");
@@ -201,7 +220,7 @@ TEST(ParseEmbed, CohereTakesTextsAndNamesOfPrefixes) {
       R"({"model":"m","texts":["a","b"],"input_type":"search_query","output_dimension":8,"truncate":"START",
           "embedding_types":["ubinary","float"]})");
   EXPECT_EQ(Texts(request), (std::vector<std::string>{"a", "b"}));
-  EXPECT_EQ(request.inputs[1].prompt_name, "search_query");
+  EXPECT_EQ(request.shared.prompt_name, "search_query");
   EXPECT_FALSE(request.inputs[1].prompt_required);
   EXPECT_EQ(request.inputs[1].dimensions, 8);
   EXPECT_TRUE(request.inputs[1].keep_end);

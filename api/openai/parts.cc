@@ -26,13 +26,10 @@ void GetSampling(Fields& body, Options& options, std::vector<std::string>& unkno
   body.Get("max_completion_tokens", options.num_predict, -1);
 }
 
-int32_t GetChoices(Fields& body, size_t body_bytes) {
+int32_t GetChoices(Fields& body, size_t body_bytes, CopyBudget& copies) {
   int32_t choices = 1;
   body.Get("n", choices, 1, kChoicesMax);
-  if (body_bytes > kBodyBytesMax / static_cast<size_t>(choices)) {
-    body.Reject("n", fmt::format("results in more than {} bytes for {} choices", kBodyBytesMax, choices),
-                ErrorCode::kTooLarge);
-  }
+  copies.Share("n", body_bytes, static_cast<size_t>(choices), kForAllChoices);
   return choices;
 }
 

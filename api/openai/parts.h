@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "api/base/request.h"
+#include "api/json/copy_budget.h"
 #include "api/json/fields.h"
 #include "api/json/type.h"
 
@@ -22,8 +23,9 @@ void Refuse(Fields& fields, std::string_view field, std::string message);
 // Sampling fields of the body, over those of its "options"; logit_bias and the maximum number of tokens too.
 void GetSampling(Fields& body, Options& options, std::vector<std::string>& unknown);
 
-// "n": choices per prompt. Each is a request of its own, so what they hold together is bounded like one body.
-int32_t GetChoices(Fields& body, size_t body_bytes);
+// "n": choices per prompt. Each is a request of its own, so what they hold together is within the budget.
+int32_t GetChoices(Fields& body, size_t body_bytes, CopyBudget& copies);
+inline constexpr std::string_view kForAllChoices = "for all choices";
 // "best_of", which must be the same.
 void CheckBestOf(Fields& body, int32_t choices);
 

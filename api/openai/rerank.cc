@@ -12,6 +12,7 @@
 #include "api/base/limits.h"
 #include "api/base/random_id.h"
 #include "api/json/body.h"
+#include "api/json/copy_budget.h"
 #include "api/json/option_fields.h"
 #include "api/json/read.h"
 #include "api/openai/unsupported_fields.h"
@@ -19,8 +20,10 @@
 namespace quire::api {
 namespace {
 
-void AddPair(std::string query, std::string document, RerankRequest& request) {
-  request.pairs.inputs.push_back({.text = std::move(query), .rank = true, .document = std::move(document)});
+constexpr std::string_view kForAllPairs = "for all documents";
+
+void AddDocument(std::string document, RerankRequest& request) {
+  request.pairs.inputs.push_back({.text = {}, .rank = true, .document = std::move(document)});
 }
 
 // A text, or an object with one.
@@ -44,21 +47,22 @@ const Json* FindTexts(Fields& body, std::string_view name) {
   return body.ok() ? list : nullptr;
 }
 
-void GetDocuments(Fields& body, RerankRequest& request) {
-  std::string query;
+void GetDocuments(Fields& body, CopyBudget& copies, RerankRequest& request) {
+  std::string& query = request.pairs.shared.query;
   if (!body.Get("query", query) && body.ok()) body.Reject("query", "is required");
   if (query.empty()) body.Reject("query", "must not be empty");
   request.texts = request.dialect == RerankDialect::kJina && body.Has("texts");
   request.pairs.field = request.texts ? "texts" : "documents";
   const Json* documents = FindTexts(body, request.pairs.field);
   if (documents == nullptr) return;
+  copies.Share("query", query.size(), documents->size(), kForAllPairs);
   request.pairs.inputs.reserve(documents->size());
   for (const Json& value : *documents) {
     auto document = DocumentOf(value);
     if (!document) {
       return body.Reject(request.pairs.field, "must be an array of strings or of objects with a \"text\"");
     }
-    AddPair(query, *std::move(document), request);
+    AddDocument(*std::move(document), request);
   }
 }
 
@@ -83,27 +87,33 @@ std::vector<std::string> TextsOf(Fields& body, std::string_view name) {
 }
 
 // One text with each of several, or as many with as many.
-void GetTexts(Fields& body, RerankRequest& request) {
-  const std::vector<std::string> first = TextsOf(body, "text_1"), second = TextsOf(body, "text_2");
+void GetTexts(Fields& body, CopyBudget& copies, RerankRequest& request) {
+  std::vector<std::string> first = TextsOf(body, "text_1"), second = TextsOf(body, "text_2");
   request.pairs.field = "text_2";
   if (!body.ok()) return;
   if (first.size() != 1 && first.size() != second.size()) {
     return body.Reject("text_2", "must have as many texts as text_1, or text_1 must be one text");
   }
-  request.pairs.inputs.reserve(second.size());
-  for (size_t i = 0; i < second.size(); ++i) AddPair(first[first.size() == 1 ? 0 : i], second[i], request);
+  EmbedRequest& pairs = request.pairs;
+  pairs.inputs.reserve(second.size());
+  for (std::string& text : second) AddDocument(std::move(text), request);
+  if (first.size() == 1) {
+    copies.Share("text_1", first.front().size(), second.size(), kForAllPairs);
+    pairs.shared.query = std::move(first.front());
+  } else {
+    for (size_t i = 0; i < first.size(); ++i) pairs.inputs[i].text = std::move(first[i]);
+  }
 }
 
 // What all pairs have in common.
-void GetOfPairs(Fields& body, std::vector<EmbedPrompt>& pairs) {
-  std::string instruction;
+void GetOfPairs(Fields& body, CopyBudget& copies, EmbedRequest& pairs) {
+  const std::string_view name = body.Has("instruct") ? "instruct" : "instruction";
+  std::string& instruction = pairs.shared.instruction;
   int32_t tokens_max = 0;
-  body.Get(body.Has("instruct") ? "instruct" : "instruction", instruction);
+  body.Get(name, instruction);
+  copies.Share(name, instruction.size(), pairs.inputs.size(), kForAllPairs);
   body.Get("max_tokens_per_doc", tokens_max, 1);
-  for (EmbedPrompt& pair : pairs) {
-    pair.instruction = instruction;
-    pair.document_tokens_max = tokens_max;
-  }
+  for (EmbedPrompt& pair : pairs.inputs) pair.document_tokens_max = tokens_max;
 }
 
 void GetRerankBody(Fields& body, RerankRequest& request) {
@@ -114,10 +124,11 @@ void GetRerankBody(Fields& body, RerankRequest& request) {
   } else {
     pairs.model = GetModel(body);
   }
+  CopyBudget copies(body);
   if (request.dialect == RerankDialect::kScore) {
-    GetTexts(body, request);
+    GetTexts(body, copies, request);
   } else {
-    GetDocuments(body, request);
+    GetDocuments(body, copies, request);
     body.Get("top_n", request.top_n, int64_t{1});
     body.Get(request.texts ? "return_text" : "return_documents", request.return_documents);
   }
@@ -125,7 +136,7 @@ void GetRerankBody(Fields& body, RerankRequest& request) {
   bool truncate = true;
   body.Get("truncate", truncate);
   pairs.overflow = truncate ? Overflow::kTruncate : Overflow::kRefuse;
-  GetOfPairs(body, pairs.inputs);
+  GetOfPairs(body, copies, pairs);
   for (const char* name : {"max_chunks_per_doc", "rank_fields", "truncate_prompt_tokens"}) {
     if (HasValue(body, name)) body.Reject(name, "is not supported", ErrorCode::kUnsupported);
   }

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <variant>
+
+#include "api/base/limits.h"
 
 namespace quire::api {
 namespace {
@@ -22,6 +25,10 @@ std::string ErrorOf(RerankDialect dialect, const json& body) {
   return request ? "no error" : request.error().field + ": " + request.error().message;
 }
 
+EmbedPrompt PairOf(const RerankRequest& request, size_t i) {
+  return std::get<EmbedPrompt>(request.pairs.At(i, {}).prompt);
+}
+
 const EmbedResult kScores{.vectors = {{-1.0F}, {2.0F}, {0.0F}}, .prompt_tokens = 30};
 
 TEST(Rerank, PairsTheQueryWithEachDocument) {
@@ -31,7 +38,7 @@ TEST(Rerank, PairsTheQueryWithEachDocument) {
                                                     {"top_n", 2},
                                                     {"truncate", false}});
   ASSERT_EQ(request.pairs.inputs.size(), 2U);
-  EXPECT_EQ(request.pairs.inputs[0].text, "q");
+  EXPECT_EQ(PairOf(request, 0).text, "q");
   EXPECT_EQ(request.pairs.inputs[1].document, "b");
   EXPECT_TRUE(request.pairs.inputs[1].rank);
   EXPECT_EQ(request.pairs.overflow, Overflow::kRefuse);
@@ -40,10 +47,10 @@ TEST(Rerank, PairsTheQueryWithEachDocument) {
 
 TEST(Rerank, ScoresArePairwiseOrOneWithAll) {
   const auto one = Parse(RerankDialect::kScore, {{"model", "m"}, {"text_1", "a"}, {"text_2", {"b", "c"}}});
-  EXPECT_EQ(one.pairs.inputs[1].text, "a");
+  EXPECT_EQ(PairOf(one, 1).text, "a");
   const auto both =
       Parse(RerankDialect::kScore, {{"model", "m"}, {"text_1", {"a", "b"}}, {"text_2", {"c", "d"}}});
-  EXPECT_EQ(both.pairs.inputs[1].text, "b");
+  EXPECT_EQ(PairOf(both, 1).text, "b");
   EXPECT_EQ(both.pairs.inputs[1].document, "d");
   EXPECT_THAT(ErrorOf(RerankDialect::kScore, {{"model", "m"}, {"text_1", {"a", "b"}}, {"text_2", "c"}}),
               HasSubstr("text_2: "));
@@ -56,7 +63,7 @@ TEST(Rerank, ABoundOfDocumentsAndAnInstructionGoWithEachPair) {
                                                       {"max_tokens_per_doc", 9},
                                                       {"instruction", "i"}});
   EXPECT_EQ(request.pairs.inputs[1].document_tokens_max, 9);
-  EXPECT_EQ(request.pairs.inputs[1].instruction, "i");
+  EXPECT_EQ(PairOf(request, 1).instruction, "i");
 }
 
 TEST(Rerank, RefusesByName) {
@@ -71,6 +78,31 @@ TEST(Rerank, RefusesByName) {
               HasSubstr("max_tokens_per_doc"));
   const json left = {{"query", "q"}, {"texts", {"a"}}, {"truncation_direction", "Left"}};
   EXPECT_THAT(ErrorOf(RerankDialect::kJina, left), HasSubstr("truncation_direction"));
+}
+
+// 1 MB for 64 documents, 64 KiB for 2,048.
+TEST(Rerank, CopiesOfTheQueryAreBounded) {
+  const auto parsed = [](const char* name, size_t bytes, size_t documents) {
+    json body = {{"query", "q"}, {"documents", std::vector<std::string>(documents, "x")}};
+    body[name] = std::string(bytes, 'q');
+    return ParseRerank(RerankDialect::kJina, body.dump());
+  };
+  constexpr size_t kTexts = kEmbedInputsMax;
+  for (const char* name : {"query", "instruction", "instruct"}) {
+    EXPECT_TRUE(parsed(name, kBodyBytesMax / kTexts - 1, kTexts)) << name;
+    EXPECT_TRUE(parsed(name, size_t{1} << 20, 1)) << name;
+    const auto refused = parsed(name, kBodyBytesMax / kTexts + 1, kTexts);
+    ASSERT_FALSE(refused) << name;
+    EXPECT_EQ(refused.error().code, ErrorCode::kTooLarge);
+    EXPECT_EQ(refused.error().field, name);
+  }
+  const std::string half(kBodyBytesMax / kTexts / 2 + 1, 'q');
+  const std::vector<std::string> texts(kTexts, "x");
+  EXPECT_THAT(ErrorOf(RerankDialect::kJina, {{"query", half}, {"instruction", half}, {"documents", texts}}),
+              HasSubstr("instruction: "));
+  EXPECT_THAT(ErrorOf(RerankDialect::kScore,
+                      {{"model", "m"}, {"text_1", std::string(size_t{1} << 20, 'q')}, {"text_2", texts}}),
+              HasSubstr("text_1: "));
 }
 
 TEST(Rerank, TakesTheDirectionThatIsImplemented) {

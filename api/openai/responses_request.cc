@@ -8,6 +8,7 @@
 
 #include "api/base/limits.h"
 #include "api/json/body.h"
+#include "api/json/copy_budget.h"
 #include "api/json/format_fields.h"
 #include "api/json/read.h"
 #include "api/json/tool_fields.h"
@@ -131,7 +132,8 @@ class Items {
       if (!item.Get("id", result.tool_call_id))
         item.Reject("call_id", "is required and must be of type string");
     }
-    if (const auto call = called_.find(result.tool_call_id); call != called_.end()) {
+    const auto call = called_.find(result.tool_call_id);
+    if (call != called_.end() && copies_.Spend("input", call->second.size(), 1, kForAllResults)) {
       result.tool_name = call->second;
     }
     result.content = GetText(item, "output");
@@ -161,6 +163,7 @@ class Items {
   }
 
   Fields& body_;
+  CopyBudget copies_{body_};
   const std::string& model_;
   std::vector<Message> messages_;
   std::map<std::string, std::string> called_;  // id -> name of every call so far

@@ -143,6 +143,22 @@ TEST(ResponsesParse, ToolsOfAgents) {
   }
 }
 
+TEST(ResponsesParse, CopiesOfANamespaceAreBounded) {
+  const auto parsed = [](size_t bytes, size_t members) {
+    std::string list;
+    for (size_t i = 0; i < members; ++i)
+      list += (i > 0 ? "," : "") + std::string(R"({"type":"function","name":"g"})");
+    return ParseResponses(ResponseWith(R"("input":"hi","tools":[{"type":"namespace","name":")" +
+                                       std::string(bytes, 'n') + R"(","tools":[)" + list + "]}]"));
+  };
+  EXPECT_TRUE(parsed(1000, 100));
+  for (const auto& refused : {parsed(size_t{1} << 20, 100), parsed(1, kToolsMax + 1)}) {
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, ErrorCode::kTooLarge);
+    EXPECT_EQ(refused.error().field, "tools");
+  }
+}
+
 TEST(ResponsesParse, AllowedToolsStayInThePrompt) {
   const auto parsed = ParseResponses(ResponseWith(
       std::string(R"("input":"hi","tools":)") + kAgentTools +

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "api/json/copy_budget.h"
 #include "api/json/read.h"
 #include "api/json/text.h"
 #include "api/openai/parts.h"
@@ -60,6 +61,7 @@ class ToolList {
       : body_(body), special_(special), left_out_(left_out) {}
 
   Json Get(const Json& list) {
+    if (!CheckToolCount(body_, "tools", list.size())) return Json::array();
     for (size_t i = 0; i < list.size() && body_.ok(); ++i) {
       Fields tool(list[i], fmt::format("tools[{}]", i), body_.error());
       Add(tool);
@@ -98,6 +100,13 @@ class ToolList {
     const std::string space = NonEmpty(tool, "name");
     const Json* members = tool.FindArray("tools");
     if (members == nullptr) return tool.Reject("tools", "is required and must be of type array");
+    members_ += members->size();
+    constexpr size_t kCopies = 4;  // of the name: in two of the member's, and twice beside it
+    if (!CheckToolCount(body_, "tools", members_) ||
+        !copies_.Spend("tools", space.size(), kCopies * members->size(),
+                       "with the namespace of every tool")) {
+      return;
+    }
     for (size_t i = 0; i < members->size() && body_.ok(); ++i) {
       Fields member((*members)[i], tool.PathOf(fmt::format("tools[{}]", i)), body_.error());
       const std::string type = NonEmpty(member, "type");
@@ -140,6 +149,8 @@ class ToolList {
   }
 
   Fields& body_;
+  CopyBudget copies_{body_};
+  size_t members_ = 0;  // of all namespaces
   std::vector<ResponsesTool>& special_;
   std::vector<std::string>& left_out_;
   Json tools_ = Json::array();
@@ -167,6 +178,7 @@ std::string NameIn(Fields& fields, bool* left_out = nullptr) {
 Json AllowedOfChat(Fields& choice) {
   Json tools = Json::array();
   const Json* list = choice.FindArray("tools");
+  if (list != nullptr) CheckToolCount(choice, "tools", list->size());
   for (size_t i = 0; list != nullptr && i < list->size() && choice.ok(); ++i) {
     Fields one((*list)[i], choice.PathOf(fmt::format("tools[{}]", i)), choice.error());
     bool left_out = false;
