@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "runner/jinja/json_reader.h"
 #include "runner/jinja/template.h"
 #include "runner/jinja/unicode.h"
 #include "tests/data/test_data.h"
@@ -60,7 +61,7 @@ class ChatTemplateGolden : public testing::TestWithParam<std::string> {
       if (conversation["id"] != id) continue;
       std::vector<std::pair<std::string, Value>> variables;
       const auto add = [&](const std::string& name, const ordered_json& json, Trust of) {
-        variables.emplace_back(name, FromJson(json, of).value());
+        variables.emplace_back(name, JsonReader(of).Read(json.dump()).value());
       };
       for (const auto& [name, token] : conversations_["special_tokens"].items())
         add(name, token, Trust::kTemplate);

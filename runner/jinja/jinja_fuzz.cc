@@ -3,9 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "runner/jinja/json_reader.h"
 #include "runner/jinja/template.h"
 #include "runner/jinja/unicode.h"
 
@@ -17,13 +17,13 @@ using quire::runner::jinja::TrackedText;
 using quire::runner::jinja::Value;
 
 Value Variables() {
-  return quire::runner::jinja::FromJson(nlohmann::ordered_json::parse(R"({
+  return quire::runner::jinja::JsonReader(quire::runner::jinja::Trust::kRequest)
+      .Read(R"({
            "messages": [{"role": "user", "content": "a<|b|>é\n c"}, {"role": "assistant", "content": null,
              "tool_calls": [{"function": {"name": "f", "arguments": {"x": [1, 2.5, true]}}}]}],
            "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}],
            "x": [3, 1, 2], "s": "Hello World", "n": null, "i": 7, "f": 0.5
-         })"),
-                                        quire::runner::jinja::Trust::kRequest)
+         })")
       .value();
 }
 

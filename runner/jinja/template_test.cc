@@ -1,11 +1,10 @@
-// Errors with their lines, JSON conversion, and rendering from several threads.
+// Errors with their lines, dicts, and rendering from several threads.
 #include "runner/jinja/template.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <vector>
@@ -14,8 +13,6 @@
 
 namespace quire::runner::jinja {
 namespace {
-
-using nlohmann::ordered_json;
 
 std::string RenderError(std::string_view source) {
   const auto parsed = Template::Parse(source);
@@ -72,34 +69,6 @@ TEST(JinjaTemplate, IntegersOverflowIntoErrors) {
   }
   EXPECT_EQ(RenderOrError("{{ (-9223372036854775807 - 1) % -1 }}"), "0");
   EXPECT_EQ(RenderOrError("{{ -9223372036854775807 - 1 }}"), "-9223372036854775808");
-}
-
-TEST(JinjaJson, ConvertsEveryKind) {
-  const auto json =
-      ordered_json::parse(R"({"z": 1, "a": [true, null, -2, 1.5, 18446744073709551615, "é"], "o": {}})");
-  const auto parsed = Template::Parse("{{ v }}");
-  ASSERT_TRUE(parsed.has_value());
-  const auto value = FromJson(json);
-  ASSERT_TRUE(value.has_value());
-  EXPECT_EQ(parsed->Render(Value::MakeDict({{"v", *value}})).value(),
-            "{'z': 1, 'a': [True, None, -2, 1.5, 1.8446744073709552e+19, 'é'], 'o': {}}");
-}
-
-TEST(JinjaJson, RefusesDeepNesting) {
-  ordered_json json = 1;
-  for (int i = 0; i < 400; ++i) json = ordered_json::array({std::move(json)});
-  EXPECT_TRUE(FromJson(json).has_value());
-  json = ordered_json::array({std::move(json)});
-  const auto value = FromJson(json);
-  ASSERT_FALSE(value.has_value());
-  EXPECT_EQ(value.error().code, api::ErrorCode::kInvalidArgument);
-}
-
-TEST(JinjaJson, RefusesWhatIsNotUtf8) {
-  EXPECT_FALSE(FromJson(ordered_json("a\xE2\x82")).has_value());
-  ordered_json object;
-  object["\xFF"] = 1;
-  EXPECT_FALSE(FromJson(object).has_value());
 }
 
 TEST(JinjaDict, FindsAmongMany) {

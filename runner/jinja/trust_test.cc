@@ -2,9 +2,9 @@
 // expectations show untrusted stretches in [brackets].
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "runner/jinja/json_reader.h"
 #include "runner/jinja/template.h"
 #include "runner/jinja/testing/rendering.h"
 
@@ -27,9 +27,8 @@ std::string RenderMarked(std::string_view source) {
       {"L", Value::String("ab\n\ncd", Trust::kRequest)},
       {"W", Value::String("  éa B ", Trust::kRequest)},
       {"E", Value::String("", Trust::kRequest)},
-      {"D",
-       FromJson(nlohmann::ordered_json::parse(R"({"k": "v", "n": [1, true]})"), Trust::kRequest).value()},
-      {"N", FromJson(nlohmann::ordered_json::parse("[1, 2.5, null]"), Trust::kRequest).value()},
+      {"D", JsonReader(Trust::kRequest).Read(R"({"k": "v", "n": [1, true]})").value()},
+      {"N", JsonReader(Trust::kRequest).Read("[1, 2.5, null]").value()},
   });
   const auto tracked = parsed->RenderTracked(variables);
   return tracked ? Marked(*tracked) : "error: " + tracked.error().message;

@@ -5,13 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <compare>
-#include <limits>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "api/base/utf8.h"
 #include "runner/jinja/compare.h"
-#include "runner/jinja/limits.h"
 
 namespace quire::runner::jinja {
 namespace {
@@ -52,58 +48,6 @@ std::strong_ordering CompareKeys(const Value& a, const Value& b) {
   }
   if (rank == 2) return a.as_view() <=> b.as_view();
   return std::strong_ordering::equal;
-}
-
-api::Result<Value> Convert(const nlohmann::ordered_json& json, Trust trust, int levels_left) {
-  if (json.is_structured() && levels_left == 0) {
-    return api::Fail(api::ErrorCode::kInvalidArgument,
-                     fmt::format("JSON nested deeper than {} levels", Limits{}.value_depth_max));
-  }
-  switch (json.type()) {
-    case nlohmann::ordered_json::value_t::boolean:
-      return Value(json.get<bool>());
-    case nlohmann::ordered_json::value_t::number_integer:
-      return Value(json.get<int64_t>());
-    case nlohmann::ordered_json::value_t::number_unsigned: {
-      const auto number = json.get<uint64_t>();
-      if (number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-        return Value(static_cast<double>(number));
-      }
-      return Value(static_cast<int64_t>(number));
-    }
-    case nlohmann::ordered_json::value_t::number_float:
-      return Value(json.get<double>());
-    case nlohmann::ordered_json::value_t::string: {
-      const std::string& text = json.get_ref<const std::string&>();
-      if (!api::IsValidUtf8(text))
-        return api::Fail(api::ErrorCode::kInvalidArgument, "JSON string is not valid UTF-8");
-      return Value::String(text, trust);
-    }
-    case nlohmann::ordered_json::value_t::array: {
-      std::vector<Value> items;
-      items.reserve(json.size());
-      for (const auto& element : json) {
-        auto item = Convert(element, trust, levels_left - 1);
-        if (!item) return item;
-        items.push_back(*std::move(item));
-      }
-      return Value::MakeList(std::move(items));
-    }
-    case nlohmann::ordered_json::value_t::object: {
-      std::vector<Value::Entry> entries;
-      entries.reserve(json.size());
-      for (const auto& [key, element] : json.items()) {
-        auto item = Convert(element, trust, levels_left - 1);
-        if (!item) return item;
-        if (!api::IsValidUtf8(key))
-          return api::Fail(api::ErrorCode::kInvalidArgument, "JSON key is not valid UTF-8");
-        entries.emplace_back(Value::String(key, trust), *std::move(item));
-      }
-      return Value(std::make_shared<const Dict>(std::move(entries), Charge()));
-    }
-    default:
-      return Value();
-  }
 }
 
 }  // namespace
@@ -201,6 +145,7 @@ Dict::Dict(std::vector<Entry> entries, Charge charge)
   std::iota(order.begin(), order.end(), 0U);
   // Equal keys end up in insertion order, so the first of each run has the place and the last has the value.
   std::stable_sort(order.begin(), order.end(), [this](uint32_t a, uint32_t b) {
+    CountWork(1);
     return std::is_lt(CompareKeys(entries_[a].first, entries_[b].first));
   });
   if (order.size() == 1) KeyRank(entries_[0].first);
@@ -242,6 +187,7 @@ const Value* Dict::Find(const Value& key) const {
 }
 
 const Value* Dict::Find(std::string_view key) const {
+  CountWork(1 + key.size() / 64);
   if (sorted_.empty()) {
     for (const Entry& entry : entries_) {
       if (entry.first.is_string() && entry.first.as_view() == key) return &entry.second;
@@ -254,10 +200,6 @@ const Value* Dict::Find(std::string_view key) const {
   });
   if (found == sorted_.end() || entries_[*found].first.as_view() != key) return nullptr;
   return &entries_[*found].second;
-}
-
-api::Result<Value> FromJson(const nlohmann::ordered_json& json, Trust trust) {
-  return Convert(json, trust, Limits{}.value_depth_max);
 }
 
 }  // namespace quire::runner::jinja

@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -160,7 +159,8 @@ class Dict {
  public:
   using Entry = Value::Entry;
 
-  // A later equal key replaces the value and keeps the place. Unhashable keys raise RenderError.
+  // A later equal key replaces the value and keeps the place. Unhashable keys raise RenderError. Sorts the keys, which counts
+  // as work.
   Dict(std::vector<Entry> entries, Charge charge);
 
   const std::vector<Entry>& entries() const { return entries_; }
@@ -174,9 +174,5 @@ class Dict {
   int depth_ = 1;
   Charge charge_;
 };
-
-// JSON as template values. Strings, keys too, carry `trust`. Numbers beyond int64 become floats.
-// kInvalidArgument when nested deeper than Limits::value_depth_max allows, or not UTF-8.
-api::Result<Value> FromJson(const nlohmann::ordered_json& json, Trust trust = Trust::kTemplate);
 
 }  // namespace quire::runner::jinja

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <iterator>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "api/base/utf8.h"
+#include "runner/jinja/json_reader.h"
 
 namespace quire::runner {
 namespace {
@@ -25,16 +25,9 @@ bool IsWellKnownRole(std::string_view role) {
   return std::find(std::begin(kRoles), std::end(kRoles), role) != std::end(kRoles);
 }
 
-api::Result<Value> ParseRequestJson(const std::string& text, const char* field) {
-  const auto json = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) {
-    return api::Fail(api::ErrorCode::kInvalidArgument, fmt::format("{} is not JSON", field), field);
-  }
-  auto value = jinja::FromJson(json, Trust::kRequest);
-  if (!value) {
-    return api::Fail(api::ErrorCode::kInvalidArgument, fmt::format("{}: {}", field, value.error().message),
-                     field);
-  }
+api::Result<Value> ReadRequestJson(jinja::JsonReader& reader, const std::string& text, const char* field) {
+  auto value = reader.Read(text);
+  if (!value) return api::Fail(value.error().code, fmt::format("{} {}", field, value.error().message), field);
   return value;
 }
 
@@ -78,7 +71,7 @@ class MessageBuilder {
 
   Value Arguments(const std::string& json) {
     const std::string& text = json.empty() ? kNoArguments : json;
-    auto parsed = ParseRequestJson(text, "arguments");
+    auto parsed = ReadRequestJson(json_, text, "arguments");
     if (!parsed) {
       error_ = std::move(parsed).error();
       return Value();
@@ -105,6 +98,7 @@ class MessageBuilder {
   inline static const std::string kNoArguments = "{}";
 
   ArgumentStyle style_;
+  jinja::JsonReader json_{Trust::kRequest};  // of the arguments of all calls
   Entries entries_;
   std::optional<api::Error> error_;
   const Value role_ = Value::String("role");
@@ -141,24 +135,27 @@ api::Result<Value> MessagesValue(std::span<const api::Message> messages, Argumen
 
 api::Result<Value> ToolsValue(std::span<const api::Tool> tools, const Value& none) {
   if (tools.empty()) return none;
-  std::string list;
-  for (const api::Tool& tool : tools) list += (list.empty() ? '[' : ',') + tool.definition_json;
-  return ParseRequestJson(list + "]", "tools");
+  jinja::JsonReader reader(Trust::kRequest);
+  std::vector<Value> list;
+  list.reserve(tools.size());
+  for (const api::Tool& tool : tools) {
+    auto definition = ReadRequestJson(reader, tool.definition_json, "tools");
+    if (!definition) return definition;
+    list.push_back(*std::move(definition));
+  }
+  return Value::MakeList(std::move(list));
 }
 
 api::Result<std::vector<std::pair<std::string, Value>>> ArgumentValues(const std::string& object_json) {
   constexpr const char* kField = "chat_template_kwargs";
-  const auto object = nlohmann::ordered_json::parse(object_json, nullptr, /*allow_exceptions=*/false);
-  if (!object.is_object()) {
+  jinja::JsonReader reader(Trust::kRequest);
+  const auto object = ReadRequestJson(reader, object_json, kField);
+  if (!object) return std::unexpected(object.error());
+  if (!object->is_dict()) {
     return api::Fail(api::ErrorCode::kInvalidArgument, fmt::format("{} is not an object", kField), kField);
   }
   std::vector<std::pair<std::string, Value>> values;
-  for (const auto& [name, member] : object.items()) {
-    auto value = ParseRequestJson(
-        member.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace), kField);
-    if (!value) return std::unexpected(std::move(value).error());
-    values.emplace_back(name, *std::move(value));
-  }
+  for (const auto& [name, value] : object->as_dict().entries()) values.emplace_back(name.as_view(), value);
   return values;
 }
 

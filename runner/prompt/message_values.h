@@ -24,7 +24,8 @@ enum class ArgumentStyle : uint8_t {
 // A list of dicts: role and content; reasoning_content and thinking, tool_calls, name and tool_call_id where
 // there are any. `suffix` is put behind the last message's content. All strings are of Trust::kRequest,
 // except the roles that every chat knows: templates build markers of them ("<|user|>"). kInvalidArgument
-// names the message and what in it is no UTF-8 or no JSON.
+// names the message and what in it is no UTF-8 or no JSON. Reading JSON counts as work, and its values are bounded, those of all
+// calls together (JsonReader).
 api::Result<jinja::Value> MessagesValue(std::span<const api::Message> messages, ArgumentStyle style,
                                         std::string_view suffix);
 

@@ -1,7 +1,6 @@
 #include "runner/jinja/testing/rendering.h"
 
-#include <nlohmann/json.hpp>
-
+#include "runner/jinja/json_reader.h"
 #include "runner/jinja/text.h"
 
 namespace quire::runner::jinja {
@@ -48,7 +47,7 @@ void CheckFailure(std::string_view source, std::string_view message) {
 
 }  // namespace
 
-Value TestVariables() { return FromJson(nlohmann::ordered_json::parse(kVariables), Trust::kRequest).value(); }
+Value TestVariables() { return JsonReader(Trust::kRequest).Read(kVariables).value(); }
 
 RenderOptions TestOptions() {
   RenderOptions options;
