@@ -175,6 +175,7 @@ bool Identical(const Value& a, const Value& b) {
     case Kind::kDouble:
       return a.as_double() == b.as_double();
     case Kind::kString:
+      CountWork(a.as_text().size() / 64);
       return a.as_view() == b.as_view();
     case Kind::kList:
       return &a.as_list() == &b.as_list();

@@ -239,10 +239,13 @@ CallArguments Interpreter::EvaluateArguments(const ArgumentExprs& exprs) {
 void Interpreter::SpreadNamed(const Value& mapping, CallArguments& arguments) {
   if (!mapping.is_dict())
     Raise(fmt::format("argument after ** must be a mapping, not {}", TypeName(mapping.type())));
+  // The mapping's own keys differ.
+  const size_t written = arguments.named.size();
   for (const auto& [key, value] : mapping.as_dict().entries()) {
+    runtime_.budget().Step(1 + written / 16);
     if (!key.is_string()) Raise("keywords must be strings");
-    for (const auto& [name, given] : arguments.named) {
-      if (name->bytes() == key.as_view()) {
+    for (size_t i = 0; i < written; ++i) {
+      if (arguments.named[i].first->bytes() == key.as_view()) {
         Raise(fmt::format("got multiple values for keyword argument '{}'", key.as_view()));
       }
     }

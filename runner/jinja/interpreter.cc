@@ -8,12 +8,18 @@
 #include "runner/jinja/show.h"
 
 namespace quire::runner::jinja {
+namespace {
+
+constexpr size_t kVariablesPerStep = 16;  // of a scope that is searched
+
+}  // namespace
 
 Interpreter::Interpreter(const Program& program, Runtime& runtime, const Value& variables)
     : program_(program), runtime_(runtime) {
   globals_.resize(program.symbols.size());
   global_known_.resize(program.symbols.size());
   for (size_t symbol = 0; symbol < program.symbols.size(); ++symbol) {
+    CountWork(1);
     const std::string& name = program.symbols[symbol]->bytes();
     if (const Value* given = variables.is_dict() ? variables.as_dict().Find(name) : nullptr;
         given != nullptr) {
@@ -32,8 +38,13 @@ void Interpreter::Run(TextBuilder& out) {
   Execute(program_.body);
 }
 
+void Interpreter::CountSearch(const Scope& scope) const {
+  runtime_.budget().Step(scope.variables.size() / kVariablesPerStep);
+}
+
 Value Interpreter::Lookup(SymbolId symbol) const {
   for (const Scope* scope = scope_; scope != nullptr; scope = scope->parent) {
+    CountSearch(*scope);
     for (const auto& [name, value] : scope->variables) {
       if (name == symbol) return value;
     }
@@ -48,6 +59,7 @@ void Interpreter::Assign(SymbolId symbol, Value value) {
     global_known_[symbol] = true;
     return;
   }
+  CountSearch(*scope_);
   for (auto& [name, held] : scope_->variables) {
     if (name != symbol) continue;
     held = std::move(value);

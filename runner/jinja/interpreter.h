@@ -55,6 +55,7 @@ class Interpreter {
   Value Lookup(SymbolId symbol) const;
   void Assign(SymbolId symbol, Value value);
   void AssignTarget(const Target& target, const Value& value);
+  void CountSearch(const Scope& scope) const;
   Scope* CaptureScope();
 
   // Loops and macros (interpreter_calls.cc).

@@ -12,6 +12,8 @@
 namespace quire::runner::jinja {
 namespace {
 
+constexpr size_t kNamesPerStep = 16;  // of arguments that are searched
+
 // Ends a loop however it is left.
 class LoopEnd {
  public:
@@ -97,6 +99,7 @@ void Interpreter::BindMacroArguments(const MacroDef& macro, const CallArguments&
   std::vector<std::pair<TextRef, Value>> surplus = arguments.named;
   // Assigns the named argument, if it was given.
   const auto take = [&](std::string_view name, SymbolId symbol) {
+    runtime_.budget().Step(surplus.size() / kNamesPerStep);
     const auto found = std::find_if(surplus.begin(), surplus.end(), [name](const auto& candidate) {
       return candidate.first->bytes() == name;
     });

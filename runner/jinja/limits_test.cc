@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "runner/jinja/template.h"
 
@@ -156,6 +159,41 @@ TEST(JinjaLimits, StepsAreBounded) {
     EXPECT_THAT(MessageOf(source, Small()), testing::AnyOf(HasSubstr("steps"), HasSubstr("bytes of memory")))
         << source;
   }
+}
+
+std::string Numbered(int count, std::string_view separator, std::string_view before, std::string_view after) {
+  std::string text;
+  for (int i = 0; i < count; ++i) {
+    text += i == 0 ? "" : separator;
+    text.append(before).append(std::to_string(i)).append(after);
+  }
+  return text;
+}
+
+// A scope, a namespace and the names of arguments are searched one by one.
+TEST(JinjaLimits, SearchesForNamesCountAsSteps) {
+  const int many = 8'000;
+  const std::string parameters = Numbered(many, ",", "a", "");
+  std::string backwards;
+  for (int i = many; i-- > 0;) backwards += "a" + std::to_string(i) + "=1,";
+  for (const std::string& source : {
+           "{% for i in [1] %}" + Numbered(many, "", "{% set a", " = 1 %}") + "{% endfor %}",
+           "{% macro m() %}" + Numbered(many, "", "{% set a", " = 1 %}") + "{% for i in range(2000) %}{{ a" +
+               std::to_string(many - 1) + " }}{% endfor %}{% endmacro %}{{ m() }}",
+           "{% set ns = namespace(" + Numbered(many, ",", "a", "=1") +
+               ") %}{% for i in range(3000) %}{{ ns.a" + std::to_string(many - 1) + " }}{% endfor %}",
+           "{% macro m(" + parameters + ") %}{% endmacro %}{{ m(" + backwards + ") }}",
+       }) {
+    EXPECT_THAT(MessageOf(source, Small()), HasSubstr("steps")) << source.substr(0, 60);
+  }
+}
+
+TEST(JinjaLimits, AMappingOfManyKeysCanBeSpread) {
+  std::vector<std::pair<std::string, Value>> entries;
+  for (int i = 0; i < 200'000; ++i) entries.emplace_back("k" + std::to_string(i), Value(int64_t{i}));
+  const auto parsed = Template::Parse("{% macro m(x) %}{{ kwargs|length }}{% endmacro %}{{ m(x=1, **d) }}");
+  ASSERT_TRUE(parsed.has_value());
+  EXPECT_EQ(*parsed->Render(Value::MakeDict({{"d", Value::MakeDict(std::move(entries))}})), "200000");
 }
 
 TEST(JinjaLimits, ValuesDoNotNestWithoutBound) {

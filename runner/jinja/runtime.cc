@@ -8,7 +8,8 @@
 
 namespace quire::runner::jinja {
 
-std::optional<Value> Namespace::Attribute(Runtime&, std::string_view name) {
+std::optional<Value> Namespace::Attribute(Runtime& runtime, std::string_view name) {
+  runtime.budget().Step(attributes_.size() / 16);
   for (const auto& [key, value] : attributes_) {
     if (key->bytes() == name) return value;
   }
