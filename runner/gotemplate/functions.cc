@@ -91,7 +91,7 @@ Value SliceOf(Runtime& runtime, Arguments arguments) {
 }
 
 // -1, 0, 1; raises for kinds that cannot be compared.
-int Compare(const Value& a, const Value& b, std::string_view function) {
+int Compare(Runtime& runtime, const Value& a, const Value& b, std::string_view function) {
   const auto order = [](const auto& x, const auto& y) { return x < y ? -1 : static_cast<int>(y < x); };
   const auto numeric = [](const Value& value) {
     return value.kind() == Kind::kInt || value.kind() == Kind::kDouble;
@@ -100,16 +100,17 @@ int Compare(const Value& a, const Value& b, std::string_view function) {
     return a.kind() == Kind::kInt && b.kind() == Kind::kInt ? order(a.as_int(), b.as_int())
                                                             : order(a.as_double(), b.as_double());
   }
-  if (a.is_string() && b.is_string()) return order(a.as_view(), b.as_view());
+  if (a.is_string() && b.is_string()) {
+    runtime.budget().StepBytes(std::min(a.as_view().size(), b.as_view().size()));
+    return order(a.as_view(), b.as_view());
+  }
   if (a.kind() == Kind::kBool && b.kind() == Kind::kBool) return order(a.as_bool(), b.as_bool());
   Raise(fmt::format("{}: incompatible types for comparison: {} and {}", function, KindName(a), KindName(b)));
 }
 
 bool Equal(Runtime& runtime, const Value& a, const Value& b, std::string_view function) {
-  if (a.is_string() && b.is_string())
-    runtime.budget().StepBytes(std::min(a.as_view().size(), b.as_view().size()));
   if (a.is_none() || b.is_none()) return a.is_none() && b.is_none();
-  return Compare(a, b, function) == 0;
+  return Compare(runtime, a, b, function) == 0;
 }
 
 Value Eq(Runtime& runtime, Arguments arguments) {
@@ -120,10 +121,18 @@ Value Eq(Runtime& runtime, Arguments arguments) {
 Value Ne(Runtime& runtime, Arguments arguments) {
   return Value(!Equal(runtime, arguments[0], arguments[1], "ne"));
 }
-Value Lt(Runtime&, Arguments arguments) { return Value(Compare(arguments[0], arguments[1], "lt") < 0); }
-Value Le(Runtime&, Arguments arguments) { return Value(Compare(arguments[0], arguments[1], "le") <= 0); }
-Value Gt(Runtime&, Arguments arguments) { return Value(Compare(arguments[0], arguments[1], "gt") > 0); }
-Value Ge(Runtime&, Arguments arguments) { return Value(Compare(arguments[0], arguments[1], "ge") >= 0); }
+Value Lt(Runtime& runtime, Arguments arguments) {
+  return Value(Compare(runtime, arguments[0], arguments[1], "lt") < 0);
+}
+Value Le(Runtime& runtime, Arguments arguments) {
+  return Value(Compare(runtime, arguments[0], arguments[1], "le") <= 0);
+}
+Value Gt(Runtime& runtime, Arguments arguments) {
+  return Value(Compare(runtime, arguments[0], arguments[1], "gt") > 0);
+}
+Value Ge(Runtime& runtime, Arguments arguments) {
+  return Value(Compare(runtime, arguments[0], arguments[1], "ge") >= 0);
+}
 
 // fmt.Sprint: a space between operands when neither is a string.
 Value Print(Runtime& runtime, Arguments arguments) {

@@ -13,6 +13,8 @@ using jinja::Kind;
 using jinja::Raise;
 using jinja::Value;
 
+constexpr size_t kVariablesPerStep = 16;  // that are searched
+
 // Templates use ToolCallID; the JSON of the values has tool_call_id.
 std::string SnakeCase(std::string_view name) {
   const auto upper = [&](size_t i) { return i < name.size() && name[i] >= 'A' && name[i] <= 'Z'; };
@@ -220,7 +222,9 @@ Value Interpreter::Field(const Value& value, const std::string& name) {
 
 // The parser has seen to it that the name is known; which value it has is decided here.
 Value& Interpreter::Variable(const std::string& name) {
+  size_t searched = 0;
   for (auto& [known, value] : std::views::reverse(variables_)) {
+    if (++searched % kVariablesPerStep == 0) runtime_.budget().Step();
     if (known == name) return value;
   }
   Raise(fmt::format("undefined variable {}", name));

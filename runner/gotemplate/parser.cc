@@ -14,6 +14,7 @@ constexpr std::string_view kOpen = "{{";
 constexpr std::string_view kClose = "}}";
 constexpr std::string_view kTrimmedClose = "-}}";
 constexpr std::string_view kSpaces = " \t\r\n";
+constexpr size_t kBytesPerUnit = 64;
 
 bool IsSpace(char c) { return c != '\0' && kSpaces.find(c) != std::string_view::npos; }
 
@@ -22,6 +23,7 @@ bool IsSpace(char c) { return c != '\0' && kSpaces.find(c) != std::string_view::
 void Parser::Fail(std::string message) const { throw SyntaxError{line_, std::move(message)}; }
 
 void Parser::Advance(size_t bytes) {
+  CountWork(1 + bytes / kBytesPerUnit);
   line_ += static_cast<int>(std::ranges::count(source_.substr(at_, bytes), '\n'));
   at_ += bytes;
 }
@@ -146,7 +148,7 @@ Node Parser::ParseBranch(Node::Kind kind, std::string_view word) {
   loops_ += is_range ? 1 : 0;
   const End end = ParseList(node.body, true);
   loops_ -= is_range ? 1 : 0;
-  variables_.resize(inner);
+  variables_.Shrink(inner);
   if (end == End::kElse) {
     SkipSpaces();
     const std::string_view next = PeekWord();
@@ -159,7 +161,7 @@ Node Parser::ParseBranch(Node::Kind kind, std::string_view word) {
       if (ParseList(node.otherwise, true) == End::kElse) Fail("a second {{ else }}");
     }
   }
-  variables_.resize(outer);
+  variables_.Shrink(outer);
   return node;
 }
 
@@ -204,7 +206,7 @@ void Parser::ParseDefine(std::string_view word) {
 
 // Variables and loops of the place where it stands do not reach into it.
 void Parser::ParseTemplateBody(const std::string& name) {
-  auto outer = std::exchange(variables_, {"$"});
+  Variables outer = std::exchange(variables_, Variables());
   const int loops = std::exchange(loops_, 0);
   std::vector<Node> body;
   if (ParseList(body, true) == End::kElse) Fail("unexpected {{ else }}");

@@ -1,4 +1,5 @@
-// From a template's source to its Program. Throws SyntaxError; Template::Parse catches it.
+// From a template's source to its Program. Throws SyntaxError, which Template::Parse catches, and WorkStopped: a request may
+// bring a template.
 #pragma once
 
 #include <cstddef>
@@ -9,6 +10,7 @@
 
 #include "api/base/ascii.h"
 #include "runner/gotemplate/ast.h"
+#include "runner/gotemplate/variables.h"
 
 namespace quire::runner::gotemplate {
 
@@ -74,7 +76,7 @@ class Parser {
   bool Consume(std::string_view token);
   std::string_view PeekWord() const;
   char Peek(size_t ahead = 0) const { return at_ + ahead < source_.size() ? source_[at_ + ahead] : '\0'; }
-  void Advance(size_t bytes);
+  void Advance(size_t bytes);  // counts work
 
   std::string_view source_;
   size_t at_ = 0;
@@ -82,7 +84,7 @@ class Parser {
   bool trim_ = false;  // the last action ended with -}}
   int nesting_ = 0;
   int loops_ = 0;
-  std::vector<std::string> variables_ = {"$"};  // in scope
+  Variables variables_;
   Program program_;
   std::vector<std::pair<std::string, int>> called_;  // templates by name, and the line
 };

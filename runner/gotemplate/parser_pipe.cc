@@ -67,9 +67,8 @@ Pipe Parser::ParsePipe(bool of_range) {
     }
   } while (Consume("|"));
   for (const std::string& name : pipe.variables) {
-    const bool known = std::ranges::find(variables_, name) != variables_.end();
-    if (pipe.assigns && !known) Fail(fmt::format("undefined variable \"{}\"", name));
-    if (!pipe.assigns) variables_.push_back(name);
+    if (pipe.assigns && !variables_.Contains(name)) Fail(fmt::format("undefined variable \"{}\"", name));
+    if (!pipe.assigns) variables_.Declare(name);
   }
   return pipe;
 }
@@ -103,9 +102,7 @@ Operand Parser::ParseOperand() {
   } else if (c == '$') {
     operand.kind = Operand::Kind::kVariable;
     operand.name = ParseVariableName();
-    if (std::ranges::find(variables_, operand.name) == variables_.end()) {
-      Fail(fmt::format("undefined variable \"{}\"", operand.name));
-    }
+    if (!variables_.Contains(operand.name)) Fail(fmt::format("undefined variable \"{}\"", operand.name));
   } else if (c == '(') {
     Advance(1);
     operand.kind = Operand::Kind::kPipe;

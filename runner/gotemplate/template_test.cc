@@ -4,8 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <string>
 #include <vector>
+
+#include "runner/work/work_budget.h"
 
 namespace quire::runner::gotemplate {
 namespace {
@@ -210,6 +214,54 @@ TEST(GoTemplateText, BoundsWork) {
   EXPECT_THAT(render("{{ " + std::string(5000, '(') + "1"), HasSubstr("nested too deeply"));
   EXPECT_THAT(render(std::string((size_t{1} << 20) + 1, 'x')), HasSubstr("longer than"));
   EXPECT_THAT(render("\xff"), HasSubstr("UTF-8"));
+}
+
+std::string Declarations(int count) {
+  std::string source;
+  for (int i = 0; i < count; ++i) source += "{{$a" + std::to_string(i) + ":=1}}";
+  return source;
+}
+
+// Comparing each variable with all before it would take 2e9 comparisons of strings, which nothing counted.
+TEST(GoTemplateText, ManyVariablesAreParsedInLinearWork) {
+  const std::string source = Declarations(60'000) + "{{$a7}}";
+  const WorkLimit limit(2'000'000);
+  EXPECT_TRUE(Template::Parse(source));
+}
+
+TEST(GoTemplateText, ParsingCountsAsWork) {
+  for (const std::string& source :
+       {Declarations(10'000), std::string(1'000'000, '\n'), "{{" + std::string(1'000'000, ' ') + "1}}",
+        "{{ \"" + std::string(100'000, 'x') + "\" }}"}) {
+    const WorkLimit limit(10'000);
+    EXPECT_THROW(Template::Parse(source), WorkStopped) << source.substr(0, 10);
+  }
+  const std::atomic<bool> canceled = true;
+  const WorkBudget budget(std::chrono::hours(1), canceled);
+  EXPECT_THROW(Template::Parse(Declarations(10'000)), WorkStopped);
+}
+
+TEST(GoTemplateText, SearchesForVariablesCountAsSteps) {
+  jinja::Limits limits;
+  limits.steps_max = 1'000'000;
+  const auto parsed =
+      Template::Parse(Declarations(20'000) + "{{ range 1000 }}{{ $.System }}{{ end }}", limits);
+  ASSERT_TRUE(parsed);
+  const std::array data = {Data()};
+  const auto rendered = parsed->Render(data, false, Day());
+  ASSERT_FALSE(rendered);
+  EXPECT_THAT(rendered.error().message, HasSubstr("more than 1000000 steps"));
+}
+
+TEST(GoTemplateText, AVariableEndsWithItsScope) {
+  EXPECT_EQ(Render("{{ $a := 1 }}{{ if .Yes }}{{ $a := 2 }}{{ $a }}{{ end }}{{ $a }}"), "21");
+  EXPECT_EQ(Render("{{ if .Yes }}{{ $a := 2 }}{{ end }}{{ $a }}"),
+            "PARSE: template line 1: undefined variable \"$a\"");
+  EXPECT_EQ(Render("{{ $a := 1 }}{{ define \"t\" }}{{ $a }}{{ end }}"),
+            "PARSE: template line 1: undefined variable \"$a\"");
+  EXPECT_EQ(
+      Render("{{ $a := 1 }}{{ define \"t\" }}{{ $b := 2 }}{{ $b }}{{ end }}{{ template \"t\" }}{{ $a }}"),
+      "21");
 }
 
 }  // namespace
