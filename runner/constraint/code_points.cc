@@ -7,12 +7,14 @@
 #include <string>
 
 #include "api/base/utf8.h"
+#include "runner/work/work_budget.h"
 
 namespace quire::runner::constraint {
 namespace {
 
 constexpr uint32_t kSurrogateFirst = 0xD800;
 constexpr uint32_t kSurrogateLast = 0xDFFF;
+constexpr uint64_t kUnitsPerRange = 4;  // of sorting
 
 ExprRef Digits(std::string_view ranges) {  // pairs of first and last
   Expr::Bytes bytes;
@@ -68,32 +70,19 @@ ExprRef HexEscape() {
 
 }  // namespace
 
-CodePoints::CodePoints(std::initializer_list<Range> ranges) : ranges_(ranges) { Normalize(); }
-
-CodePoints CodePoints::All() { return {{0, kSurrogateFirst - 1}, {kSurrogateLast + 1, kCodePointLast}}; }
-
-void CodePoints::Add(Range range) {
-  ranges_.push_back(range);
-  Normalize();
-}
-
-void CodePoints::Add(const CodePoints& other) {
-  ranges_.insert(ranges_.end(), other.ranges_.begin(), other.ranges_.end());
-  Normalize();
-}
-
-void CodePoints::Normalize() {
-  std::ranges::sort(ranges_, {}, &Range::first);
-  std::vector<Range> merged;
-  for (const Range& range : ranges_) {
-    if (!merged.empty() && range.first <= merged.back().last + 1) {
-      merged.back().last = std::max(merged.back().last, range.last);
+CodePoints::CodePoints(std::vector<Range> ranges) {
+  CountWork(1 + ranges.size() * kUnitsPerRange);
+  std::ranges::sort(ranges, {}, &Range::first);
+  for (const Range& range : ranges) {
+    if (!ranges_.empty() && range.first <= ranges_.back().last + 1) {
+      ranges_.back().last = std::max(ranges_.back().last, range.last);
     } else {
-      merged.push_back(range);
+      ranges_.push_back(range);
     }
   }
-  ranges_ = std::move(merged);
 }
+
+CodePoints CodePoints::All() { return {{0, kSurrogateFirst - 1}, {kSurrogateLast + 1, kCodePointLast}}; }
 
 CodePoints CodePoints::Complement() const { return All().Without(*this); }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <vector>
 
 #include "runner/constraint/grammar_expr.h"
@@ -18,18 +19,17 @@ class CodePoints {
     uint32_t last = 0;  // inclusive
   };
   CodePoints() = default;
-  CodePoints(std::initializer_list<Range> ranges);
+  CodePoints(std::initializer_list<Range> ranges) : CodePoints(std::vector<Range>(ranges)) {}
+  // In any order; they may overlap. Sorts all at once, which counts as work: a client chooses how many there are.
+  explicit CodePoints(std::vector<Range> ranges);
   static CodePoints All();
 
-  void Add(Range range);
-  void Add(const CodePoints& other);
   CodePoints Complement() const;
   CodePoints Without(const CodePoints& other) const;
   bool empty() const { return ranges_.empty(); }
   const std::vector<Range>& ranges() const { return ranges_; }  // ascending, apart
 
  private:
-  void Normalize();
   std::vector<Range> ranges_;
 };
 

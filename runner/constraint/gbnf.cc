@@ -23,6 +23,7 @@ constexpr uint32_t kRepetitionsMax = 2000;  // as llama.cpp
 constexpr size_t kRulesMax = 10'000;
 constexpr uint64_t kCopySizeMax = 2000;  // a larger rule is called rather than copied
 constexpr uint32_t kLastCodePoint = 0x10FFFF;
+constexpr size_t kBytesPerUnit = 64;  // that are skipped
 
 // What a grammar says, before it is known which rules call themselves.
 struct GbnfNode;
@@ -69,6 +70,7 @@ class GbnfParser {
   char Next() const { return AtEnd() ? '\0' : left_.front(); }
   bool Sees(std::string_view text) const { return !AtEnd() && left_.starts_with(text); }
   void Skip(size_t bytes) {
+    CountWork(1 + bytes / kBytesPerUnit);
     line_ += static_cast<int>(std::ranges::count(left_.substr(0, bytes), '\n'));
     left_.remove_prefix(std::min(bytes, left_.size()));
   }
@@ -259,7 +261,7 @@ class GbnfParser {
 
   GbnfRef Set() {
     const bool negated = Consume("^");
-    CodePoints set;
+    std::vector<CodePoints::Range> ranges;
     while (!AtEnd() && Next() != ']') {
       const uint32_t first = Character();
       uint32_t last = first;
@@ -268,10 +270,11 @@ class GbnfParser {
         last = Character();
       }
       if (last < first) Broken("a range whose end is before its beginning");
-      if (!error_) set.Add({first, last});
+      if (!error_) ranges.push_back({first, last});
     }
     if (!Consume("]")) Broken("a character set without its \"]\"");
-    return One(negated ? set.Complement() : set);
+    CodePoints set(std::move(ranges));
+    return One(negated ? set.Complement() : std::move(set));
   }
 
   std::optional<uint32_t> Number() {

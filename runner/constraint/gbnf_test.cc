@@ -4,8 +4,12 @@
 
 #include <random>
 #include <string>
+#include <vector>
 
+#include "api/base/utf8.h"
+#include "runner/constraint/code_points.h"
 #include "runner/constraint/testing/byte_matching.h"
+#include "runner/work/work_budget.h"
 
 namespace quire::runner::constraint {
 namespace {
@@ -147,6 +151,32 @@ TEST(Gbnf, LargeGrammarsAreBounded) {
   const auto small = CompileFormat(GrammarFormat(doubled));
   ASSERT_TRUE(small.has_value()) << small.error().message;
   EXPECT_EQ(Judge(**small, "yyyy"), Verdict::kBeginning);
+}
+
+TEST(Gbnf, SetsMayOverlapAndComeInAnyOrder) {
+  ExpectGrammar("root ::= [x-za-cb-ec]", {"a", "b", "c", "d", "e", "x", "y", "z"}, {"f", "w", "`", "{"});
+  ExpectGrammar("root ::= [^x-za-cb-e]", {"f", "w"}, {"a", "e", "x", "z"});
+}
+
+// Sorting the whole set at each character would take 1e11 steps, which nothing counted.
+TEST(Gbnf, ASetOfManyCharactersIsReadInLinearWork) {
+  std::string set;
+  constexpr uint32_t kCharacters = 200'000;
+  for (uint32_t i = 0; i < kCharacters; ++i) api::AppendUtf8(set, 0x10000 + 2 * (i * 7919 % kCharacters));
+  GrammarBuilder builder;
+  const WorkLimit limit(uint64_t{kCharacters} * 100);
+  EXPECT_TRUE(Gbnf("root ::= [" + set + "]", builder).has_value());
+}
+
+TEST(CodePoints, EveryRangeCountsAsWork) {
+  std::vector<CodePoints::Range> ranges;
+  for (uint32_t i = 50'000; i-- > 0;) ranges.push_back({2 * i, 2 * i});
+  {
+    const WorkLimit limit(uint64_t{ranges.size()} * 10);
+    EXPECT_EQ(CodePoints(ranges).ranges().size(), ranges.size());
+  }
+  const WorkLimit limit(ranges.size());
+  EXPECT_THROW((void)CodePoints(ranges), WorkStopped);
 }
 
 }  // namespace

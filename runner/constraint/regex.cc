@@ -256,12 +256,12 @@ class Parser {
 
   CodePoints Class() {
     const bool negated = Consume('^');
-    CodePoints set;
+    std::vector<CodePoints::Range> all;
     while (!AtEnd() && !Sees(']')) {
       const CodePoints first = ClassItem();
       const bool ranges = Sees('-') && at_ + 1 < pattern_.size() && pattern_[at_ + 1] != ']';
       if (!ranges) {
-        set.Add(first);
+        all.insert(all.end(), first.ranges().begin(), first.ranges().end());
         continue;
       }
       ++at_;
@@ -271,11 +271,12 @@ class Parser {
       } else if (last.ranges()[0].first < first.ranges()[0].first) {
         Broken("reversed range");
       } else {
-        set.Add({first.ranges()[0].first, last.ranges()[0].first});
+        all.push_back({first.ranges()[0].first, last.ranges()[0].first});
       }
     }
     if (!Consume(']')) Broken("unterminated class");
-    return negated ? set.Complement() : set;
+    CodePoints set(std::move(all));
+    return negated ? set.Complement() : std::move(set);
   }
   CodePoints ClassItem() {
     if (Consume('\\')) return Escape(true);
