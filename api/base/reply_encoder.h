@@ -39,6 +39,13 @@ class ReplyEncoder {
     return OnFailed(std::get<Failed>(event).error);
   }
 
+  // About how many bytes of the request, or of the answer so far, the bytes of this event repeat. Of an event that may be the
+  // last one of a reply that is not streamed: those of the whole reply, without the answers.
+  virtual size_t RepeatedBytes(const Event& event, size_t choice) const {
+    static_cast<void>(event), static_cast<void>(choice);
+    return 0;
+  }
+
  protected:
   ReplyEncoder() = default;  // not streamed
   // The texts are constants.

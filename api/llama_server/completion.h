@@ -76,6 +76,7 @@ CompletionHead HeadOf(const CompletionRequest& request, const ModelDefaults& def
 class CompletionEncoder : public ReplyEncoder {
  public:
   explicit CompletionEncoder(CompletionHead head);
+  size_t RepeatedBytes(const Event& event, size_t choice) const override;
 
  private:
   struct Choice {
@@ -96,6 +97,7 @@ class CompletionEncoder : public ReplyEncoder {
 
   CompletionHead head_;
   std::vector<Choice> choices_;
+  size_t settings_bytes_ = 0;  // about: of the settings that the end of each choice repeats
 };
 
 }  // namespace quire::api::llama_server

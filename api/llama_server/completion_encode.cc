@@ -114,7 +114,19 @@ CompletionHead HeadOf(const CompletionRequest& request, const ModelDefaults& def
 CompletionEncoder::CompletionEncoder(CompletionHead head)
     : ReplyEncoder(head.stream, kEventStream, openai::kWaiting),
       head_(std::move(head)),
-      choices_(head_.texts.size()) {}
+      choices_(head_.texts.size()) {
+  constexpr size_t kNumbersBytes = 2048;
+  settings_bytes_ = kNumbersBytes + (head_.format ? head_.format->text.size() : 0);
+  for (const std::string& text : head_.params.stop) settings_bytes_ += text.size();
+}
+
+size_t CompletionEncoder::RepeatedBytes(const Event& event, size_t choice) const {
+  if (!std::holds_alternative<Finished>(event)) return 0;
+  if (streams()) return head_.texts.at(choice).size() + settings_bytes_;
+  size_t bytes = 0;
+  for (const std::string& text : head_.texts) bytes += text.size() + settings_bytes_;
+  return bytes;
+}
 
 std::string CompletionEncoder::OnReady(const PromptReady& ready, const EventContext& context) {
   Choice& choice = choices_.at(context.choice);

@@ -48,6 +48,9 @@ struct UsageOfChoices {
 
 // Streamed as server-sent events; after the last choice's Finished they end with "[DONE]".
 class ChoicesEncoder : public ReplyEncoder {
+ public:
+  size_t RepeatedBytes(const Event& event, size_t choice) const final;
+
  protected:
   struct Choice {
     size_t index = 0;

@@ -52,6 +52,15 @@ ChoicesEncoder::ChoicesEncoder(ReplyHead head, std::string_view chunk_object, st
   for (size_t i = 0; i < choices_.size(); ++i) choices_[i].index = i;
 }
 
+// The text that comes before an answer.
+size_t ChoicesEncoder::RepeatedBytes(const Event& event, size_t choice) const {
+  if (!std::holds_alternative<TextDelta>(event) && !std::holds_alternative<Finished>(event)) return 0;
+  if (streams()) return choices_.at(choice).echo.size();
+  size_t bytes = 0;
+  for (const Choice& one : choices_) bytes += one.echo.size();
+  return bytes;
+}
+
 std::string ChoicesEncoder::OnReady(const PromptReady& ready, const EventContext& context) {
   UsageOfChoices& usage = choices_.at(context.choice).usage;
   usage.prompt_tokens = ready.prompt_tokens;

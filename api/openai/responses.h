@@ -68,11 +68,24 @@ struct ResponseHead {
   bool hide_thinking = false;
 };
 
+// The members of a response that do not change, as JSON text that is spliced in: tools and schemas may have megabytes.
+class ResponseText {
+ public:
+  explicit ResponseText(const ResponseHead& head);
+
+  // `output`: JSON text. `usage`: null while the response is in progress.
+  std::string Encode(std::string_view status, bool cut, std::string_view output, const Usage* usage) const;
+  size_t bytes() const { return begin_.size() + before_output_.size() + after_output_.size(); }
+
+ private:
+  std::string begin_, before_output_, after_output_;  // members without braces
+};
+
 // Streamed as server-sent events, numbered in their order, the first ones at PromptReady; there is no "[DONE]".
 class ResponsesEncoder : public ReplyEncoder {
  public:
-  explicit ResponsesEncoder(ResponseHead head)
-      : ReplyEncoder(head.stream, kEventStream, kWaiting), head_(std::move(head)) {}
+  explicit ResponsesEncoder(ResponseHead head);
+  size_t RepeatedBytes(const Event& event, size_t choice) const override;
 
  private:
   enum class Status : uint8_t { kInProgress, kCompleted, kIncomplete };
@@ -95,7 +108,9 @@ class ResponsesEncoder : public ReplyEncoder {
   std::string OpenItem(Item item);
   std::string CloseItem(Status status);
 
-  Json Response(Status status, Json output, const Usage* usage) const;
+  std::string Response(Status status, const Json& output, const Usage* usage) const;
+  // An event with a response, numbered.
+  std::string ResponseEvent(std::string_view type, std::string_view response);
   Json Output(Status last) const;
   Json Encode(size_t index, Status status) const;
   std::string IdOf(size_t index) const;
@@ -104,7 +119,8 @@ class ResponsesEncoder : public ReplyEncoder {
   Json PartEvent(std::string_view type, std::string_view text) const;
   std::string Numbered(Json event);  // nothing unless streamed
 
-  ResponseHead head_;
+  ResponseText text_;
+  ResponseHead head_;  // without what is in text_ only
   int64_t next_number_ = 0;
   std::vector<Item> items_;
   bool open_ = false;  // the last of them

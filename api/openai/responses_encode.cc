@@ -33,10 +33,10 @@ Json ObjectOf(std::string_view key, Json value) {
   return object;
 }
 
-Json JsonOr(const std::string& text, Json otherwise) {
-  if (text.empty()) return otherwise;
-  auto json = ReadJson(text);
-  return json ? *std::move(json) : std::move(otherwise);
+// Members of an object as JSON text, without its braces.
+std::string MembersOf(const Json& object) {
+  const std::string text = DumpJson(object);
+  return text.substr(1, text.size() - 2);
 }
 
 Json OutputText(std::string_view text) {
@@ -51,7 +51,65 @@ std::string_view InputOf(const Json& call) {
 
 Json SummaryText(std::string_view text) { return {{"type", "summary_text"}, {"text", text}}; }
 
+// `text` is JSON, empty: `otherwise` is.
+void AppendMember(std::string& members, std::string_view name, std::string_view text,
+                  std::string_view otherwise) {
+  members += fmt::format("{}\"{}\":", members.empty() ? "" : ",", name);
+  members += text.empty() ? otherwise : text;
+}
+
 }  // namespace
+
+ResponseText::ResponseText(const ResponseHead& head) {
+  begin_ = MembersOf({{"id", head.id}, {"object", "response"}, {"created_at", Seconds(head.created)}});
+  before_output_ = MembersOf(
+      {{"instructions", head.instructions.empty() ? Json(nullptr) : Json(head.instructions)},
+       {"max_output_tokens", head.max_output_tokens ? Json(*head.max_output_tokens) : Json(nullptr)},
+       {"model", head.model}});
+  after_output_ = MembersOf({{"parallel_tool_calls", head.parallel_tool_calls},
+                             {"previous_response_id", nullptr},
+                             {"store", false},
+                             {"temperature", head.temperature}});
+  AppendMember(after_output_, "text", head.text_json, R"({"format":{"type":"text"}})");
+  AppendMember(after_output_, "tool_choice", head.tool_choice_json, R"("auto")");
+  AppendMember(after_output_, "tools", head.tools_json, "[]");
+  after_output_ += ',';
+  after_output_ += MembersOf({{"top_p", head.top_p}, {"truncation", head.truncates ? "auto" : "disabled"}});
+}
+
+std::string ResponseText::Encode(std::string_view status, bool cut, std::string_view output,
+                                 const Usage* usage) const {
+  const std::string state =
+      MembersOf({{"status", status},
+                 {"error", nullptr},
+                 {"incomplete_details", cut ? ObjectOf("reason", "max_output_tokens") : Json(nullptr)}});
+  Json last = {{"usage", usage == nullptr ? Json(nullptr) : EncodeResponseUsage(*usage)},
+               {"metadata", Json::object()}};
+  if (usage != nullptr) last["timings"] = EncodeTimings(*usage);
+  const std::string end = MembersOf(last);
+  std::string out;
+  out.reserve(bytes() + state.size() + output.size() + end.size() + 32);
+  out.append("{").append(begin_).append(",").append(state).append(",").append(before_output_);
+  out.append(",\"output\":").append(output).append(",").append(after_output_);
+  return out.append(",").append(end).append("}");
+}
+
+ResponsesEncoder::ResponsesEncoder(ResponseHead head)
+    : ReplyEncoder(head.stream, kEventStream, kWaiting), text_(head), head_(std::move(head)) {
+  for (std::string* text :
+       {&head_.instructions, &head_.text_json, &head_.tools_json, &head_.tool_choice_json}) {
+    *text = {};
+  }
+}
+
+size_t ResponsesEncoder::RepeatedBytes(const Event& event, size_t) const {
+  if (std::holds_alternative<PromptReady>(event)) return streams() ? 2 * text_.bytes() : 0;
+  if (!std::holds_alternative<Finished>(event)) return 0;
+  constexpr size_t kTimes = 4;  // the text of the last item: once in each of its events, and in the response
+  size_t answer = 0;
+  for (const Item& item : items_) answer += item.text.size() + item.call.arguments_json.size();
+  return text_.bytes() + kTimes * answer;
+}
 
 std::string ResponsesEncoder::Numbered(Json event) {
   if (!streams()) return {};
@@ -107,32 +165,17 @@ Json ResponsesEncoder::Output(Status last) const {
   return output;
 }
 
-Json ResponsesEncoder::Response(Status status, Json output, const Usage* usage) const {
-  const bool cut = status == Status::kIncomplete;
-  Json response = {
-      {"id", head_.id},
-      {"object", "response"},
-      {"created_at", Seconds(head_.created)},
-      {"status", kStatusNames.at(static_cast<size_t>(status))},
-      {"error", nullptr},
-      {"incomplete_details", cut ? ObjectOf("reason", "max_output_tokens") : Json(nullptr)},
-      {"instructions", head_.instructions.empty() ? Json(nullptr) : Json(head_.instructions)},
-      {"max_output_tokens", head_.max_output_tokens ? Json(*head_.max_output_tokens) : Json(nullptr)},
-      {"model", head_.model},
-      {"output", std::move(output)},
-      {"parallel_tool_calls", head_.parallel_tool_calls},
-      {"previous_response_id", nullptr},
-      {"store", false},
-      {"temperature", head_.temperature},
-      {"text", JsonOr(head_.text_json, ObjectOf("format", ObjectOf("type", "text")))},
-      {"tool_choice", JsonOr(head_.tool_choice_json, "auto")},
-      {"tools", JsonOr(head_.tools_json, Json::array())},
-      {"top_p", head_.top_p},
-      {"truncation", head_.truncates ? "auto" : "disabled"},
-      {"usage", usage == nullptr ? Json(nullptr) : EncodeResponseUsage(*usage)},
-      {"metadata", Json::object()}};
-  if (usage != nullptr) response["timings"] = EncodeTimings(*usage);
-  return response;
+std::string ResponsesEncoder::Response(Status status, const Json& output, const Usage* usage) const {
+  return text_.Encode(kStatusNames.at(static_cast<size_t>(status)), status == Status::kIncomplete,
+                      DumpJson(output), usage);
+}
+
+std::string ResponsesEncoder::ResponseEvent(std::string_view type, std::string_view response) {
+  std::string out;
+  out.reserve(response.size() + 128);
+  out.append("event: ").append(type).append("\ndata: {\"type\":\"").append(type).append("\",\"response\":");
+  out.append(response).append(fmt::format(",\"sequence_number\":{}}}\n\n", next_number_++));
+  return out;
 }
 
 Json ResponsesEncoder::ItemEvent(std::string_view type) const {
@@ -149,13 +192,10 @@ Json ResponsesEncoder::PartEvent(std::string_view type, std::string_view text) c
 }
 
 std::string ResponsesEncoder::OnReady(const PromptReady&, const EventContext&) {
-  std::string out;
-  for (const std::string_view type : {"response.created", "response.in_progress"}) {
-    Json event = ObjectOf("type", type);
-    event["response"] = Response(Status::kInProgress, Json::array(), nullptr);
-    out += Numbered(std::move(event));
-  }
-  return out;
+  if (!streams()) return {};
+  const std::string response = Response(Status::kInProgress, Json::array(), nullptr);
+  std::string out = ResponseEvent("response.created", response);
+  return out += ResponseEvent("response.in_progress", response);
 }
 
 std::string ResponsesEncoder::OpenItem(Item item) {
@@ -237,11 +277,10 @@ std::string ResponsesEncoder::OnFinished(const Finished& finished, const EventCo
   if (items_.empty()) out = OpenItem({});
   const bool last_open = open_;
   out += CloseItem(status);
-  Json response = Response(status, Output(last_open ? status : Status::kCompleted), &finished.usage);
-  if (!streams()) return DumpJson(response);
-  Json event = ObjectOf("type", status == Status::kCompleted ? "response.completed" : "response.incomplete");
-  event["response"] = std::move(response);
-  return out + Numbered(std::move(event));
+  std::string response = Response(status, Output(last_open ? status : Status::kCompleted), &finished.usage);
+  if (!streams()) return response;
+  const bool completed = status == Status::kCompleted;
+  return out += ResponseEvent(completed ? "response.completed" : "response.incomplete", response);
 }
 
 std::string ResponsesEncoder::OnFailed(const Error& error) {

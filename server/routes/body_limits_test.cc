@@ -6,7 +6,9 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
+#include "server/routes/vector_cache.h"
 #include "server/testing/test_daemon.h"
 
 namespace quire::server {
@@ -102,6 +104,57 @@ TEST(BodyLimits, LargeBodiesAreReadOffTheIoThread) {
   EXPECT_EQ(tasks_of("/api/show", {{"model", "nobody"}, {"system", text}}), 1u);
   EXPECT_EQ(tasks_of("/api/create", {{"model", "made"}, {"from", "demo"}, {"system", text}}), 1u);
   EXPECT_EQ(tasks_of("/api/show", {{"model", "nobody"}}), 0u);
+}
+
+uint64_t TasksOf(TestDaemon& daemon, const char* path, const json& body) {
+  const uint64_t before = daemon.pools().cpu.tasks();
+  EXPECT_EQ(daemon.Post(path, body.dump()).status, 200) << path;
+  return daemon.pools().cpu.tasks() - before;
+}
+
+std::vector<testing::Step> ShortAnswer() {
+  api::Finished finished{.reason = api::FinishReason::kStop, .stop_string = {}, .usage = {}};
+  finished.embedding = {0.5F};
+  return {api::Event(api::PromptReady{3, 0}), api::Event(api::TextDelta{"hi", {}, 1}), api::Event(finished)};
+}
+
+// Parsed, copied into its requests and encoded, each on the pool.
+TEST(BodyLimits, WhatRepeatsALargeRequestIsWrittenOffTheIoThread) {
+  TestDaemon daemon;
+  daemon.backend().script.events = ShortAnswer();
+  const std::string text(200 * kKiB, 's');
+  const json function = {{"type", "function"}, {"name", "f"}, {"description", text}};
+  const auto respond = [&](bool stream, const json& tools) {
+    return TasksOf(daemon, "/v1/responses",
+                   {{"model", "demo"}, {"input", "x"}, {"tools", tools}, {"stream", stream}});
+  };
+  EXPECT_EQ(respond(true, json::array({function})), 4u) << "its first event and its last one";
+  EXPECT_EQ(respond(false, json::array({function})), 3u);
+  EXPECT_EQ(respond(true, json::array()), 0u);
+  for (const bool stream : {false, true}) {
+    EXPECT_EQ(TasksOf(daemon, "/completion", {{"prompt", text}, {"stream", stream}}), 3u);
+    EXPECT_EQ(TasksOf(daemon, "/v1/completions",
+                      {{"model", "demo"}, {"prompt", text}, {"stream", stream}, {"echo", true}}),
+              3u);
+  }
+  EXPECT_EQ(TasksOf(daemon, "/completion", {{"prompt", "x"}, {"n_cmpl", 3}}), 0u);
+}
+
+TEST(BodyLimits, ManyTextsAreHashedAndRankedOffTheIoThread) {
+  TestDaemon daemon;
+  VectorCache cache;
+  daemon.OnIoThread([&] { daemon.services().vectors = &cache; });
+  daemon.backend().script.events = ShortAnswer();
+  const auto rank = [&](size_t documents) {
+    return TasksOf(
+        daemon, "/v1/rerank",
+        {{"model", "demo"}, {"query", "q"}, {"documents", std::vector<std::string>(documents, "x")}});
+  };
+  EXPECT_EQ(rank(300), 2u);
+  const uint64_t hits = cache.stats().hits;
+  EXPECT_EQ(rank(300), 2u);
+  EXPECT_EQ(cache.stats().hits, hits + 300);
+  EXPECT_EQ(rank(10), 0u);
 }
 
 TEST(BodyLimits, LargeRepliesAreWrittenOffTheIoThread) {

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/asio/post.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
 #include <deque>
 #include <memory>
 #include <string>
@@ -22,13 +25,12 @@ namespace {
 // Texts of one request that its runner has at once: enough to fill its batches, few enough to leave the queue
 // to others.
 constexpr size_t kAtOnceMax = 32;
-// A reply of more numbers is written out on the pool.
+// A reply of more numbers is written out on the pool, and one that may repeat many texts.
 constexpr size_t kLargeReplyNumbers = size_t{1} << 16;
 
 // A text on its way.
 struct TextJob {
   size_t index = 0;  // of the request's inputs
-  std::string key;   // in the vector cache
   std::unique_ptr<scheduler::TokenStream> stream;
 };
 
@@ -61,6 +63,35 @@ void RecordEmbedEvent(RequestLog& log, const api::Event& event) {
   log.cached_tokens = log.cached_tokens.value_or(0) + finished->usage.cached_tokens;
 }
 
+// The texts' keys in the vector cache. Many, or long ones, are hashed on the pool.
+Awaitable<std::vector<std::string>> HashTexts(Services& services, const Exchange& exchange,
+                                              const StoredModel& model, const api::EmbedRequest& request) {
+  constexpr size_t kManyTexts = 64;
+  std::vector<std::string> keys(request.inputs.size());
+  if (services.vectors == nullptr) co_return keys;
+  api::Request common = request.Common(model.parameters);
+  common.client.tenant = TenantOf(exchange.request());
+  auto work = [&keys, &model, &request, &common] {
+    const VectorKeys key_maker(model.digest, common, request.shared);
+    for (size_t i = 0; i < keys.size(); ++i) keys[i] = key_maker.KeyOf(request.inputs[i]);
+    return true;
+  };
+  if (keys.size() <= kManyTexts && !IsLargeBody(exchange.request().body)) {
+    work();
+  } else {
+    co_await RunBlocking(services.pools.cpu, std::move(work));
+  }
+  co_return keys;
+}
+
+// Lets other clients' work run, once in a while.
+Awaitable<void> Yield(size_t found) {
+  constexpr size_t kAtOnce = 32;
+  if (found % kAtOnce != 0) co_return;
+  const auto executor = co_await boost::asio::this_coro::executor;
+  co_await boost::asio::post(executor, boost::asio::use_awaitable);
+}
+
 // The end of one text's work.
 Awaitable<api::Result<api::Finished>> Finish(scheduler::TokenStream& stream, RequestLog& log) {
   while (true) {
@@ -86,20 +117,23 @@ Awaitable<api::Result<api::EmbedResult>> EmbedAll(Services& services, Exchange& 
   // A request that says how long the model stays wants it loaded.
   const bool looks_up = services.vectors != nullptr && !request.keep_alive;
   result.vectors.resize(count);
+  const auto keys = co_await HashTexts(services, exchange, model, request);
+  size_t found = 0;
   for (size_t submitted = 0; submitted < count || !running.empty();) {
     while (submitted < count && running.size() < at_once) {
-      api::Request one = request.At(submitted, model.parameters);
-      one.client.tenant = client.tenant;
-      one.client.weight = client.weight;
-      TextJob job{.index = submitted, .key = VectorCache::KeyOf(model.digest, one), .stream = nullptr};
-      if (auto known = looks_up ? services.vectors->Find(job.key) : std::nullopt) {
+      if (auto known = looks_up ? services.vectors->Find(keys[submitted]) : std::nullopt) {
         result.prompt_tokens += known->prompt_tokens;
         exchange.log().prompt_tokens = exchange.log().prompt_tokens.value_or(0) + known->prompt_tokens;
         exchange.log().cached_tokens = exchange.log().cached_tokens.value_or(0) + known->prompt_tokens;
-        result.vectors[job.index] = std::move(known->vector);
+        result.vectors[submitted] = std::move(known->vector);
         ++submitted;
+        co_await Yield(++found);
         continue;
       }
+      api::Request one = request.At(submitted, model.parameters);
+      one.client.tenant = client.tenant;
+      one.client.weight = client.weight;
+      TextJob job{.index = submitted, .stream = nullptr};
       auto placed = co_await services.backend.Submit(SpecOf(model), std::move(one), request.keep_alive);
       // Texts of requests like this one may be what fills the queue: it goes on with fewer, so that all of them leave
       // room for others.
@@ -119,7 +153,7 @@ Awaitable<api::Result<api::EmbedResult>> EmbedAll(Services& services, Exchange& 
     if (!finished) co_return std::unexpected(OfInput(finished.error(), request, first.index));
     result.prompt_tokens += finished->usage.prompt_tokens;
     if (services.vectors != nullptr) {
-      services.vectors->Store(first.key, {finished->embedding, finished->usage.prompt_tokens});
+      services.vectors->Store(keys[first.index], {finished->embedding, finished->usage.prompt_tokens});
     }
     result.vectors[first.index] = std::move(finished->embedding);
     running.pop_front();
@@ -175,7 +209,7 @@ Awaitable<void> Embed(Services& services, Exchange& exchange, api::EmbedDialect 
   result->total = ContextOf(exchange.log(), result->load).total;
   HttpResponse response;
   const size_t width = result->vectors.empty() ? 0 : result->vectors.front().size();
-  if (width * result->vectors.size() > kLargeReplyNumbers) {
+  if (width * result->vectors.size() > kLargeReplyNumbers || IsLargeBody(exchange.request().body)) {
     auto work = [&request, &result] { return api::EncodeEmbed(*request, *result); };
     response.body = co_await RunBlocking(services.pools.cpu, std::move(work));
   } else {

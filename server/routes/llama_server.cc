@@ -56,7 +56,7 @@ Awaitable<void> AnswerForSlot(Services& services, SlotStorePtr slots, Exchange& 
   if (!model) co_return;
   const auto keep_alive = parsed->keep_alive;
   const int32_t slot = SlotOf(*parsed);
-  GenerationJob job = make_job(*std::move(parsed), TakeDefaults(*model));
+  auto job = co_await MakeJob(services, exchange, *model, *parsed, make_job);
   RememberIn(slots, {TenantOf(exchange.request()), model->digest}, slot, job);
   co_await RelayJob(services, exchange, *model, keep_alive, std::move(job));
 }

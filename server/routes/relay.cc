@@ -20,7 +20,7 @@ namespace asio = boost::asio;
 using namespace boost::asio::experimental::awaitable_operators;
 using Clock = std::chrono::steady_clock;
 
-// A whole reply of about more bytes than this is encoded on the pool: it would hold other clients up.
+// What is more bytes than about this is encoded on the pool: it would hold other clients up.
 constexpr size_t kLargeReplyBytes = size_t{128} << 10;
 constexpr size_t kIdBytes = 8;           // of a token id as text
 constexpr size_t kCandidateBytes = 128;  // of a token with its probability
@@ -164,10 +164,20 @@ size_t ReplyBytes(const api::Event& event) {
   if (const auto* delta = std::get_if<api::TextDelta>(&event)) {
     size_t candidates = 0;
     for (const api::TokenLogprob& token : delta->logprobs) candidates += 1 + token.top.size();
-    return delta->text.size() + delta->thinking.size() + candidates * kCandidateBytes;
+    size_t calls = 0;
+    for (const api::ToolCall& call : delta->tool_calls) calls += call.arguments_json.size();
+    return delta->text.size() + delta->thinking.size() + calls + candidates * kCandidateBytes;
   }
   if (const auto* finished = std::get_if<api::Finished>(&event)) return finished->context.size() * kIdBytes;
   return 0;
+}
+
+// About how many bytes are encoded with the event. A reply that is not streamed is encoded with the `last` one: `reply_bytes`
+// are those of all events so far.
+size_t EncodedBytes(const ChoiceEvent& entry, bool last, size_t reply_bytes, const api::ReplyEncoder& reply) {
+  if (!reply.streams() && !last) return 0;
+  return (reply.streams() ? ReplyBytes(entry.event) : reply_bytes) +
+         reply.RepeatedBytes(entry.event, entry.choice);
 }
 
 // Of a job whose reply has about `reply_bytes` so far, this event's included. Sends the event's bytes. False: nothing more can
@@ -185,7 +195,7 @@ Awaitable<bool> SendEvent(Exchange& exchange, WorkPool& cpu, ChoiceEvent& entry,
   }
   const api::EventContext context = ContextOf(log, entry.load, entry.choice);
   std::string bytes;
-  if (last && !reply.streams() && reply_bytes > kLargeReplyBytes) {
+  if (EncodedBytes(entry, last, reply_bytes, reply) > kLargeReplyBytes) {
     auto work = [&entry, &reply, &context] { return reply.OnEvent(entry.event, context); };
     bytes = co_await RunBlocking(cpu, std::move(work));
   } else {

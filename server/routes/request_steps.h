@@ -60,6 +60,19 @@ Awaitable<std::optional<StoredModel>> FindModelToAnswer(Services& services, Exch
 // The defaults that the model adds to a request; moved out of it.
 api::ModelDefaults TakeDefaults(StoredModel& model);
 
+// The job of a parsed request, which is moved out; made on the pool where its body was large: every choice copies it, and the
+// encoder writes out what the reply repeats.
+template <class Parsed>
+Awaitable<GenerationJob> MakeJob(Services& services, const Exchange& exchange, StoredModel& model,
+                                 Parsed& parsed,
+                                 GenerationJob (*make_job)(Parsed, const api::ModelDefaults&)) {
+  const api::ModelDefaults defaults = TakeDefaults(model);
+  if (!IsLargeBody(exchange.request().body)) co_return make_job(std::move(parsed), defaults);
+  auto work = [make_job, &parsed, &defaults] { return make_job(std::move(parsed), defaults); };
+  auto job = co_await RunBlocking(services.pools.cpu, std::move(work));
+  co_return job;
+}
+
 // RelayReply() of a job for this model, in the name of the exchange's client.
 Awaitable<void> RelayJob(Services& services, Exchange& exchange, const StoredModel& model,
                          std::optional<scheduler::KeepAlive> keep_alive, GenerationJob job);
@@ -76,7 +89,7 @@ Awaitable<void> AnswerRequest(Services& services, Exchange& exchange,
   auto model = co_await FindModelToAnswer(services, exchange, parsed->model);
   if (!model) co_return;
   const auto keep_alive = parsed->keep_alive;
-  GenerationJob job = make_job(*std::move(parsed), TakeDefaults(*model));
+  auto job = co_await MakeJob(services, exchange, *model, *parsed, make_job);
   co_await RelayJob(services, exchange, *model, keep_alive, std::move(job));
 }
 

@@ -1,6 +1,7 @@
 #include "api/openai/rerank.h"
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -19,6 +20,19 @@ Awaitable<api::Result<api::RerankRequest>> ParseRerankBody(Services& services, c
   auto work = [dialect, &body] { return api::ParseRerank(dialect, body); };
   auto parsed = co_await RunBlocking(services.pools.cpu, std::move(work));
   co_return parsed;
+}
+
+// On the pool where the documents are many, or may be repeated and are long.
+Awaitable<std::string> Encode(Services& services, const Exchange& exchange, const api::RerankRequest& request,
+                              const api::EmbedResult& result, int64_t created) {
+  constexpr size_t kManyDocuments = 256;
+  const bool long_ones = request.return_documents && IsLargeBody(exchange.request().body);
+  if (result.vectors.size() <= kManyDocuments && !long_ones) {
+    co_return api::EncodeRerank(request, result, created);
+  }
+  auto work = [&] { return api::EncodeRerank(request, result, created); };
+  auto body = co_await RunBlocking(services.pools.cpu, std::move(work));
+  co_return body;
 }
 
 Awaitable<void> Rerank(Services& services, Exchange& exchange, api::RerankDialect dialect) {
@@ -42,9 +56,9 @@ Awaitable<void> Rerank(Services& services, Exchange& exchange, api::RerankDialec
   }
   exchange.log().finish = "rerank";
   const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const int64_t created = std::chrono::duration_cast<std::chrono::seconds>(now).count();
   HttpResponse response;
-  response.body =
-      api::EncodeRerank(*request, *result, std::chrono::duration_cast<std::chrono::seconds>(now).count());
+  response.body = co_await Encode(services, exchange, *request, *result, created);
   co_await exchange.Send(std::move(response));
 }
 

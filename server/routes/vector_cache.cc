@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <utility>
-#include <variant>
 
 #include "server/store/sha256.h"
 
@@ -13,25 +12,42 @@ namespace {
 // What an entry takes beside its texts and numbers.
 constexpr size_t kEntryBytes = 160;
 
-void AddPart(std::string& all, std::string_view part) { all += fmt::format("{}:{}", part.size(), part); }
+void AddPart(Sha256& hash, std::string_view part) {
+  hash.Update(fmt::format("{}:", part.size()));
+  hash.Update(part);
+}
+
+std::string_view BytesOf(const std::vector<api::TokenId>& tokens) {
+  return {reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof(api::TokenId)};
+}
 
 }  // namespace
 
-std::string VectorCache::KeyOf(std::string_view model_digest, const api::Request& request) {
-  const auto* embed = std::get_if<api::EmbedPrompt>(&request.prompt);
-  if (embed == nullptr || model_digest.empty()) return {};
-  std::string all;
-  AddPart(all, request.client.IsolationKey());
-  AddPart(all, model_digest);
-  AddPart(all, fmt::format("{} {} {} {} {} {} {} {}", embed->dimensions, embed->normalize, embed->rank,
-                           static_cast<int>(request.overflow), request.params.num_ctx,
-                           embed->document_tokens_max, embed->keep_end, embed->prompt_required));
-  AddPart(all, embed->prompt_name);
-  AddPart(all, embed->instruction);
-  AddPart(all, embed->text);
-  AddPart(all, embed->document);
-  for (const api::TokenId token : embed->tokens) all += fmt::format(" {}", token);
-  return Sha256Of(all);
+VectorKeys::VectorKeys(std::string_view model_digest, const api::Request& request,
+                       const api::EmbedRequest::Shared& shared) {
+  if (model_digest.empty()) return;
+  Sha256 hash;
+  AddPart(hash, request.client.IsolationKey());
+  AddPart(hash, model_digest);
+  AddPart(hash, fmt::format("{} {}", static_cast<int>(request.overflow), request.params.num_ctx));
+  AddPart(hash, shared.query);
+  AddPart(hash, shared.instruction);
+  AddPart(hash, shared.prompt_name);
+  shared_ = hash.Finish();
+}
+
+std::string VectorKeys::KeyOf(const api::EmbedPrompt& prompt) const {
+  if (shared_.empty()) return {};
+  Sha256 hash;
+  AddPart(hash, shared_);
+  AddPart(hash, fmt::format("{} {} {} {} {} {}", prompt.dimensions, prompt.normalize, prompt.rank,
+                            prompt.document_tokens_max, prompt.keep_end, prompt.prompt_required));
+  AddPart(hash, prompt.prompt_name);
+  AddPart(hash, prompt.instruction);
+  AddPart(hash, prompt.text);
+  AddPart(hash, prompt.document);
+  AddPart(hash, BytesOf(prompt.tokens));
+  return hash.Finish();
 }
 
 size_t VectorCache::BytesOf(const Entry& entry) {

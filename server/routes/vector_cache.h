@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "api/base/request.h"
+#include "api/openai/embedding.h"
 
 namespace quire::server {
 
@@ -21,14 +22,25 @@ struct CachedVector {
   int32_t prompt_tokens = 0;
 };
 
+// The keys of one request's texts, for the model whose manifest has this digest; all are empty where that is. What all texts
+// share is hashed once.
+class VectorKeys {
+ public:
+  // `request`: what each text's request has beside its prompt.
+  VectorKeys(std::string_view model_digest, const api::Request& request,
+             const api::EmbedRequest::Shared& shared);
+
+  std::string KeyOf(const api::EmbedPrompt& prompt) const;
+
+ private:
+  std::string shared_;  // the hash; empty: there are no keys
+};
+
 // Any thread.
 class VectorCache {
  public:
   static constexpr size_t kBytes = size_t{64} << 20;
   explicit VectorCache(size_t bytes_max = kBytes) : bytes_max_(bytes_max) {}
-
-  // Of an EmbedPrompt for the model whose manifest has this digest; empty for any other prompt.
-  static std::string KeyOf(std::string_view model_digest, const api::Request& request);
 
   std::optional<CachedVector> Find(const std::string& key);
   void Store(const std::string& key, const CachedVector& value);

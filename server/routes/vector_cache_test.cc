@@ -4,6 +4,8 @@
 
 #include <set>
 #include <string>
+#include <string_view>
+#include <variant>
 #include <vector>
 
 namespace quire::server {
@@ -13,6 +15,11 @@ api::Request RequestOf(api::EmbedPrompt prompt) {
   api::Request request;
   request.prompt = std::move(prompt);
   return request;
+}
+
+std::string KeyFor(std::string_view digest, const api::Request& request,
+                   const api::EmbedRequest::Shared& shared = {}) {
+  return VectorKeys(digest, request, shared).KeyOf(std::get<api::EmbedPrompt>(request.prompt));
 }
 
 TEST(VectorCache, WhateverChangesTheVectorChangesTheKey) {
@@ -40,13 +47,14 @@ TEST(VectorCache, WhateverChangesTheVectorChangesTheKey) {
   requests.push_back(requests.front());
   requests.back().params.num_ctx = 8;
   std::set<std::string> keys;
-  for (const api::Request& request : requests) keys.insert(VectorCache::KeyOf("digest", request));
-  keys.insert(VectorCache::KeyOf("another", requests.front()));
-  EXPECT_EQ(keys.size(), requests.size() + 1);
-  EXPECT_EQ(VectorCache::KeyOf("digest", requests.front()), VectorCache::KeyOf("digest", requests.front()));
-  EXPECT_EQ(VectorCache::KeyOf("", requests.front()), "") << "a model without a digest";
-  api::Request chat;
-  EXPECT_EQ(VectorCache::KeyOf("digest", chat), "");
+  for (const api::Request& request : requests) keys.insert(KeyFor("digest", request));
+  keys.insert(KeyFor("another", requests.front()));
+  keys.insert(KeyFor("digest", requests.front(), {"q", "", ""}));
+  keys.insert(KeyFor("digest", requests.front(), {"", "q", ""}));
+  keys.insert(KeyFor("digest", requests.front(), {"", "", "q"}));
+  EXPECT_EQ(keys.size(), requests.size() + 4);
+  EXPECT_EQ(KeyFor("digest", requests.front()), KeyFor("digest", requests.front()));
+  EXPECT_EQ(KeyFor("", requests.front()), "") << "a model without a digest";
 }
 
 TEST(VectorCache, KeepsTheNewestWithinItsBytes) {
