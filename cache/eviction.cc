@@ -52,7 +52,7 @@ void SnapshotStore::Unqueue(PrefixNode* node) {
 }
 
 void SnapshotStore::Requeue(PrefixNode* node) {
-  ++changes_;
+  EntryOf(node).tree->changes = ++changes_;
   Unqueue(node);
   if (!Evictable(node)) return;
   StoreEntry& entry = EntryOf(node);

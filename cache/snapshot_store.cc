@@ -272,6 +272,7 @@ PrefixNode* SnapshotStore::AddLeaf(Tree& tree, PrefixNode* parent, std::span<con
   auto entry = std::make_unique<StoreEntry>(&tree);
   PrefixNode* leaf = tree.prefixes.AddLeaf(parent, tokens, snapshot.to());
   entry->id = next_id_++;
+  entry->number = ++tree.nodes_made;
   entry->snapshot = std::move(snapshot);
   bytes_.Add(entry->snapshot);
   leaf->value = std::move(entry);
@@ -287,6 +288,7 @@ PrefixNode* SnapshotStore::SplitNode(Tree& tree, PrefixNode* node, Position at) 
   above->snapshot = below.snapshot.SplitFront(at);
   PrefixNode* upper = tree.prefixes.Split(std::move(split));  // from here on nothing fails
   above->id = next_id_++;
+  above->number = ++tree.nodes_made;
   above->last_use = below.last_use;
   above->created = below.created;
   above->used = below.used;
@@ -329,7 +331,7 @@ void SnapshotStore::MergeNode(PrefixNode* node) {
 void SnapshotStore::RemoveLeaf(PrefixNode* node) {
   StoreEntry& entry = EntryOf(node);
   QUIRE_CACHE_CHECK(entry.leases.empty() && entry.pins == 0);
-  ++changes_;
+  entry.tree->changes = ++changes_;
   EntryOf(node->parent).ghosts.Add({node->from, entry.tree->prefixes.FirstKey(*node)});
   bytes_.Remove(entry.snapshot);
   Unqueue(node);

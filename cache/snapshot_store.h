@@ -133,6 +133,9 @@ struct NodeView {
   std::string_view isolation;
   uint64_t id = 0;      // > 0; while the node lives
   uint64_t parent = 0;  // 0: at the root
+  // The same, counted within the isolation key: `id` counts the nodes of all keys.
+  uint64_t number = 0;
+  uint64_t parent_number = 0;
   Position from = 0;
   Position to = 0;
   const TokenRun& tokens;        // [from, to), with look-ahead one more
@@ -207,6 +210,8 @@ class SnapshotStore : public Reclaimer {
                                     size_t limit);
   // Grows with everything that a view shows but ages.
   uint64_t changes() const { return changes_; }
+  // changes() when the nodes of one isolation key last changed; 0: it has none.
+  uint64_t ChangesOf(std::string_view isolation) const;
   std::expected<void, std::string> CheckInvariants() const;
 
  private:

@@ -25,6 +25,8 @@ struct SnapshotStore::Tree {
   Tree(std::string key, bool lookahead) : isolation(std::move(key)), prefixes(lookahead) {}
   const std::string isolation;
   PrefixTree prefixes;
+  uint64_t nodes_made = 0;
+  uint64_t changes = 0;  // SnapshotStore::changes_ when it last changed
 };
 
 // A node's value; the root's has no snapshot. Evicting, leasing and merging it need no memory: it has all of it from the
@@ -67,6 +69,7 @@ struct SnapshotStore::StoreEntry : NodeValue {
   Tree* tree;
   Snapshot snapshot;
   uint64_t id = 0;
+  uint64_t number = 0;  // among the nodes of its tree, from 1
   uint64_t last_use = 0;
   // For views only: nothing depends on them.
   uint64_t hits = 0;

@@ -20,9 +20,12 @@ void SnapshotStore::VisitTree(const Tree& tree, const std::function<void(const N
     for (const auto& [key, child] : node->children) todo.push_back(child.get());
     if (node->parent == nullptr) continue;
     const StoreEntry& entry = EntryOf(node);
+    const StoreEntry* parent = node->parent->parent == nullptr ? nullptr : &EntryOf(node->parent);
     visit({.isolation = tree.isolation,
            .id = entry.id + 1,
-           .parent = node->parent->parent == nullptr ? 0 : EntryOf(node->parent).id + 1,
+           .parent = parent == nullptr ? 0 : parent->id + 1,
+           .number = entry.number,
+           .parent_number = parent == nullptr ? 0 : parent->number,
            .from = node->from,
            .to = node->to,
            .tokens = node->run,
@@ -52,6 +55,11 @@ void SnapshotStore::VisitNodesOfOthers(std::string_view isolation,
 size_t SnapshotStore::NodesOf(std::string_view isolation) const {
   const Tree* tree = FindTree(isolation);
   return tree == nullptr ? 0 : tree->prefixes.nodes();
+}
+
+uint64_t SnapshotStore::ChangesOf(std::string_view isolation) const {
+  const Tree* tree = FindTree(isolation);
+  return tree == nullptr ? 0 : tree->changes;
 }
 
 std::vector<TokenId> SnapshotStore::Continuation(std::string_view isolation, std::span<const TokenId> tokens,

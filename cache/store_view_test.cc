@@ -1,6 +1,7 @@
 // What views show of a store.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -133,6 +134,29 @@ TEST_F(StoreView, ChangesGrowWithWhatIsShownAndNotWithLooking) {
   EXPECT_GT(used, one);
   store_.Clear();
   EXPECT_GT(store_.changes(), used);
+}
+
+// Neither what another key does nor how much of it was new is visible in one's own view.
+TEST_F(StoreView, AnotherKeyChangesNoNumberOfOnesOwn) {
+  EXPECT_EQ(store_.ChangesOf("a"), 0);
+  (void)Run(Count(12));
+  const uint64_t before = store_.ChangesOf("a");
+  EXPECT_EQ(before, store_.changes());
+  (void)Run(Joined(Count(6), Count(4, 100)), "b");
+  (void)Run(Joined(Count(3), Count(4, 200)), "b");
+  EXPECT_EQ(store_.ChangesOf("a"), before);
+  EXPECT_GT(store_.ChangesOf("b"), before);
+  (void)Run(Joined(Count(6), Count(4, 100)));
+  EXPECT_GT(store_.ChangesOf("a"), before);
+  std::vector<uint64_t> numbers, parents;
+  store_.VisitNodes("a", [&](const NodeView& view) {
+    numbers.push_back(view.number);
+    parents.push_back(view.parent_number);
+  });
+  std::ranges::sort(numbers);
+  EXPECT_EQ(numbers, (std::vector<uint64_t>{1, 2, 3}));
+  EXPECT_EQ(std::ranges::count(parents, 0U), 1);
+  EXPECT_EQ(std::ranges::count(parents, parents.back()), 2);
 }
 
 TEST_F(StoreView, AContinuationFollowsTheLastUsedPrefix) {

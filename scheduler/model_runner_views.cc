@@ -13,6 +13,12 @@ constexpr std::chrono::milliseconds kEngineFresh{250};  // another question woul
 constexpr std::chrono::seconds kEngineOld{5};
 constexpr size_t kCacheQuestionsMax = 64;
 
+// Nothing of others unless it was asked for.
+bool IsProper(const api::ipc::CacheInspected& inspected, const api::ipc::InspectCache& question) {
+  const bool counts_others = inspected.other_keys != 0 || inspected.other_nodes != 0;
+  return std::ssize(inspected.nodes) <= question.nodes_max && (question.others || !counts_others);
+}
+
 // Text of the caller's own prefixes only, and no more than its bounds.
 bool IsProper(const api::ipc::InspectedNode& node, bool others) {
   constexpr size_t kTextBytesMax = api::ipc::CacheInspected::kTextBytesMax;
@@ -60,10 +66,10 @@ api::Result<void> ModelRunner::OnCacheInspected(api::ipc::CacheInspected inspect
   const auto found = cache_questions_.find(inspected.id);
   if (found == cache_questions_.end()) return ProtocolError("unexpected CacheInspected");
   const std::shared_ptr<CacheAnswer> asked = found->second;
-  const bool proper = std::ssize(inspected.nodes) <= asked->question.nodes_max &&
-                      std::ranges::all_of(inspected.nodes, [&](const auto& node) {
-                        return IsProper(node, asked->question.others);
-                      });
+  const bool proper =
+      IsProper(inspected, asked->question) && std::ranges::all_of(inspected.nodes, [&](const auto& node) {
+        return IsProper(node, asked->question.others);
+      });
   if (!proper) return ProtocolError("improper nodes in CacheInspected");
   cache_questions_.erase(found);
   asked->answer = std::move(inspected);

@@ -45,9 +45,14 @@ void AddText(const tokenizer::Tokenizer& tokenizer, const cache::NodeView& view,
   node.end = TextOf(tokenizer, tail, Excerpt::kEnd, ipc::CacheInspected::kTextBytesMax);
 }
 
-ipc::InspectedNode Describe(const cache::NodeView& view, Clock::time_point now) {
-  return {.id = view.id,
-          .parent = view.parent,
+int64_t BytesOf(const ipc::InspectedNode& node) {
+  return node.kv_bytes + node.window_bytes + node.state_bytes;
+}
+
+// `numbered`: with numbers that another key's nodes do not change.
+ipc::InspectedNode Describe(const cache::NodeView& view, Clock::time_point now, bool numbered) {
+  return {.id = numbered ? view.number : view.id,
+          .parent = numbered ? view.parent_number : view.parent,
           .tree = 0,
           .from = view.from,
           .to = view.to,
@@ -119,35 +124,40 @@ ipc::EngineInspected Engine::Inspect(const ipc::InspectEngine& question) const {
   return answer;
 }
 
+// How much of another key's prompt was new would show in all that counts its nodes: the answer to a key that may not see
+// them depends on its own only.
 ipc::CacheInspected Engine::Inspect(const ipc::InspectCache& question) const {
   const cache::SnapshotStore& store = prefixes_.store();
-  const cache::StoreStats stats = store.stats();
   const auto now = Clock::now();
   const auto nodes_max = static_cast<size_t>(std::clamp(question.nodes_max, 0, ipc::kInspectedNodesMax));
   const size_t own = store.NodesOf(question.isolation);
-  ipc::CacheInspected answer{.id = question.id,
-                             .version = store.changes() + 1,
-                             .budget_bytes = static_cast<int64_t>(stats.budget_bytes),
-                             .bytes = static_cast<int64_t>(stats.bytes),
-                             .other_keys = static_cast<int64_t>(stats.trees) - (own > 0 ? 1 : 0),
-                             .other_nodes = static_cast<int64_t>(stats.nodes - own)};
-  answer.nodes.reserve(std::min(nodes_max, question.others ? stats.nodes : own));
-  const auto has_room = [&] {
-    const bool room = answer.nodes.size() < nodes_max;
-    answer.nodes_left_out += room ? 0 : 1;
-    return room;
+  const uint64_t changes = question.others ? store.changes() : store.ChangesOf(question.isolation);
+  ipc::CacheInspected answer{
+      .id = question.id, .version = changes + 1, .unchanged = question.known_version == changes + 1};
+  if (answer.unchanged) return answer;
+  const cache::StoreStats stats = store.stats();
+  answer.budget_bytes = static_cast<int64_t>(stats.budget_bytes);
+  const auto add = [&](const cache::NodeView& view) -> ipc::InspectedNode* {
+    ipc::InspectedNode node = engine::Describe(view, now, !question.others);
+    if (!question.others) answer.bytes += BytesOf(node);
+    if (answer.nodes.size() >= nodes_max) {
+      ++answer.nodes_left_out;
+      return nullptr;
+    }
+    return &answer.nodes.emplace_back(std::move(node));
   };
+  answer.nodes.reserve(std::min(nodes_max, question.others ? stats.nodes : own));
   store.VisitNodes(question.isolation, [&](const cache::NodeView& view) {
-    if (!has_room()) return;
-    AddText(*model_.tokenizer, view, answer.nodes.emplace_back(engine::Describe(view, now)));
+    if (ipc::InspectedNode* node = add(view)) AddText(*model_.tokenizer, view, *node);
   });
   if (!question.others) return answer;
+  answer.bytes = static_cast<int64_t>(stats.bytes);
+  answer.other_keys = static_cast<int64_t>(stats.trees) - (own > 0 ? 1 : 0);
+  answer.other_nodes = static_cast<int64_t>(stats.nodes - own);
   std::unordered_map<std::string_view, int32_t> trees;
   store.VisitNodesOfOthers(question.isolation, [&](const cache::NodeView& view) {
-    if (!has_room()) return;
     const auto next = static_cast<int32_t>(trees.size()) + 1;
-    answer.nodes.emplace_back(engine::Describe(view, now)).tree =
-        trees.emplace(view.isolation, next).first->second;
+    if (ipc::InspectedNode* node = add(view)) node->tree = trees.emplace(view.isolation, next).first->second;
   });
   return answer;
 }

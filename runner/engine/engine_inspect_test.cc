@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <future>
 #include <string>
 
@@ -50,18 +51,44 @@ TEST(EngineInspect, AKeySeesTheTextOfItsOwnPrefixesOnly) {
   for (const auto& node : own.nodes) text += node.begin + node.end;
   EXPECT_THAT(text, HasSubstr("Alice"));
   EXPECT_EQ(text.find("Bob"), std::string::npos);
-  EXPECT_EQ(own.other_keys, 1);
-  EXPECT_GT(own.other_nodes, 0);
   EXPECT_EQ(own.nodes[0].from, 0);
   EXPECT_GT(own.nodes[0].kv_bytes + own.nodes[0].state_bytes + own.nodes[0].window_bytes, 0);
 
   const auto admin = CacheOf(harness, {.isolation = KeyOf("carol"), .others = true});
+  EXPECT_LT(own.bytes, admin.bytes);
   EXPECT_EQ(admin.other_keys, 2);
   ASSERT_EQ(std::ssize(admin.nodes), admin.other_nodes);
   for (const auto& node : admin.nodes) {
     EXPECT_GT(node.tree, 0);
     EXPECT_EQ(node.begin + node.end, "");
   }
+}
+
+// Numbers of nodes and bytes, and whether anything changed, would tell how much of a request of another key was new.
+TEST(EngineInspect, ARequestOfAnotherKeyChangesNoNumber) {
+  EngineHarness harness;
+  (void)harness.Generate(Of("alice", "The secret of Alice is kept in the blue drawer."));
+  (void)EngineOf(harness);  // a turn of the loop: what the request left is counted
+  const auto before = CacheOf(harness, {.isolation = KeyOf("alice")});
+  (void)harness.Generate(Of("bob", "The secret of Bob is kept in the red drawer."));
+  const auto after = CacheOf(harness, {.isolation = KeyOf("alice")});
+  EXPECT_EQ(after.version, before.version);
+  EXPECT_EQ(after.bytes, before.bytes);
+  EXPECT_EQ(after.other_keys, 0);
+  EXPECT_EQ(after.other_nodes, 0);
+  const auto again = CacheOf(harness, {.isolation = KeyOf("alice"), .known_version = before.version});
+  EXPECT_TRUE(again.unchanged);
+  EXPECT_TRUE(again.nodes.empty());
+  // The next node has the next number, whatever Bob's nodes have.
+  const auto next = [](const auto& nodes) {
+    return std::ranges::max(nodes, {}, &api::ipc::InspectedNode::id).id + 1;
+  };
+  const uint64_t number = next(before.nodes);
+  (void)harness.Generate(Of("alice", "Quite another question of Alice."));
+  (void)EngineOf(harness);
+  const auto more = CacheOf(harness, {.isolation = KeyOf("alice")});
+  EXPECT_GT(more.version, before.version);
+  EXPECT_EQ(next(more.nodes), number + more.nodes.size() - before.nodes.size());
 }
 
 TEST(EngineInspect, AnAnswerIsBounded) {

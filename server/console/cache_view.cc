@@ -42,7 +42,7 @@ std::string EncodeCache(const std::string& model, const scheduler::CacheView* vi
     reply["bytes"] = cache.bytes;
     reply["nodes"] = std::move(nodes);
     reply["nodes_left_out"] = cache.nodes_left_out;
-    reply["others"] = {{"keys", cache.other_keys}, {"nodes", cache.other_nodes}};
+    if (cache.other_keys > 0) reply["others"] = {{"keys", cache.other_keys}, {"nodes", cache.other_nodes}};
   }
   return reply.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -2,7 +2,7 @@
 //
 // A client sees the prefixes of its own isolation key (its API key, or credential, and its cache_salt) with the
 // first and last words of each. An admin, or anybody where there are no keys, sees the others' too, without any
-// text; to everybody else they are a number.
+// text. Nothing that anybody else sees depends on them: their number and bytes tell how much of a prompt was new.
 #pragma once
 
 #include <functional>

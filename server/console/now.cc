@@ -70,18 +70,18 @@ Json EndedOf(const RecentRequests::Entry& entry, const Viewer& viewer) {
   return out;
 }
 
-// What the caches hold comes from everybody's requests: it is for who may see those.
-Json ModelOf(const scheduler::LoadedModel& model, bool with_caches) {
+// What the process and its caches hold comes from everybody's requests: it is for who may see those.
+Json ModelOf(const scheduler::LoadedModel& model, bool with_contents) {
   Json out{{"name", model.spec.name},
            {"architecture", model.info.architecture},
            {"context_length", model.num_ctx},
-           {"resident_bytes", ResidentBytes(model.runner_pid)},
            {"memory_bytes", model.memory_bytes},
            {"weight_bytes", model.info.weight_bytes},
            {"cache_bytes", model.info.cache_bytes},
            {"load_ms", Milliseconds(model.load_time)}};
-  if (!with_caches) return out;
+  if (!with_contents) return out;
   const api::ipc::Heartbeat& beat = model.heartbeat;
+  out["resident_bytes"] = ResidentBytes(model.runner_pid);
   out["cache_bytes_used"] = beat.cache_bytes_used;
   out["prefix_bytes"] = beat.prefix_bytes;
   out["prefix_snapshots"] = beat.prefix_snapshots;
@@ -163,11 +163,10 @@ class Shares {
     Json list = Json::array();
     for (const auto& [key, share] : shares_) {
       if (!viewer.admin && viewer.key != key) continue;
-      list.push_back({{"key", key},
-                      {"weight", share.weight},
-                      {"running", share.running},
-                      {"waiting", share.waiting},
-                      {"virtual_time", share.virtual_time}});
+      Json& shown = list.emplace_back(Json{
+          {"key", key}, {"weight", share.weight}, {"running", share.running}, {"waiting", share.waiting}});
+      // A key enters at the virtual time of the others: it would tell a client how many tokens they computed.
+      if (viewer.admin) shown["virtual_time"] = share.virtual_time;
     }
     return list;
   }

@@ -78,9 +78,12 @@ Awaitable<void> Ps(Services& services, Exchange& exchange) {
   const StoredModels* stored = *listed ? &**listed : nullptr;
   std::vector<ollama::PsEntry> entries;
   for (const scheduler::LoadedModel& loaded : services.backend.Loaded()) {
+    const int64_t size_max = std::max(loaded.memory_bytes, loaded.size_bytes);
+    // The resident size grows with each token that a request computes: a key must not learn that of others.
+    const bool shows_resident = exchange.request().admin;
     ollama::PsEntry entry{.name = loaded.spec.name,
-                          .size = ResidentBytes(loaded.runner_pid),
-                          .size_max = std::max(loaded.memory_bytes, loaded.size_bytes),
+                          .size = shows_resident ? ResidentBytes(loaded.runner_pid) : size_max,
+                          .size_max = size_max,
                           .digest = loaded.spec.key,
                           .details = {},
                           .expires_at = loaded.expires_at,

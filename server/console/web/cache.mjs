@@ -127,15 +127,15 @@ class CachePicture {
   }
 }
 
-function figures({loaded, nodes = [], bytes: used = 0, budget_bytes: budget = 0, nodes_left_out: left = 0, others}) {
+function figures({loaded, nodes = [], bytes: used = 0, budget_bytes: budget = 0, nodes_left_out: left = 0, others = null}) {
   if (!loaded) return h("p", {class: "empty"}, "The model is not loaded.");
   const sum = (field) => nodes.reduce((total, node) => total + node[field], 0);
   const counted = sum("kv_bytes") + sum("window_bytes") + sum("state_bytes");
   return [
     stack([["KV", sum("kv_bytes")], ["Sliding window", sum("window_bytes")], ["Recurrent state", sum("state_bytes")]], Math.max(counted, 1)),
     h("p", {class: "figures"}, [`${number(nodes.length)} prefixes shown`, left > 0 && `${number(left)} more`,
-      `all prefixes hold ${bytes(used)} of ${bytes(budget)}`, sum("shared_bytes") > 0 && `${bytes(sum("shared_bytes"))} counted in several`,
-      others.keys > 0 && `other keys: ${number(others.keys)} with ${number(others.nodes)} prefixes`].filter(Boolean).join(" · ")),
+      `they hold ${bytes(used)} of ${bytes(budget)}`, sum("shared_bytes") > 0 && `${bytes(sum("shared_bytes"))} counted in several`,
+      others && `other keys: ${number(others.keys)} with ${number(others.nodes)} prefixes`].filter(Boolean).join(" · ")),
   ];
 }
 

@@ -63,8 +63,9 @@ function share(label, value, limit) {
     h("span", {class: "number"}, limit > 0 ? `${bytes(value)} of ${bytes(limit)}` : bytes(value)));
 }
 
+// Only an admin sees what models take now, which comes from everybody's requests; others see what was granted.
 function modelsSection({models, loading, memory_budget_bytes: budget}) {
-  const total = models.reduce((sum, model) => sum + model.resident_bytes, 0);
+  const total = models.reduce((sum, model) => sum + (model.resident_bytes ?? model.memory_bytes), 0);
   return h("section", {}, h("h3", {}, "Memory"),
     share("All models", total, budget),
     models.length + loading.length === 0 && h("p", {class: "empty"}, "No model is loaded."),
@@ -79,6 +80,9 @@ function modelsSection({models, loading, memory_budget_bytes: budget}) {
 
 // What of a model's granted memory is taken, and by what.
 function memoryOf(model) {
+  if (model.resident_bytes === undefined) {
+    return h("p", {class: "figures"}, `${bytes(model.memory_bytes)} granted; its caches may hold ${bytes(model.cache_bytes)}`);
+  }
   const prefixes = model.prefix_bytes ?? 0;
   const running = Math.max((model.cache_bytes_used ?? 0) - prefixes, 0);
   const rest = Math.max(model.resident_bytes - model.weight_bytes - prefixes - running, 0);
@@ -95,9 +99,9 @@ function batchOf(engine) {
 
 const SHARE_WINDOW_MS = 5000;
 
-// Who gets how much of the machine: by weight, and as it was in the last seconds.
-function sharesSection({shares}, served) {
-  if (shares.length === 0) {
+// Who gets how much of the machine: by weight, and as it was in the last seconds. For who sees all shares.
+function sharesSection({shares, viewer}, served) {
+  if (shares.length === 0 || !viewer.admin) {
     served.clear();
     return null;
   }
