@@ -20,11 +20,13 @@ import contextlib
 import fcntl
 import gzip
 import http.client
+import itertools
 import json
 import pathlib
 import selectors
 import socket
 import statistics
+import string
 import sys
 import threading
 import time
@@ -53,14 +55,18 @@ def template(source):
     return {"model": MODEL, "prompt": "Hello!", "template": source, "stream": False, "options": {"num_predict": 1}}
 
 
+def encoded(body):
+    return body if isinstance(body, bytes) else json.dumps(body).encode()
+
+
 def post(path, body):
     """An attack that sends `body` over and over; made again each time if it is a function."""
     def run(port, seen, ended):
-        raw = None if callable(body) else body if isinstance(body, bytes) else json.dumps(body).encode()
+        raw = None if callable(body) else encoded(body)
         while not ended.is_set():
             try:
                 connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-                connection.request("POST", path, raw if raw is not None else json.dumps(body()).encode())
+                connection.request("POST", path, raw if raw is not None else encoded(body()))
                 reply = connection.getresponse()
                 reply.read()
                 seen[reply.status] += 1
@@ -69,6 +75,19 @@ def post(path, body):
             finally:
                 connection.close()
     return run
+
+
+def one_letter_changed(body, where):
+    """Makes the body with another letter before the end of `where` each time, so that nothing that was made of it is used again."""
+    before, after = json.dumps(body).encode().split(where, 1)
+    numbers = itertools.count()
+    return lambda: before + where[:-1] + b"%d" % next(numbers) + where[-1:] + after
+
+
+def for_two_models(body):
+    """For the chat model, which may not do that, and for one that is not there, in turns."""
+    raw = itertools.cycle([json.dumps({"model": name} | body).encode() for name in (MODEL, "unknown")])
+    return lambda: next(raw)
 
 
 def hang_up(path, body, after=0.05):
@@ -135,6 +154,26 @@ def silent_connections(port, seen, ended):
         s.close()
 
 
+def silent_bodies(port, seen, ended):
+    """300 connections whose body was announced and does not come; each is opened again when the server closes it."""
+    held = selectors.DefaultSelector()
+    while not ended.is_set():
+        if len(held.get_map()) < 300:
+            client = socket.create_connection(("127.0.0.1", port), 10)
+            with contextlib.suppress(OSError):
+                client.sendall(b"POST /api/chat HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000000\r\n\r\n")
+            held.register(client, selectors.EVENT_READ)
+            seen["open"] += 1
+        for key, _ in held.select(0.001):
+            with contextlib.suppress(OSError):
+                piece = key.fileobj.recv(1 << 12)
+                seen[int(piece[9:12]) if piece.startswith(b"HTTP/1.1 ") else "closed"] += 1
+            held.unregister(key.fileobj)
+            key.fileobj.close()
+    for key in list(held.get_map().values()):
+        key.fileobj.close()
+
+
 def compressed_bodies(port, seen, ended):
     """32 bodies at once, each a thousand times as large as what is sent."""
     body = gzip.compress(b'{"model":"x","messages":[' + b" " * (60 << 20) + b"]}")
@@ -153,18 +192,30 @@ def compressed_bodies(port, seen, ended):
             client.close()
 
 
-def now_streams(port, seen, ended):
-    """150 pages of the console, all of them read."""
-    streams = selectors.DefaultSelector()
-    for _ in range(150):
-        client = socket.create_connection(("127.0.0.1", port), 10)
-        client.sendall(b"GET /quire/now HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n")
-        streams.register(client, selectors.EVENT_READ)
-    while not ended.is_set():
-        for key, _ in streams.select(0.5):
-            seen["read" if key.fileobj.recv(1 << 16) else "closed"] += 1
-    for key in list(streams.get_map().values()):
-        key.fileobj.close()
+def views(paths, count):
+    """So many pages of the console, all of them read, each opened again when the server closes it."""
+    def run(port, seen, ended):
+        streams = selectors.DefaultSelector()
+        while not ended.is_set():
+            if len(streams.get_map()) < count:
+                client = socket.create_connection(("127.0.0.1", port), 10)
+                path = paths[seen["open"] % len(paths)]
+                client.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n".encode())
+                streams.register(client, selectors.EVENT_READ)
+                seen["open"] += 1
+            for key, _ in streams.select(0.001 if len(streams.get_map()) < count else 0.5):
+                try:
+                    piece = key.fileobj.recv(1 << 16)
+                except OSError:
+                    piece = b""
+                if piece.startswith(b"HTTP/1.1 "):
+                    seen[int(piece[9:12])] += 1
+                if not piece or piece.startswith((b"HTTP/1.1 4", b"HTTP/1.1 5")):
+                    streams.unregister(key.fileobj)
+                    key.fileobj.close()
+        for key in list(streams.get_map().values()):
+            key.fileobj.close()
+    return run
 
 
 def streams_of_one_key(count):
@@ -189,6 +240,8 @@ def streams_of_one_key(count):
 
 LONG = "word " * 6000
 STRINGS = {f"p{i}": {"type": "string", "pattern": "(a|b)*a(a|b){11}c%d" % i} for i in range(200)}
+TOOLS = [{"type": "function", "function": {"name": f"f{i}", "parameters": {"type": "object", "properties": STRINGS}}}
+         for i in range(8)]
 ATTACKS = {
     "schema_dag": post("/api/chat", with_schema(dag(30, 4))),
     "schema_patterns": post("/api/chat", with_schema({"type": "object", "properties": STRINGS})),
@@ -207,11 +260,16 @@ ATTACKS = {
     "grammar_ambiguous": post("/v1/chat/completions", chat(
         grammar='root ::= text\ntext ::= word text | "0"\nword ::= [^\\x00] word | [^\\x01]', max_tokens=64)),
     "schema_left": hang_up("/api/chat", with_schema({"type": "object", "properties": STRINGS})),
-    "tools_required": post("/v1/chat/completions", chat(
-        tools=[{"type": "function", "function": {"name": f"f{i}", "parameters": {"type": "object", "properties": STRINGS}}}
-               for i in range(8)], tool_choice="required", max_tokens=1)),
+    "gbnf_class": post("/v1/chat/completions", chat(
+        grammar="root ::= [" + "".join(chr(0x10000 + 2 * i) for i in range(250_000)) + "]", max_tokens=1)),
+    "kwargs_keys": post("/v1/chat/completions", chat(
+        chat_template_kwargs={f"k{i}": 1 for i in range(500_000)}, max_tokens=1)),
+    "tools_required": post("/v1/chat/completions", chat(tools=TOOLS, tool_choice="required", max_tokens=1)),
+    "tools_auto": post("/v1/chat/completions", one_letter_changed(chat(tools=TOOLS, max_tokens=1), b'f0"')),
     "template_center": post("/api/generate", template("{{ range $i, $c := .Prompt }}{{ end }}" * 2000)),
     "template_printf": post("/api/generate", template('{{ printf "%1000000000s" .Prompt }}')),
+    "go_variables": post("/api/generate", template("".join(
+        "{{$%s:=1}}" % "".join(name) for name in itertools.islice(itertools.product(string.ascii_lowercase, repeat=4), 87_000)))),
     "bytes": post("/api/generate", b'{"model":"%s","raw":true,"stream":false,"prompt":"' % MODEL.encode() +
                   b"\xff" * (60 << 20) + b'"}'),
     "long_prompt": post("/api/generate", {"model": MODEL, "raw": True, "stream": False, "prompt": LONG * 300,
@@ -227,6 +285,7 @@ ATTACKS = {
     "endless": hang_up("/v1/chat/completions", chat("Tell me a story.", stream=True, ignore_eos=True), after=5),
     "stalled_streams": stalled_streams,
     "silent_connections": silent_connections,
+    "silent_bodies": silent_bodies,
     "show_body": post("/api/show", b'{"model":"%s","x":[' % MODEL.encode() + b"1," * (20 << 20) + b"1]}"),
     "show_verbose": post("/api/show", {"model": MODEL, "verbose": True}),
     "create_body": post("/api/create", b'{"model":"x","from":"%s","x":[' % MODEL.encode() + b"1," * (20 << 20) + b"1]}"),
@@ -234,7 +293,12 @@ ATTACKS = {
     "tags": get("/api/tags"),
     "metrics": get("/metrics"),
     "now": get("/quire/now"),
-    "now_streams": now_streams,
+    "now_streams": views(["/quire/now"], 150),
+    "view_streams": views(["/quire/now", f"/quire/cache/{MODEL}"], 250),
+    "rerank_query": post("/v1/rerank", for_two_models({"query": "q" * (4 << 20), "documents": ["d"] * 2000})),
+    "response_fields": post("/completion", for_two_models({
+        "prompt": "Hello!", "n_predict": 1, "response_fields": [f"f{i}/g" for i in range(500_000)]})),
+    "n_cmpl": post("/completion", for_two_models({"prompt": "p" * (4 << 20), "n_cmpl": 64, "n_predict": 1})),
     "ui": get("/ui/vendor/highlight.mjs"),
     "compressed_bodies": compressed_bodies,
     "infill": post("/infill", {"model": MODEL, "input_prefix": LONG * 20, "input_suffix": LONG * 20, "n_predict": 1,
