@@ -18,15 +18,19 @@ constexpr size_t kCountedContexts = 4;
 size_t BytesOf(const std::vector<Message>& messages) {
   size_t bytes = 0;
   for (const Message& message : messages) {
-    bytes += sizeof(Message) + message.content.size() + message.thinking.size();
-    for (const ToolCall& call : message.tool_calls) bytes += call.arguments_json.size();
+    bytes += sizeof(Message) + message.role.size() + message.content.size() + message.thinking.size() +
+             message.tool_name.size() + message.tool_call_id.size();
+    for (const ToolCall& call : message.tool_calls) {
+      bytes += sizeof(ToolCall) + call.id.size() + call.name.size() + call.arguments_json.size();
+    }
   }
   return bytes;
 }
 
 struct PromptBytes {
   size_t operator()(const ChatPrompt& chat) const {
-    size_t bytes = BytesOf(chat.messages);
+    size_t bytes = BytesOf(chat.messages) + chat.template_arguments_json.size();
+    // A tool's name and schema are parts of its definition.
     for (const Tool& tool : chat.tools) bytes += tool.definition_json.size();
     return bytes;
   }
@@ -35,7 +39,8 @@ struct PromptBytes {
     return BytesOf(continued.messages) + continued.context.size() * sizeof(TokenId);
   }
   size_t operator()(const EmbedPrompt& embed) const {
-    return embed.text.size() + embed.tokens.size() * sizeof(TokenId);
+    return embed.text.size() + embed.tokens.size() * sizeof(TokenId) + embed.document.size() +
+           embed.instruction.size() + embed.prompt_name.size();
   }
   size_t operator()(const TokenPrompt& prompt) const { return prompt.tokens.size() * sizeof(TokenId); }
   size_t operator()(const FimPrompt& fim) const {

@@ -19,7 +19,7 @@ struct TextBounds {
 // longer. `num_ctx`: tokens of the request's context.
 TextBounds TextBoundsFor(int32_t num_ctx, Overflow overflow);
 
-// Bytes of the prompt's texts, as far as the model sees them: messages, tools and ids included.
+// Bytes of all texts and ids of the prompt: whatever is sent to a runner, and read there before it is known to fit.
 size_t TextBytes(const Prompt& prompt);
 
 // kContextLengthExceeded, of a text beyond the bounds.
