@@ -1,7 +1,7 @@
 // Requests whose prompts are to be prepared, and in which order.
 //
-// Two lanes: a light request (a short text without a format) costs milliseconds, a heavy one up to its whole CPU time. The
-// threads of the light lane take no heavy request, so that a short chat never waits behind an expensive schema. In
+// Two lanes: a light request (a short text without a format, a template or schemas of tools) costs milliseconds, a heavy one
+// up to its whole CPU time. The threads of the light lane take no heavy request, so that a short chat never waits behind an expensive schema. In
 // a lane the tenant that used the least CPU time goes first, and within a tenant the oldest request.
 #pragma once
 

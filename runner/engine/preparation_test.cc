@@ -141,14 +141,26 @@ TEST(PreparationQueue, KnowsWhatMayBeExpensive) {
   EXPECT_EQ(PreparationQueue::LaneOf(TenantChat(std::string(PreparationQueue::kLightBytesMax + 1, 'a'))),
             Lane::kHeavy);
   EXPECT_EQ(PreparationQueue::LaneOf(WithSchema("{}")), Lane::kHeavy);
-  api::Request tools = TenantChat("Hello!");
-  std::get<api::ChatPrompt>(tools.prompt).tools.push_back({.name = "f"});
-  EXPECT_EQ(PreparationQueue::LaneOf(tools), Lane::kLight);
-  tools.tool_choice = api::ToolChoice::kRequired;
-  EXPECT_EQ(PreparationQueue::LaneOf(tools), Lane::kHeavy);
   api::Request own = TenantChat("Hello!");
   own.go_template = "{{ .Prompt }}";
   EXPECT_EQ(PreparationQueue::LaneOf(own), Lane::kHeavy);
+}
+
+// A schema is compiled for a call that the model may make, not only for one that it has to make.
+TEST(PreparationQueue, ToolsWithASchemaMayBeExpensive) {
+  const auto lane_of = [](api::Tool tool, api::ToolChoice choice = api::ToolChoice::kAuto) {
+    api::Request request = TenantChat("Hello!");
+    std::get<api::ChatPrompt>(request.prompt).tools = {{.name = "other"}, std::move(tool)};
+    request.tool_choice = choice;
+    return PreparationQueue::LaneOf(request);
+  };
+  const std::string schema = R"({"type":"object"})";
+  EXPECT_EQ(lane_of({.name = "f", .parameters_json = schema}), Lane::kHeavy);
+  EXPECT_EQ(lane_of({.name = "f", .parameters_json = schema, .strict = true}), Lane::kHeavy);
+  EXPECT_EQ(lane_of({.name = "f", .parameters_json = schema, .callable = false}), Lane::kLight);
+  EXPECT_EQ(lane_of({.name = "f", .parameters_json = "{}"}), Lane::kLight);
+  EXPECT_EQ(lane_of({.name = "f"}), Lane::kLight);
+  EXPECT_EQ(lane_of({.name = "f"}, api::ToolChoice::kRequired), Lane::kHeavy);
 }
 
 TEST(PreparationQueue, ServesTheTenantThatUsedLeast) {
