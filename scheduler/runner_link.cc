@@ -8,7 +8,6 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 #include <exception>
-#include <iterator>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -20,7 +19,6 @@ using boost::asio::as_tuple;
 using boost::asio::use_awaitable;
 
 constexpr size_t kReadBytes = size_t{64} << 10;
-constexpr size_t kSmallFrameBytes = size_t{64} << 10;
 
 LinkEnd EndByProtocolError(const std::string& what) {
   return {.protocol_error = true, .reason = "protocol error: " + what};
@@ -28,52 +26,101 @@ LinkEnd EndByProtocolError(const std::string& what) {
 
 }  // namespace
 
-RunnerLink::RunnerLink(boost::asio::local::stream_protocol::socket socket, std::weak_ptr<Listener> listener)
-    : socket_(std::move(socket)), listener_(std::move(listener)), wake_writer_(socket_.get_executor()) {}
+RunnerLink::RunnerLink(boost::asio::local::stream_protocol::socket socket, std::weak_ptr<Listener> listener,
+                       size_t queued_bytes_max)
+    : socket_(std::move(socket)),
+      listener_(std::move(listener)),
+      wake_writer_(socket_.get_executor()),
+      queued_bytes_max_(queued_bytes_max) {}
 
 void RunnerLink::Start(Gate& gate) {
   gate.Start(Read(shared_from_this()));
   gate.Start(Write(shared_from_this()));
 }
 
-bool RunnerLink::HasRoomFor(size_t bytes) const {
-  return queue_.size() < kQueuedFramesMax && bytes <= kQueuedBytesMax - queued_bytes_;
+bool RunnerLink::HasRoomFor(size_t bytes, const std::string& tenant) const {
+  if (request_frames_ >= kQueuedFramesMax || bytes > queued_bytes_max_ - request_bytes_) return false;
+  const size_t eighth = queued_bytes_max_ / 8;
+  const auto queued = tenant_bytes_.find(tenant);
+  const size_t of_tenant = bytes + (queued == tenant_bytes_.end() ? 0 : queued->second);
+  const bool bulk = bytes > kSmallFrameBytes && of_tenant > eighth;
+  return !bulk || request_bytes_ + bytes <= queued_bytes_max_ - eighth;
 }
 
 void RunnerLink::Send(const api::ipc::ToRunner& message) {
   if (end_) return;
-  std::string frame = api::ipc::Encode(message);
-  if (!HasRoomFor(frame.size())) return End({.protocol_error = true, .reason = "it stopped reading"});
-  Queue(std::move(frame));
+  auto position = queue_.end();
+  if (const auto* cancel = std::get_if<api::ipc::Cancel>(&message)) {
+    if (const auto submit = SubmitOf(cancel->id); submit != queue_.end()) {
+      Release(*submit);
+      queue_.erase(submit);
+      return;
+    }
+    position = BeforeLargeFrames();
+  } else if (const auto* credit = std::get_if<api::ipc::Credit>(&message)) {
+    // A request that goes on in another runner gets credit for what the last one sent, maybe before it is there.
+    if (SubmitOf(credit->id) == queue_.end()) position = BeforeLargeFrames();
+  }
+  if (control_frames_ >= kQueuedFramesMax)
+    return End({.protocol_error = true, .reason = "it stopped reading"});
+  Queue({api::ipc::Encode(message)}, position);
 }
 
-api::Result<void> RunnerLink::TrySend(const api::ipc::ToRunner& message) {
-  std::string frame = api::ipc::Encode(message);
-  if (frame.empty()) {
+api::Result<void> RunnerLink::TrySend(const api::ipc::Submit& submit) {
+  std::string bytes = api::ipc::Encode(api::ipc::ToRunner(submit));
+  if (bytes.empty()) {
     return api::Fail(api::ErrorCode::kTooLarge,
                      fmt::format("the encoded request is larger than {} bytes", api::ipc::kFrameBytesMax));
   }
-  if (!HasRoomFor(frame.size())) {
+  const std::string& tenant = submit.request.client.tenant;
+  if (!HasRoomFor(bytes.size(), tenant)) {
     return api::Fail(api::ErrorCode::kOverloaded,
                      "server busy, please try again.  the model runner is overloaded");
   }
   if (end_) return {};
-  Queue(std::move(frame));
   // No frame before the first one of a request is about it. A short chat waits for the large frame that is being sent, not
   // for those behind it.
-  if (std::holds_alternative<api::ipc::Submit>(message) && queue_.back().size() <= kSmallFrameBytes) {
-    const auto last = std::prev(queue_.end());
-    const auto large = std::find_if(
-        queue_.begin(), last, [](const std::string& queued) { return queued.size() > kSmallFrameBytes; });
-    std::rotate(large, last, queue_.end());
-  }
+  const auto position = bytes.size() <= kSmallFrameBytes ? BeforeLargeFrames() : queue_.end();
+  Queue({std::move(bytes), submit.id, tenant}, position);
   return {};
 }
 
-void RunnerLink::Queue(std::string frame) {
-  queued_bytes_ += frame.size();
-  queue_.push_back(std::move(frame));
+std::deque<RunnerLink::Frame>::iterator RunnerLink::BeforeLargeFrames() {
+  return std::ranges::find_if(queue_,
+                              [](const Frame& frame) { return frame.bytes.size() > kSmallFrameBytes; });
+}
+
+// The end: it is not in the queue.
+std::deque<RunnerLink::Frame>::iterator RunnerLink::SubmitOf(api::RequestId id) {
+  return std::ranges::find_if(queue_, [id](const Frame& frame) { return frame.submits == id; });
+}
+
+void RunnerLink::Queue(Frame frame, std::deque<Frame>::iterator position) {
+  if (frame.submits) {
+    const size_t bytes = frame.bytes.size();
+    size_t& of_tenant = tenant_bytes_[frame.tenant];
+    queue_.insert(position, std::move(frame));
+    of_tenant += bytes;
+    request_bytes_ += bytes;
+    ++request_frames_;
+  } else {
+    queue_.insert(position, std::move(frame));
+    ++control_frames_;
+  }
   wake_writer_.Notify();
+}
+
+// The frame was sent, or never will be.
+void RunnerLink::Release(const Frame& frame) {
+  if (!frame.submits) {
+    --control_frames_;
+    return;
+  }
+  --request_frames_;
+  request_bytes_ -= frame.bytes.size();
+  const auto tenant = tenant_bytes_.find(frame.tenant);
+  tenant->second -= frame.bytes.size();
+  if (tenant->second == 0) tenant_bytes_.erase(tenant);
 }
 
 void RunnerLink::Close() { End({.protocol_error = false, .reason = "the connection was closed"}); }
@@ -145,11 +192,11 @@ boost::asio::awaitable<void> RunnerLink::WriteFrames(Self self) {
       co_await self->wake_writer_.Wait();
       continue;
     }
-    const std::string frame = std::move(self->queue_.front());
+    const Frame frame = std::move(self->queue_.front());
     self->queue_.pop_front();
-    const auto [error, bytes] =
-        co_await boost::asio::async_write(self->socket_, boost::asio::buffer(frame), as_tuple(use_awaitable));
-    self->queued_bytes_ -= frame.size();
+    const auto [error, bytes] = co_await boost::asio::async_write(
+        self->socket_, boost::asio::buffer(frame.bytes), as_tuple(use_awaitable));
+    self->Release(frame);
     if (error) {
       // Data that the runner sent before is still read; after it the reader finds the end.
       boost::system::error_code ignored;

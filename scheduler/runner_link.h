@@ -1,5 +1,10 @@
 // Frames to and from one runner over its socket.
 //
+// Requests wait in the daemon while the runner reads others. Control frames (all that are not a Submit) have room of their
+// own: however much requests send, a credit or a cancel is queued, and finds the link full only if the runner has stopped
+// reading. A request above kSmallFrameBytes of a tenant that would have more than an eighth of the room leaves the last
+// eighth free for others.
+//
 // The runner is not trusted: what it sends is decoded with bounds, what waits to be sent to it is bounded,
 // and either going wrong ends the link, never the daemon.
 #pragma once
@@ -9,6 +14,7 @@
 #include <boost/asio/local/stream_protocol.hpp>
 #include <cstddef>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,8 +36,9 @@ struct LinkEnd {
 // I/O thread only. Two coroutines, a reader and a writer, run from Start() until the end and keep it alive.
 class RunnerLink : public std::enable_shared_from_this<RunnerLink> {
  public:
-  static constexpr size_t kQueuedFramesMax = 16384;
-  static constexpr size_t kQueuedBytesMax = 2 * api::ipc::kFrameBytesMax;
+  static constexpr size_t kQueuedFramesMax = 16384;  // of requests, and again of control frames
+  static constexpr size_t kQueuedBytesMax = 2 * api::ipc::kFrameBytesMax;  // of requests
+  static constexpr size_t kSmallFrameBytes = size_t{64} << 10;
 
   // Called from the reader, never from inside Send() or Close().
   class Listener {
@@ -43,17 +50,19 @@ class RunnerLink : public std::enable_shared_from_this<RunnerLink> {
     virtual void OnLinkEnd(const LinkEnd& end) = 0;
   };
 
-  RunnerLink(boost::asio::local::stream_protocol::socket socket, std::weak_ptr<Listener> listener);
+  RunnerLink(boost::asio::local::stream_protocol::socket socket, std::weak_ptr<Listener> listener,
+             size_t queued_bytes_max = kQueuedBytesMax);
 
   void Start(Gate& gate);
-  // Queues a message. Dropped when the link is over. Beyond the bounds the runner counts as stopped reading, and the
-  // link ends.
+  // Queues a control message. Dropped when the link is over. Beyond the bound the runner counts as stopped reading, and the
+  // link ends. A Cancel or a Credit is sent before large requests that wait; the Cancel of a request that still waits takes
+  // it back instead.
   void Send(const api::ipc::ToRunner& message);
-  // As Send(), but the link goes on where there is no room: kTooLarge if the message does not fit a frame, kOverloaded if
-  // the runner is behind with reading. A small Submit is sent before large frames that wait.
-  api::Result<void> TrySend(const api::ipc::ToRunner& message);
-  // Whether a frame of this size may be sent now.
-  bool HasRoomFor(size_t bytes) const;
+  // Queues a request. kTooLarge if it does not fit a frame, kOverloaded if the runner is behind with reading: the link goes
+  // on. A small one is sent before large ones that wait.
+  api::Result<void> TrySend(const api::ipc::Submit& submit);
+  // Whether a request of this size may be sent now.
+  bool HasRoomFor(size_t bytes, const std::string& tenant = {}) const;
   void Close();
 
  private:
@@ -63,15 +72,27 @@ class RunnerLink : public std::enable_shared_from_this<RunnerLink> {
   static boost::asio::awaitable<void> Write(Self self);
   static boost::asio::awaitable<void> WriteFrames(Self self);
   std::optional<LinkEnd> Receive(std::string_view bytes);
-  void Queue(std::string frame);
+  struct Frame {
+    std::string bytes;
+    std::optional<api::RequestId> submits = {};  // nothing: a control frame
+    std::string tenant = {};
+  };
+  void Queue(Frame frame, std::deque<Frame>::iterator position);
+  std::deque<Frame>::iterator BeforeLargeFrames();
+  std::deque<Frame>::iterator SubmitOf(api::RequestId id);
+  void Release(const Frame& frame);
   void End(LinkEnd end);
 
   boost::asio::local::stream_protocol::socket socket_;
   std::weak_ptr<Listener> listener_;
   AsyncEvent wake_writer_;
   api::ipc::FrameReader frames_;
-  std::deque<std::string> queue_;
-  size_t queued_bytes_ = 0;
+  const size_t queued_bytes_max_;
+  std::deque<Frame> queue_;
+  size_t control_frames_ = 0;  // in the queue, or being sent
+  size_t request_frames_ = 0;
+  size_t request_bytes_ = 0;
+  std::map<std::string, size_t> tenant_bytes_;  // of request_bytes_; no zeros
   std::optional<LinkEnd> end_;
 };
 

@@ -34,11 +34,13 @@ struct Recorder : RunnerLink::Listener {
 
 class RunnerLinkTest : public testing::Test {
  protected:
+  static constexpr size_t kBytesMax = size_t{64} << 20;
+
   RunnerLinkTest()
       : gate_(loop_.executor()), peer_(loop_.executor()), recorder_(std::make_shared<Recorder>()) {
     Socket ours(loop_.executor());
     boost::asio::local::connect_pair(ours, peer_);
-    link_ = std::make_shared<RunnerLink>(std::move(ours), recorder_);
+    link_ = std::make_shared<RunnerLink>(std::move(ours), recorder_, kBytesMax);
     link_->Start(gate_);
   }
   void TearDown() override {
@@ -52,6 +54,37 @@ class RunnerLinkTest : public testing::Test {
     loop_.RunUntil([this] { return recorder_->end.has_value(); });
     return *recorder_->end;
   }
+  // A request of about `bytes`.
+  bool Submit(uint64_t id, size_t bytes, const std::string& tenant = {}) {
+    api::ipc::Submit message{api::RequestId{id}, {}};
+    message.request.prompt = api::RawPrompt{std::string(bytes, 'x')};
+    message.request.client.tenant = tenant;
+    return link().TrySend(message).has_value();
+  }
+  // The next `count` frames, as their kinds and ids.
+  std::vector<std::string> ReadFrames(size_t count) {
+    api::ipc::FrameReader frames;
+    std::vector<std::string> order;
+    std::vector<char> buffer(size_t{1} << 20);
+    peer().non_blocking(true);
+    loop().RunUntil([&] {
+      boost::system::error_code error;
+      const size_t bytes = peer().read_some(boost::asio::buffer(buffer), error);
+      frames.Append({buffer.data(), bytes});
+      while (const auto frame = frames.Next().value()) {
+        order.push_back(Describe(api::ipc::DecodeToRunner(*frame).value()));
+      }
+      return order.size() >= count || (error && error != boost::asio::error::would_block);
+    });
+    return order;
+  }
+  static std::string Describe(const api::ipc::ToRunner& message) {
+    if (const auto* submit = std::get_if<api::ipc::Submit>(&message)) return IdText(submit->id);
+    if (const auto* cancel = std::get_if<api::ipc::Cancel>(&message)) return "cancel " + IdText(cancel->id);
+    if (const auto* credit = std::get_if<api::ipc::Credit>(&message)) return "credit " + IdText(credit->id);
+    return "other";
+  }
+  static std::string IdText(api::RequestId id) { return std::to_string(static_cast<uint64_t>(id)); }
   IoLoop& loop() { return loop_; }
   Socket& peer() { return peer_; }
   Recorder& recorder() { return *recorder_; }
@@ -125,62 +158,82 @@ TEST_F(RunnerLinkTest, SendsInOrder) {
   EXPECT_EQ(received, expected);
 }
 
-TEST_F(RunnerLinkTest, ASmallRequestWaitsForOneLargeFrameOnly) {
-  const auto submit = [this](uint64_t id, size_t bytes) {
-    api::ipc::Submit message{api::RequestId{id}, {}};
-    message.request.prompt = api::RawPrompt{std::string(bytes, 'x')};
-    EXPECT_TRUE(link().TrySend(std::move(message)));
-  };
-  constexpr size_t kLarge = size_t{4} << 20;
-  submit(1, kLarge);
-  loop().Poll();  // it is being sent, and fills the socket
-  submit(2, kLarge);
-  submit(3, 100);
-  submit(4, kLarge);
-  link().Send(api::ipc::Cancel{api::RequestId{2}});
-  submit(5, 100);
+constexpr size_t kLarge = size_t{4} << 20;
 
-  api::ipc::FrameReader frames;
-  std::vector<std::string> order;
-  peer().non_blocking(true);
-  loop().RunUntil([&] {
-    std::vector<char> buffer(size_t{1} << 20);
-    boost::system::error_code error;
-    const size_t bytes = peer().read_some(boost::asio::buffer(buffer), error);
-    frames.Append({buffer.data(), bytes});
-    while (const auto frame = frames.Next().value()) {
-      const auto message = api::ipc::DecodeToRunner(*frame).value();
-      if (const auto* sent = std::get_if<api::ipc::Submit>(&message)) {
-        order.push_back(std::to_string(static_cast<uint64_t>(sent->id)));
-      } else {
-        order.push_back("cancel");
-      }
-    }
-    return order.size() == 6 || (error && error != boost::asio::error::would_block);
-  });
-  EXPECT_EQ(order, (std::vector<std::string>{"1", "3", "5", "2", "4", "cancel"}));
+TEST_F(RunnerLinkTest, ASmallRequestWaitsForOneLargeFrameOnly) {
+  Submit(1, kLarge);
+  loop().Poll();  // it is being sent, and fills the socket
+  Submit(2, kLarge);
+  Submit(3, 100);
+  Submit(4, kLarge);
+  Submit(5, 100);
+  EXPECT_EQ(ReadFrames(5), (std::vector<std::string>{"1", "3", "5", "2", "4"}));
+}
+
+// Nothing about a request is sent before it.
+TEST_F(RunnerLinkTest, ControlFramesWaitForOneLargeFrameOnly) {
+  Submit(1, kLarge);
+  loop().Poll();
+  Submit(2, kLarge);
+  Submit(3, kLarge);
+  link().Send(api::ipc::Credit{api::RequestId{3}, 1});
+  link().Send(api::ipc::Credit{api::RequestId{1}, 1});
+  link().Send(api::ipc::Cancel{api::RequestId{1}});
+  link().Send(api::ipc::Shutdown{});
+  EXPECT_EQ(ReadFrames(7),
+            (std::vector<std::string>{"1", "credit 1", "cancel 1", "2", "3", "credit 3", "other"}));
+}
+
+TEST_F(RunnerLinkTest, ACanceledRequestThatStillWaitsIsNotSent) {
+  Submit(1, kLarge);
+  loop().Poll();
+  EXPECT_TRUE(Submit(2, 10 * kLarge));
+  EXPECT_FALSE(Submit(3, 4 * kLarge));
+  link().Send(api::ipc::Cancel{api::RequestId{2}});
+  EXPECT_TRUE(Submit(3, 4 * kLarge)) << "its room is free again";
+  EXPECT_EQ(ReadFrames(2), (std::vector<std::string>{"1", "3"}));
+}
+
+// However much one tenant sends, the last eighth is for others and for what is small.
+TEST_F(RunnerLinkTest, ATenantsLargeRequestsLeaveRoomForOthers) {
+  uint64_t id = 0;
+  while (Submit(++id, kLarge, "alice")) ASSERT_LT(id, 100U);
+  EXPECT_EQ(id, 14U);  // 7/8 of the room, less the headers
+  EXPECT_TRUE(Submit(100, 1000, "alice"));
+  EXPECT_TRUE(Submit(101, kLarge, "bob"));
+  EXPECT_FALSE(Submit(102, 2 * kLarge, "bob"));
+  link().Send(api::ipc::Cancel{api::RequestId{2}});
+  EXPECT_FALSE(Submit(103, kLarge, "alice"));
+  EXPECT_TRUE(Submit(104, kLarge, "carol"));
+  loop().Poll();
+  EXPECT_FALSE(recorder().end);
+}
+
+TEST_F(RunnerLinkTest, ControlFramesHaveRoomBehindAFullQueue) {
+  uint64_t id = 0;
+  while (Submit(++id, 1000)) ASSERT_LT(id, 4 * RunnerLink::kQueuedFramesMax) << "the queue has no bound";
+  for (uint64_t i = 0; i < 1000; ++i) link().Send(api::ipc::Credit{api::RequestId{0}, 1});
+  loop().Poll();
+  EXPECT_FALSE(recorder().end);
 }
 
 TEST_F(RunnerLinkTest, APeerThatDoesNotReadEndsIt) {
-  api::ipc::Submit submit{api::RequestId{1}, {}};
-  submit.request.prompt = api::RawPrompt{std::string(4096, 'x')};
-  const api::ipc::ToRunner message = submit;
-  size_t sent = 0;
-  while (link().TrySend(message)) {
-    if (++sent % 1000 == 0) loop().Poll();
-    ASSERT_LT(sent, 4 * RunnerLink::kQueuedFramesMax) << "the queue has no bound";
+  uint64_t id = 0;
+  while (Submit(++id, 4096)) {
+    if (id % 1000 == 0) loop().Poll();
+    ASSERT_LT(id, 4 * RunnerLink::kQueuedFramesMax) << "the queue has no bound";
   }
-  EXPECT_EQ(link().TrySend(message).error().code, api::ErrorCode::kOverloaded);
   loop().Poll();
   EXPECT_FALSE(recorder().end);
-  link().Send(message);
+  for (size_t i = 0; i <= RunnerLink::kQueuedFramesMax; ++i) link().Send(api::ipc::InspectEngine{i});
   EXPECT_TRUE(End().protocol_error);
   EXPECT_EQ(End().reason, "it stopped reading");
 }
 
 TEST_F(RunnerLinkTest, RefusesRoomForMoreBytesThanItsBound) {
-  EXPECT_TRUE(link().HasRoomFor(RunnerLink::kQueuedBytesMax));
-  EXPECT_FALSE(link().HasRoomFor(RunnerLink::kQueuedBytesMax + 1));
+  EXPECT_TRUE(link().HasRoomFor(kBytesMax - kBytesMax / 8));
+  EXPECT_FALSE(link().HasRoomFor(kBytesMax - kBytesMax / 8 + 1));
+  EXPECT_FALSE(link().HasRoomFor(kBytesMax + 1));
 }
 
 }  // namespace

@@ -85,8 +85,12 @@ bool RunnerPort::open() const { return !impl_->channel->runner_closed; }
 
 // ---- the daemon's end ----
 
-RunnerLink::RunnerLink(boost::asio::local::stream_protocol::socket socket, std::weak_ptr<Listener> listener)
-    : socket_(std::move(socket)), listener_(std::move(listener)), wake_writer_(socket_.get_executor()) {
+RunnerLink::RunnerLink(boost::asio::local::stream_protocol::socket socket, std::weak_ptr<Listener> listener,
+                       size_t queued_bytes_max)
+    : socket_(std::move(socket)),
+      listener_(std::move(listener)),
+      wake_writer_(socket_.get_executor()),
+      queued_bytes_max_(queued_bytes_max) {
   if (!unlinked) simulation::World::Current().Break("a link without a runner");
   unlinked->arrived = &wake_writer_;
   channels[this] = std::exchange(unlinked, nullptr);
@@ -100,14 +104,14 @@ void RunnerLink::Send(const api::ipc::ToRunner& message) {
   channels.at(this)->to_runner.push_back(message);
 }
 
-api::Result<void> RunnerLink::TrySend(const api::ipc::ToRunner& message) {
+api::Result<void> RunnerLink::TrySend(const api::ipc::Submit& submit) {
   if (!end_ && !HasRoomFor(0))
     return api::Fail(api::ErrorCode::kOverloaded, "the model runner is overloaded");
-  Send(message);
+  Send(submit);
   return {};
 }
 
-bool RunnerLink::HasRoomFor(size_t /*bytes*/) const {
+bool RunnerLink::HasRoomFor(size_t /*bytes*/, const std::string& /*tenant*/) const {
   return channels.at(this)->to_runner.size() < kQueuedFramesMax;
 }
 
