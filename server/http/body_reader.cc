@@ -19,6 +19,11 @@ void BodyReader::Earn(uint64_t bytes) {
                                : balance_ + std::chrono::duration_cast<std::chrono::nanoseconds>(earned);
 }
 
+std::optional<std::chrono::nanoseconds> BodyReader::LagAt(Connection::Clock::time_point now) const {
+  if (!asked_) return std::nullopt;
+  return limits_.body_timeout - balance_ + (now - *asked_);
+}
+
 Awaitable<bool> BodyReader::More() {
   if (!std::exchange(started_, true)) {
     if (parser_.request().expects_continue) {
@@ -38,10 +43,11 @@ Awaitable<bool> BodyReader::More() {
     connection_.Consume(*used);
     Earn(body.size() - had);
     if (*used > 0) continue;
-    const auto asked = Connection::Clock::now();
-    connection_.ArmRead(asked + balance_);
+    asked_ = Connection::Clock::now();
+    connection_.ArmRead(*asked_ + balance_);
     const Connection::ReadResult got = co_await connection_.Read();
-    balance_ -= Connection::Clock::now() - asked;
+    balance_ -= Connection::Clock::now() - *asked_;
+    asked_.reset();
     if (got == Connection::ReadResult::kTimeout) failure_ = ParseFailure{408, "request body took too long"};
     if (got != Connection::ReadResult::kData) co_return false;
   }

@@ -28,6 +28,9 @@ class BodyReader {
   // Why the body cannot be had, once More() or Next() said so.
   const std::optional<ParseFailure>& failure() const { return failure_; }
 
+  // How far the client is behind the minimum rate, while it is waited for; nothing: it is not.
+  std::optional<std::chrono::nanoseconds> LagAt(Connection::Clock::time_point now) const;
+
   // Waits for more of the body and appends it to the request's. A client that sent Expect gets 100 Continue
   // first. True: some came, or all is there. False: failure(), or the client is gone when there is none.
   Awaitable<bool> More();
@@ -43,7 +46,8 @@ class BodyReader {
   HttpParser& parser_;
   const TransportLimits& limits_;
   bool started_ = false;
-  std::chrono::nanoseconds balance_;  // that the client may still be waited for
+  std::chrono::nanoseconds balance_;                    // that the client may still be waited for
+  std::optional<Connection::Clock::time_point> asked_;  // while the client is waited for: since when
   std::optional<ParseFailure> failure_;
 };
 

@@ -136,7 +136,7 @@ api::Result<void> HttpServer::Adopt(int listening_fd, Security security) {
 void HttpServer::SetLimits(const TransportLimits& limits) {
   transport_.limits = limits;
   uint64_t& bodies = transport_.limits.buffered_bodies_bytes;
-  bodies = std::max(bodies, transport_.buffered_bodies_bytes);
+  bodies = std::max(bodies, transport_.body_memory.held());
 }
 
 void HttpServer::Start(std::shared_ptr<Acceptor> acceptor, ListenerInfo listener) {
@@ -160,7 +160,7 @@ class HttpServer::PlaceLease {
   size_t* reserved_;
 };
 
-// Closes the connection without a request that a new one replaces. False: all of them have one.
+// Closes the connection without a complete request that a new one replaces. False: all of them have one.
 bool HttpServer::CloseOldest(Place place) {
   const auto now = std::chrono::steady_clock::now();
   std::optional<Idleness> first;
@@ -174,13 +174,14 @@ bool HttpServer::CloseOldest(Place place) {
     handshake = candidate.connection.get();
   }
   for (Session* candidate : sessions_) {
-    if (candidate->place() != place || !candidate->idle()) continue;
-    if (first && !ReplacedBefore(candidate->idleness(), *first, now)) continue;
-    first = candidate->idleness();
+    if (candidate->place() != place) continue;
+    const std::optional<Idleness> idleness = candidate->IdlenessAt(now);
+    if (!idleness || (first && !ReplacedBefore(*idleness, *first, now))) continue;
+    first = idleness;
     session = candidate;
   }
   if (session != nullptr) {
-    session->Abort();
+    session->Abort("replaced");
   } else if (handshake != nullptr) {
     handshake->Abort();
   }

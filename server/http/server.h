@@ -70,7 +70,7 @@ class HttpServer {
   // Connections without a request in progress.
   size_t idle_sessions() const;
   size_t sessions() const { return sessions_.size() + handshakes_.size(); }
-  uint64_t buffered_bodies_bytes() const { return transport_.buffered_bodies_bytes; }
+  uint64_t buffered_bodies_bytes() const { return transport_.body_memory.held(); }
 
  private:
   using Acceptor = boost::asio::basic_socket_acceptor<boost::asio::generic::stream_protocol>;

@@ -14,6 +14,7 @@
 #include "api/base/random_id.h"
 #include "server/http/body_reader.h"
 #include "server/http/content_encoding.h"
+#include "server/http/party.h"
 #include "server/http/response_writer.h"
 
 namespace quire::server {
@@ -21,32 +22,6 @@ namespace {
 
 namespace asio = boost::asio;
 using namespace boost::asio::experimental::awaitable_operators;
-
-// A request body's bytes, counted against the limit for all connections.
-class BodyMemoryLease {
- public:
-  explicit BodyMemoryLease(Transport& transport) : transport_(transport) {}
-  BodyMemoryLease(const BodyMemoryLease&) = delete;
-  BodyMemoryLease& operator=(const BodyMemoryLease&) = delete;
-  ~BodyMemoryLease() { transport_.buffered_bodies_bytes -= leased_; }
-
-  bool CanGrowTo(uint64_t bytes) const {
-    const uint64_t held = transport_.buffered_bodies_bytes - leased_;
-    const uint64_t limit = transport_.limits.BufferedBodiesMax(bytes);
-    return bytes <= leased_ || (held <= limit && bytes <= limit - held);
-  }
-  bool GrowTo(uint64_t bytes) {
-    if (!CanGrowTo(bytes)) return false;
-    if (bytes <= leased_) return true;
-    transport_.buffered_bodies_bytes += bytes - leased_;
-    leased_ = bytes;
-    return true;
-  }
-
- private:
-  Transport& transport_;
-  uint64_t leased_ = 0;
-};
 
 // Counts a body that is being decoded.
 class DecodingCount {
@@ -83,7 +58,7 @@ std::string_view RequestedHeaders(const HttpRequest& request) {
 struct Session::RequestScope {
   RequestScope(Transport& transport, Connection& connection, const asio::any_io_executor& executor)
       : parser(transport.limits.parser),
-        body_memory(transport),
+        body_memory(transport.body_memory),
         body(connection, parser, transport.limits),
         writer(transport, connection, parser.request(), log, body, executor) {
     log.id = api::RandomId("req_");
@@ -138,6 +113,7 @@ class Session::AnswerState {
   AnswerState& operator=(const AnswerState&) = delete;
   ~AnswerState() {
     session_.answering_ = nullptr;
+    session_.body_ = nullptr;
     session_.answer_cut_off_ = writer_.begun() && !writer_.complete();
   }
 
@@ -150,6 +126,16 @@ void Session::Abort(const char* why) {
   abort_reason_ = why;
   idle_ = false;
   connection_->Abort();
+}
+
+// Nobody waits for the answer to a request that is not whole: to wait for its rest is to be without one. A body that came at
+// the minimum rate all the time is no more idle than one that is whole.
+std::optional<Idleness> Session::IdlenessAt(Clock::time_point now) const {
+  if (idle_) return Idleness{stage_, idle_since_};
+  if (body_ == nullptr || connection_->gone()) return std::nullopt;
+  const auto lag = body_->LagAt(now);
+  if (!lag || *lag < kFreshTime) return std::nullopt;
+  return Idleness{Stage::kBeforeRequest, now - *lag};
 }
 
 HttpResponse Session::ErrorResponse(RequestScope& scope, int status, std::string message) const {
@@ -168,6 +154,7 @@ Awaitable<bool> Session::ServeOne() {
   idle_ = false;
   stage_ = Stage::kBetweenRequests;
   answering_ = &scope.log;
+  body_ = &scope.body;
   if (place_ == Place::kReserved) scope.writer.CloseAfterwards();
 
   if (!ready) {
@@ -224,15 +211,15 @@ Awaitable<std::expected<bool, ParseFailure>> Session::ReadHeader(RequestScope& s
 Awaitable<std::expected<bool, ParseFailure>> Session::ReadBody(RequestScope& scope) {
   const std::string& body = scope.parser.request().body;
   // What is only announced takes nothing from others.
-  if (!scope.body_memory.CanGrowTo(scope.parser.content_length())) {
-    co_return std::unexpected<ParseFailure>(ParseFailure{503, "too many request bodies in memory"});
+  if (auto full = scope.body_memory.ReasonAgainst(scope.parser.content_length())) {
+    co_return std::unexpected<ParseFailure>(*std::move(full));
   }
   while (!scope.parser.done()) {
     const bool came = co_await scope.body.More();
     if (!came && scope.body.failure()) co_return std::unexpected<ParseFailure>(*scope.body.failure());
     if (!came) co_return false;
-    if (!scope.body_memory.GrowTo(body.size())) {
-      co_return std::unexpected<ParseFailure>(ParseFailure{503, "too many request bodies in memory"});
+    if (auto full = scope.body_memory.GrowTo(body.size())) {
+      co_return std::unexpected<ParseFailure>(*std::move(full));
     }
   }
   co_return true;
@@ -325,8 +312,8 @@ Awaitable<std::expected<void, ParseFailure>> Session::DecodeBody(RequestScope& s
     const auto step = decoder.Step(std::max(kStepsBytes / transport_.decoded_bodies, kStepBytesMin));
     if (!step) co_return std::unexpected<ParseFailure>(step.error());
     done = *step;
-    if (!scope.body_memory.GrowTo(encoded.size() + decoder.decoded_bytes())) {
-      co_return std::unexpected<ParseFailure>(ParseFailure{503, "too many request bodies in memory"});
+    if (auto full = scope.body_memory.GrowTo(encoded.size() + decoder.decoded_bytes())) {
+      co_return std::unexpected<ParseFailure>(*std::move(full));
     }
     if (!done) co_await asio::post(executor, asio::use_awaitable);
   }
@@ -338,6 +325,7 @@ Awaitable<std::expected<void, ParseFailure>> Session::DecodeBody(RequestScope& s
 Awaitable<void> Session::Refuse(RequestScope& scope, const ParseFailure& why) {
   scope.writer.CloseAfterwards();
   HttpResponse failure = ErrorResponse(scope, why.status, why.reason);
+  if (why.status == 429) failure.headers.push_back({"Retry-After", "1"});
   if (why.status == 415) failure.headers.push_back({"Accept-Encoding", "gzip, zstd"});
   co_await scope.writer.Send(std::move(failure));
 }
@@ -348,6 +336,7 @@ Awaitable<void> Session::Answer(RequestScope& scope) {
     co_await scope.writer.Send(std::move(*refusal));
     co_return;
   }
+  scope.body_memory.SetOwner(PartyOf(scope.log.key, connection_->peer()), transport_.limits.Bodies());
   const bool streamed = scope.route->streamed_body_bytes > 0;
   const auto allowed = scope.parser.AllowBody(BodyBytesMax(*scope.route, transport_.limits));
   if (!allowed) {

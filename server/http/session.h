@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "server/http/awaitable.h"
+#include "server/http/body_reader.h"
 #include "server/http/connection.h"
 #include "server/http/content_encoding.h"
 #include "server/http/replacement.h"
@@ -35,8 +36,9 @@ class Session {
   // No request is in progress: the client has sent no complete header yet.
   bool idle() const { return idle_; }
   Place place() const { return place_; }
-  // Since when, and at which stage. REQUIRES: idle().
-  Idleness idleness() const { return {stage_, idle_since_}; }
+  // Since when, and at which stage, a new connection may replace this one. Nothing: a request is being answered, or its
+  // body comes at the minimum rate.
+  std::optional<Idleness> IdlenessAt(Clock::time_point now) const;
   // The log of the request in progress, or null.
   const RequestLog* answering() const { return answering_; }
   // Closes the connection. `why`: for the log of the request in progress.
@@ -65,6 +67,7 @@ class Session {
   std::optional<boost::asio::ip::address> bound_;
   Place place_;
   const RequestLog* answering_ = nullptr;
+  const BodyReader* body_ = nullptr;    // of the request in progress
   const char* abort_reason_ = nullptr;  // of Abort()
   bool answer_cut_off_ = false;         // a part of the last answer has been sent
   using Stage = Idleness::Stage;

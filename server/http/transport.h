@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "server/http/access.h"
+#include "server/http/body_memory.h"
 #include "server/http/origin_check.h"
 #include "server/http/parser.h"
 #include "server/http/request_log.h"
@@ -19,12 +20,15 @@ namespace quire::server {
 struct TransportLimits {
   ParserLimits parser = {};
   uint64_t buffered_bodies_bytes = uint64_t{1} << 30;  // request bodies in memory, all connections together
-  // How many of those bytes may be held with a body of `bytes`. The last quarter is for bodies of which every connection
-  // may hold one: however many large bodies clients hold, small ones have room.
-  uint64_t BufferedBodiesMax(uint64_t bytes) const {
+  // The last quarter is for bodies of which every connection may hold one: however many large bodies clients hold, small
+  // ones have room. One party's large bodies may hold half, so that others' have room, but always one of the largest size.
+  BodyLimits Bodies() const {
     const uint64_t quarter = buffered_bodies_bytes / 4;
-    return bytes <= quarter / std::max<size_t>(connections, 1) ? buffered_bodies_bytes
-                                                               : buffered_bodies_bytes - quarter;
+    const uint64_t large = buffered_bodies_bytes - quarter;
+    return {.all = buffered_bodies_bytes,
+            .small = quarter / std::max<size_t>(connections, 1),
+            .large = large,
+            .party = std::clamp(parser.body_bytes, buffered_bodies_bytes / 2, large)};
   }
   size_t connections = 1024;
   std::chrono::nanoseconds idle_timeout = std::chrono::seconds(120);  // no byte of a next request
@@ -53,9 +57,9 @@ struct Transport {
   };
   AccessControl access = {};
 
-  bool draining = false;               // answers carry "Connection: close"
-  uint64_t buffered_bodies_bytes = 0;  // held now
-  size_t decoded_bodies = 0;           // that are being decoded now
+  bool draining = false;  // answers carry "Connection: close"
+  BodyMemory body_memory = {};
+  size_t decoded_bodies = 0;  // that are being decoded now
 };
 
 }  // namespace quire::server

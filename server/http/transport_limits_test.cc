@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -220,6 +221,46 @@ TEST(TransportLimits, BusyConnectionsAreNotPushedOut) {
   EXPECT_TRUE(late.AtEnd());
   server.Release();
   EXPECT_EQ(busy.Read().body, "released");
+}
+
+// A request whose body does not come is none. One whose body comes keeps its place, whatever comes late.
+TEST(TransportLimits, ABodyThatDoesNotComeGivesItsPlaceUp) {
+  constexpr std::string_view kUpload = "/upload";
+  for (const std::string_view path : {std::string_view("/echo"), kUpload}) {
+    TransportLimits limits;
+    limits.connections = 2;
+    limits.body_timeout = std::chrono::hours(1);
+    TestServer server(limits);
+    const std::string post =
+        fmt::format("POST {} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n", path);
+    auto silent = std::make_unique<RawClient>(server.port());
+    silent->Send(post);
+    server.OnIoThread([] {});
+    auto steady = std::make_unique<RawClient>(server.port());
+    steady->Send(fmt::format("POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n"));
+    size_t sent = 0;
+    int status = 503;
+    while (status != 200 && sent < 990) {
+      steady->Send("x");
+      ++sent;
+      RawClient late(server.port());
+      late.Send(kHello);
+      status = late.Read().status;
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    EXPECT_EQ(status, 200) << path;
+    EXPECT_TRUE(silent->AtEnd());
+    steady->Send(std::string(1000 - sent, 'x'));
+    EXPECT_EQ(steady->Read().body, std::string(1000, 'x'));
+    silent.reset();
+    steady.reset();
+    if (path == kUpload) {  // its handler goes on behind the body's failure
+      server.WaitEntered();
+      server.Release();
+    }
+    const std::vector<RequestLog> logs = server.WaitForLogs();
+    EXPECT_EQ(std::ranges::count(logs, "replaced", &RequestLog::error), 1) << path;
+  }
 }
 
 // While every place has a request, health is still answered, also behind connections that say nothing.

@@ -1,0 +1,46 @@
+#include "server/http/body_memory.h"
+
+namespace quire::server {
+namespace {
+
+bool Exceeds(uint64_t others, uint64_t bytes, uint64_t limit) {
+  return others > limit || bytes > limit - others;
+}
+
+}  // namespace
+
+std::optional<ParseFailure> BodyMemoryLease::ReasonAgainst(uint64_t bytes) const {
+  if (bytes <= leased_) return std::nullopt;
+  const ParseFailure full{503, "too many request bodies in memory"};
+  if (Exceeds(memory_.held_ - leased_, bytes, limits_.all)) return full;
+  if (!IsLarge(bytes)) return std::nullopt;
+  const uint64_t own = IsLarge(leased_) ? leased_ : 0;
+  if (Exceeds(memory_.large_ - own, bytes, limits_.large)) return full;
+  const auto party = memory_.parties_.find(party_);
+  const uint64_t of_party = party == memory_.parties_.end() ? 0 : party->second;
+  if (Exceeds(of_party - own, bytes, limits_.party))
+    return ParseFailure{429, "too many large request bodies of this client in memory"};
+  return std::nullopt;
+}
+
+std::optional<ParseFailure> BodyMemoryLease::GrowTo(uint64_t bytes) {
+  if (auto reason = ReasonAgainst(bytes)) return reason;
+  if (bytes > leased_) Set(bytes);
+  return std::nullopt;
+}
+
+// What the body holds from now on; 0: nothing.
+void BodyMemoryLease::Set(uint64_t bytes) {
+  if (IsLarge(bytes) || IsLarge(leased_)) {
+    uint64_t& party = memory_.parties_[party_];
+    const uint64_t before = IsLarge(leased_) ? leased_ : 0;
+    const uint64_t after = IsLarge(bytes) ? bytes : 0;
+    party += after - before;
+    memory_.large_ += after - before;
+    if (party == 0) memory_.parties_.erase(party_);
+  }
+  memory_.held_ += bytes - leased_;
+  leased_ = bytes;
+}
+
+}  // namespace quire::server

@@ -1,0 +1,66 @@
+// The memory of request bodies, shared by all connections. I/O thread only.
+//
+// Invariants
+// - Bodies never hold more than BodyLimits::all.
+// - Large bodies leave a quarter of it free, so that each connection may hold a small one.
+// - The large bodies of one party leave others a share.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "server/http/parser.h"
+
+namespace quire::server {
+
+struct BodyLimits {
+  uint64_t all = 0;
+  uint64_t small = 0;  // a body of at most as many bytes is small
+  uint64_t large = 0;  // all large bodies together
+  uint64_t party = 0;  // those of one party
+};
+
+class BodyMemory {
+ public:
+  uint64_t held() const { return held_; }
+
+ private:
+  friend class BodyMemoryLease;
+  uint64_t held_ = 0;
+  uint64_t large_ = 0;
+  std::map<std::string, uint64_t> parties_;  // what their large bodies hold; no zeros
+};
+
+// What one request's body holds.
+class BodyMemoryLease {
+ public:
+  // The memory outlives the lease.
+  explicit BodyMemoryLease(BodyMemory& memory) : memory_(memory) {}
+  BodyMemoryLease(const BodyMemoryLease&) = delete;
+  BodyMemoryLease& operator=(const BodyMemoryLease&) = delete;
+  ~BodyMemoryLease() { Set(0); }
+
+  // Whose the body is (PartyOf). REQUIRES: it holds nothing yet.
+  void SetOwner(std::string party, const BodyLimits& limits) {
+    party_ = std::move(party);
+    limits_ = limits;
+  }
+  // Why the body may not hold `bytes`: 503, or 429 for the share of its party.
+  std::optional<ParseFailure> ReasonAgainst(uint64_t bytes) const;
+  // Never shrinks. A reason: it is as it was.
+  std::optional<ParseFailure> GrowTo(uint64_t bytes);
+
+ private:
+  bool IsLarge(uint64_t bytes) const { return bytes > limits_.small; }
+  void Set(uint64_t bytes);
+
+  BodyMemory& memory_;
+  BodyLimits limits_;
+  std::string party_;
+  uint64_t leased_ = 0;
+};
+
+}  // namespace quire::server

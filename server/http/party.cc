@@ -1,0 +1,34 @@
+#include "server/http/party.h"
+
+#include <algorithm>
+#include <boost/asio/ip/address.hpp>
+
+namespace quire::server {
+namespace {
+
+namespace ip = boost::asio::ip;
+
+constexpr size_t kNetworkBytes = 8;  // of an IPv6 address
+
+// "127.0.0.1:80" -> "127.0.0.1", "[::1]:80" -> "::1"
+std::string_view HostOf(std::string_view peer) {
+  const std::string_view host = peer.substr(0, peer.rfind(':'));
+  return host.starts_with('[') && host.ends_with(']') ? host.substr(1, host.size() - 2) : host;
+}
+
+}  // namespace
+
+std::string PartyOf(std::string_view key, std::string_view peer) {
+  if (!key.empty()) return "key:" + std::string(key);
+  boost::system::error_code error;
+  const ip::address address = ip::make_address(std::string(HostOf(peer)), error);
+  if (error) return std::string(peer);
+  if (address.is_v4()) return address.to_string();
+  const ip::address_v6 v6 = address.to_v6();
+  if (v6.is_v4_mapped()) return ip::make_address_v4(ip::v4_mapped, v6).to_string();
+  ip::address_v6::bytes_type bytes = v6.to_bytes();
+  std::fill(bytes.begin() + kNetworkBytes, bytes.end(), 0);
+  return ip::address_v6(bytes).to_string() + "/64";
+}
+
+}  // namespace quire::server
