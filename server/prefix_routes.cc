@@ -1,6 +1,7 @@
 #include "server/prefix_routes.h"
 
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -140,7 +141,18 @@ Awaitable<std::optional<api::Result<Imported>>> ReceiveArchive(Exchange& exchang
     const auto written = co_await RunBlocking(pool, std::move(write));
     if (!written) co_return std::unexpected(written.error());
   }
-  co_return import.Finish();
+  auto finish = [&import] { return import.Finish(); };
+  auto imported = co_await RunBlocking(pool, std::move(finish));
+  co_return imported;
+}
+
+// One whose client leaves removes its file on the pool.
+std::shared_ptr<PrefixImport> MakeImport(const Tier& opened, WorkPool& pool,
+                                         PrefixImport::Settings settings) {
+  const auto destroy = [&pool, tier = opened.tier](PrefixImport* last) {
+    pool.Post([tier, owned = std::unique_ptr<PrefixImport>(last)]() mutable { owned.reset(); });
+  };
+  return {new PrefixImport(*opened.tier, std::move(settings)), destroy};
 }
 
 Awaitable<void> ImportPrefixes(Exchange& exchange, const PrefixSources& sources) {
@@ -151,9 +163,9 @@ Awaitable<void> ImportPrefixes(Exchange& exchange, const PrefixSources& sources)
     co_await SendError(exchange, tenant.error());
     co_return;
   }
-  PrefixImport import(*tier->tier, {.program = tier->program, .tenant = *std::move(tenant)});
-  const std::optional<api::Result<Imported>> imported =
-      co_await ReceiveArchive(exchange, sources.pools->blobs, import);
+  WorkPool& pool = sources.pools->blobs;
+  const auto import = MakeImport(*tier, pool, {.program = tier->program, .tenant = *std::move(tenant)});
+  const std::optional<api::Result<Imported>> imported = co_await ReceiveArchive(exchange, pool, *import);
   if (!imported) co_return;
   if (!*imported) {
     co_await SendError(exchange, imported->error());

@@ -15,6 +15,8 @@
 #include <cstring>
 #include <system_error>
 
+#include "api/base/io_thread.h"
+
 namespace quire::server {
 namespace {
 
@@ -36,7 +38,39 @@ bool IsOurs(const std::string& name) { return name.ends_with(kSuffix) || name.st
 
 }  // namespace
 
+// Whoever holds it may wait for the disk. The figures are published at its end.
+class DiskTier::Lock {
+ public:
+  explicit Lock(DiskTier& tier) : tier_(tier) {
+    api::AssertMayBlock();
+    tier_.mutex_.lock();
+  }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+  ~Lock() {
+    TierStats& stats = tier_.stats_;
+    stats.bytes = tier_.index_.bytes();
+    stats.files = tier_.index_.files();
+    stats.writing = !tier_.off_until_;
+    {
+      const std::lock_guard published(tier_.published_mutex_);
+      tier_.published_ = stats;
+    }
+    tier_.mutex_.unlock();
+  }
+
+ private:
+  DiskTier& tier_;
+};
+
+// As Lock, to look something up.
+std::unique_lock<std::mutex> DiskTier::LockToRead() const {
+  api::AssertMayBlock();
+  return std::unique_lock(mutex_);
+}
+
 api::Result<std::unique_ptr<DiskTier>> DiskTier::Open(Options options) {
+  api::AssertMayBlock();
   std::error_code error;
   fs::create_directories(options.folder, error);
   if (error) {
@@ -75,7 +109,7 @@ api::Result<void> DiskTier::LoadSecret() {
 
 void DiskTier::LoadFiles() {
   std::error_code error;
-  const std::lock_guard lock(mutex_);
+  const Lock lock(*this);
   for (fs::directory_iterator files(options_.folder, error); !error && files != fs::directory_iterator();
        files.increment(error)) {
     const fs::directory_entry& file = *files;
@@ -118,11 +152,12 @@ fs::path DiskTier::PathOf(const SnapshotKey& key) const {
 }
 
 bool DiskTier::Unlink(const fs::path& path) const {
+  api::AssertMayBlock();
   if (Fault("unlink") != 0) return false;
   return ::unlinkat(AT_FDCWD, path.c_str(), 0) == 0;
 }
 
-uint64_t DiskTier::Budget() const {
+uint64_t DiskTier::BudgetNow() const {
   if (options_.free_space_share <= 0) return options_.budget_bytes;
   uint64_t free = 0;
   if (options_.free_bytes) {
@@ -136,7 +171,8 @@ uint64_t DiskTier::Budget() const {
 }
 
 bool DiskTier::MakeRoom(uint64_t bytes) {
-  const uint64_t budget = Budget();
+  const uint64_t budget = BudgetNow();
+  stats_.budget_bytes = budget;
   if (bytes > budget) return false;
   while (index_.bytes() + reserved_ + bytes > budget) {
     const auto oldest = index_.Oldest();
@@ -149,64 +185,66 @@ bool DiskTier::MakeRoom(uint64_t bytes) {
 }
 
 bool DiskTier::Has(const SnapshotKey& key) const {
-  const std::lock_guard lock(mutex_);
+  const auto lock = LockToRead();
   return index_.Find(key) != nullptr;
 }
 
 uint64_t DiskTier::BytesOf(const SnapshotKey& key) const {
-  const std::lock_guard lock(mutex_);
+  const auto lock = LockToRead();
   const auto* entry = index_.Find(key);
   return entry == nullptr ? 0 : entry->segment.bytes;
 }
 
 std::vector<int64_t> DiskTier::EndsBehind(const SnapshotKey& parent) const {
-  const std::lock_guard lock(mutex_);
+  const auto lock = LockToRead();
   return index_.EndsBehind(parent);
 }
 
 void DiskTier::Touch(std::span<const SnapshotKey> keys) {
   const uint64_t now = Now();
-  const std::lock_guard lock(mutex_);
+  const Lock lock(*this);
   for (const SnapshotKey& key : keys) {
     if (index_.Find(key) == nullptr) continue;
     index_.Touch(key, now);
     ::utimensat(AT_FDCWD, PathOf(key).c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
   }
+  stats_.budget_bytes = BudgetNow();
 }
 
 void DiskTier::CountHit(const SnapshotKey& key) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(*this);
   index_.CountHit(key);
 }
 
 TierStats DiskTier::stats() const {
-  const std::lock_guard lock(mutex_);
-  TierStats stats = stats_;
-  stats.budget_bytes = Budget();
-  stats.bytes = index_.bytes();
-  stats.files = index_.files();
-  stats.writing = !off_until_;
-  return stats;
+  const std::lock_guard lock(published_mutex_);
+  return published_;
+}
+
+uint64_t DiskTier::RefreshBudget() {
+  const Lock lock(*this);
+  stats_.budget_bytes = BudgetNow();
+  return stats_.budget_bytes;
 }
 
 std::vector<StoredPrefix> DiskTier::Prefixes() const {
-  const std::lock_guard lock(mutex_);
+  const auto lock = LockToRead();
   return index_.Prefixes();
 }
 
 std::optional<StoredPrefix> DiskTier::PrefixOf(const SnapshotKey& id) const {
-  const std::lock_guard lock(mutex_);
+  const auto lock = LockToRead();
   return index_.PrefixOf(id);
 }
 
 std::optional<PrefixOrigin> DiskTier::OriginOf(const SnapshotKey& id) const {
-  const std::lock_guard lock(mutex_);
+  const auto lock = LockToRead();
   const PrefixOrigin* origin = index_.OriginOf(id);
   return origin == nullptr ? std::nullopt : std::optional(*origin);
 }
 
 std::vector<SnapshotKey> DiskTier::SegmentsOf(const SnapshotKey& id) const {
-  const std::lock_guard lock(mutex_);
+  const auto lock = LockToRead();
   return index_.SegmentsOf(id);
 }
 
@@ -220,7 +258,7 @@ void DiskTier::Remove(const SnapshotKey& key, Pruned& pruned) {
 }
 
 Pruned DiskTier::Prune(std::span<const SnapshotKey> ids) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(*this);
   Pruned pruned;
   for (const SnapshotKey& id : ids) {
     const std::vector<SnapshotKey> keys = index_.OnlyOf(id);
@@ -231,7 +269,7 @@ Pruned DiskTier::Prune(std::span<const SnapshotKey> ids) {
 }
 
 Pruned DiskTier::PruneAll() {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(*this);
   Pruned pruned{.prefixes = index_.Prefixes().size()};
   while (const auto oldest = index_.Oldest()) {
     const SnapshotKey key = *oldest;
@@ -241,7 +279,7 @@ Pruned DiskTier::PruneAll() {
 }
 
 void DiskTier::RemoveCorrupt(const SnapshotKey& key, const char* what) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(*this);
   Unlink(PathOf(key));
   index_.Drop(key);
   ++stats_.corrupt;
@@ -250,7 +288,7 @@ void DiskTier::RemoveCorrupt(const SnapshotKey& key, const char* what) {
 }
 
 void DiskTier::WriteFailed(int error, const char* call) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(*this);
   ++stats_.failures;
   if (!off_until_) {
     spdlog::warn("snapshot tier: writing is off error=\"{}: {}\" folder={}", call, Reason(error),
@@ -271,7 +309,7 @@ std::unique_ptr<DiskTier::Writer> DiskTier::Create(StoredSegment segment, std::s
     return nullptr;
   segment.origin_bytes = origin == nullptr ? 0 : EncodeOrigin(*origin).size();
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(*this);
     if (off_until_ && std::chrono::steady_clock::now() < *off_until_) return nullptr;
     if (index_.Find(segment.key) != nullptr || !MakeRoom(segment.file_bytes())) return nullptr;
     reserved_ += segment.file_bytes();
@@ -289,7 +327,7 @@ DiskTier::Writer::Writer(DiskTier& tier, const StoredSegment& segment, const Pre
     origin_bytes_ = EncodeOrigin(*origin);
   }
   {
-    const std::lock_guard lock(tier_.mutex_);
+    const Lock lock(tier_);
     path_ = tier_.options_.folder / fmt::format("{}{}-{}", kTemporary, ::getpid(), ++tier_.temporary_);
   }
   int error = tier_.Fault("open");
@@ -307,11 +345,12 @@ DiskTier::Writer::Writer(DiskTier& tier, const StoredSegment& segment, const Pre
 
 DiskTier::Writer::~Writer() {
   if (!done_ && fd_.valid()) tier_.Unlink(path_);
-  const std::lock_guard lock(tier_.mutex_);
+  const Lock lock(tier_);
   tier_.reserved_ -= segment_.file_bytes();
 }
 
 bool DiskTier::Writer::WriteBytes(std::span<const char> bytes) {
+  api::AssertMayBlock();
   int error = tier_.Fault("write");
   if (error == 0 && !WriteAll(fd_.get(), bytes.data(), bytes.size(), ContentOffset(segment_) + written_))
     error = errno;
@@ -329,6 +368,7 @@ bool DiskTier::Writer::Write(std::span<const char> bytes) {
 }
 
 bool DiskTier::Writer::Commit(const SnapshotKey* content) {
+  api::AssertMayBlock();
   if (written_ != segment_.token_bytes() + segment_.bytes) return false;
   const SnapshotKey hash = hash_.Finish();
   if (content != nullptr && *content != hash) return false;
@@ -347,7 +387,7 @@ bool DiskTier::Writer::Commit(const SnapshotKey* content) {
     return false;
   }
   done_ = true;
-  const std::lock_guard lock(tier_.mutex_);
+  const Lock lock(tier_);
   tier_.index_.Add(segment_, segment_.begins_prefix() ? &origin_ : nullptr, Now());
   ++tier_.stats_.written;
   tier_.WriteWorked();
@@ -355,10 +395,12 @@ bool DiskTier::Writer::Commit(const SnapshotKey* content) {
 }
 
 std::unique_ptr<DiskTier::Reader> DiskTier::OpenSegment(const SnapshotKey& key) {
+  api::AssertMayBlock();
   api::FileDescriptor fd(::open(PathOf(key).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!fd.valid()) {
-    const std::lock_guard lock(mutex_);
-    if (errno != ENOENT) ++stats_.failures;
+    const int error = errno;
+    const Lock lock(*this);
+    if (error != ENOENT) ++stats_.failures;
     index_.Drop(key);
     return nullptr;
   }
@@ -371,6 +413,7 @@ std::unique_ptr<DiskTier::Reader> DiskTier::OpenSegment(const SnapshotKey& key) 
 }
 
 bool DiskTier::Reader::Start(const SnapshotKey& key) {
+  api::AssertMayBlock();
   SegmentHead head;
   if (ReadHead(fd_.get(), tier_.secret_, head) != HeadState::kValid || head.segment.key != key) return false;
   segment_ = head.segment;
@@ -384,6 +427,7 @@ bool DiskTier::Reader::Start(const SnapshotKey& key) {
 }
 
 bool DiskTier::Reader::Read(std::span<char> out) {
+  api::AssertMayBlock();
   const uint64_t offset = ContentOffset(segment_) + segment_.token_bytes() + at_;
   if (out.size() > segment_.bytes - at_ || !ReadAll(fd_.get(), out.data(), out.size(), offset)) {
     tier_.RemoveCorrupt(segment_.key, "length");
@@ -399,7 +443,7 @@ bool DiskTier::Reader::Verify() {
     tier_.RemoveCorrupt(segment_.key, "content");
     return false;
   }
-  const std::lock_guard lock(tier_.mutex_);
+  const Lock lock(tier_);
   ++tier_.stats_.read;
   return true;
 }

@@ -8,7 +8,8 @@
 // - The bytes of the files that are known, and of those being written, never exceed the budget.
 // - Two daemons may use one folder: names are equal only for equal content, and what one removes is a miss for the
 //   other. Each counts the files that it knows.
-// Any thread but the I/O thread.
+// - stats() never waits for a file: it reads what the last change of the files has published.
+// Any thread but the I/O thread, which may call RootOf() and stats().
 #pragma once
 
 #include <chrono>
@@ -145,9 +146,14 @@ class DiskTier {
   // Null: there is no such file, or it is not what it should be.
   std::unique_ptr<Reader> OpenSegment(const SnapshotKey& key);
 
+  // Any thread. As of the last change; the budget as of the last write, restored prefix or RefreshBudget().
   TierStats stats() const;
+  // Asks the disk for its free space where the budget depends on it.
+  uint64_t RefreshBudget();
 
  private:
+  class Lock;
+  std::unique_lock<std::mutex> LockToRead() const;
   explicit DiskTier(Options options) : options_(std::move(options)) {
     index_.SetObserver(options_.on_change);
   }
@@ -157,7 +163,7 @@ class DiskTier {
   int Fault(const char* call) const { return options_.fault ? options_.fault(call) : 0; }
   std::filesystem::path PathOf(const SnapshotKey& key) const;
   bool Unlink(const std::filesystem::path& path) const;
-  uint64_t Budget() const;                              // under mutex_
+  uint64_t BudgetNow() const;                           // under mutex_
   bool MakeRoom(uint64_t bytes);                        // under mutex_
   void Remove(const SnapshotKey& key, Pruned& pruned);  // under mutex_
   void RemoveCorrupt(const SnapshotKey& key, const char* what);
@@ -166,13 +172,16 @@ class DiskTier {
 
   const Options options_;
   SnapshotKey secret_{};
-  mutable std::mutex mutex_;
+  mutable std::mutex mutex_;  // held while files are removed: whoever waits for it waits for the disk
   // Guarded by mutex_:
   SegmentIndex index_;
   uint64_t reserved_ = 0;  // bytes of files being written
   uint64_t temporary_ = 0;
   std::optional<std::chrono::steady_clock::time_point> off_until_;
   TierStats stats_;
+
+  mutable std::mutex published_mutex_;  // no system call is made under it
+  TierStats published_;                 // guarded by it
 };
 
 }  // namespace quire::server

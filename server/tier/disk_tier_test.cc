@@ -11,7 +11,12 @@
 #include <cerrno>
 #include <cstdlib>
 #include <fstream>
+#include <future>
 #include <random>
+#include <string_view>
+#include <thread>
+
+#include "api/base/io_thread.h"
 
 namespace quire::server {
 namespace {
@@ -141,6 +146,33 @@ TEST_F(DiskTiers, AShareOfTheFreeSpaceFollowsIt) {
   others_leave = own;
   EXPECT_FALSE(Put(*tier, 31)) << "nothing is free";
   EXPECT_TRUE(tier->stats().writing) << "which is no failure";
+}
+
+// A disk that answers nothing holds those up who use it, not those who read the figures (the I/O thread).
+TEST_F(DiskTiers, FiguresDoNotWaitForAHangingDisk) {
+  std::promise<void> hangs, answers;
+  auto opened = DiskTier::Open({.folder = folder_, .budget_bytes = 1 << 20, .fault = [&](const char* call) {
+                                  if (std::string_view(call) != "unlink") return 0;
+                                  hangs.set_value();
+                                  answers.get_future().wait();
+                                  return 0;
+                                }});
+  ASSERT_TRUE(opened.has_value());
+  const auto tier = *std::move(opened);
+  EXPECT_TRUE(Put(*tier, 1));
+  std::jthread prunes([&] { tier->PruneAll(); });
+  hangs.get_future().wait();
+  auto figures = std::async(std::launch::async, [&] {
+    const api::IoThreadMark io_thread;
+    return tier->stats();
+  });
+  const bool ready = figures.wait_for(std::chrono::seconds(20)) == std::future_status::ready;
+  answers.set_value();
+  EXPECT_TRUE(ready);
+  EXPECT_EQ(figures.get().files, 1U) << "as of the last change";
+  prunes.join();
+  EXPECT_EQ(tier->stats().files, 0U);
+  EXPECT_EQ(api::BlockingCallsOnIoThread(), 0U);
 }
 
 // Any flipped bit: a miss, and the file is gone.

@@ -189,7 +189,7 @@ api::Result<void> PrefixImport::StartPrefix(std::string_view bytes) {
 api::Result<void> PrefixImport::CheckRows() const {
   if (rows_.size() != pieces_.size()) return Damaged("its segments");
   uint64_t total = 0;
-  const uint64_t budget = tier_.stats().budget_bytes;
+  const uint64_t budget = tier_.RefreshBudget();
   for (size_t i = 0; i < rows_.size(); ++i) {
     const Row& row = rows_[i];
     const PrefixPiece& piece = pieces_[i];
