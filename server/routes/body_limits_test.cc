@@ -140,6 +140,21 @@ TEST(BodyLimits, WhatRepeatsALargeRequestIsWrittenOffTheIoThread) {
   EXPECT_EQ(TasksOf(daemon, "/completion", {{"prompt", "x"}, {"n_cmpl", 3}}), 0u);
 }
 
+TEST(BodyLimits, ALargeChunkOfAStreamArrivesWhole) {
+  TestDaemon daemon;
+  daemon.backend().script.events = ShortAnswer();
+  const json function = {{"type", "function"}, {"name", "f"}, {"description", std::string(700 * kKiB, 's')}};
+  const json body = {{"model", "demo"}, {"input", "x"}, {"tools", json::array({function})}, {"stream", true}};
+  const std::string reply = daemon.Post("/v1/responses", body.dump()).body;
+  size_t events = 0, with_tools = 0;
+  for (size_t at = reply.find("data: "); at != std::string::npos; at = reply.find("data: ", at + 1)) {
+    const json event = json::parse(reply.substr(at + 6, reply.find('\n', at) - at - 6));
+    EXPECT_EQ(event["sequence_number"], events++);
+    if (event.contains("response")) with_tools += event["response"]["tools"] == body["tools"] ? 1 : 0;
+  }
+  EXPECT_EQ(with_tools, 3u);
+}
+
 TEST(BodyLimits, ManyTextsAreHashedAndRankedOffTheIoThread) {
   TestDaemon daemon;
   VectorCache cache;

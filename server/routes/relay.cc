@@ -6,6 +6,8 @@
 #include <boost/system/system_error.hpp>
 #include <deque>
 #include <exception>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -172,6 +174,19 @@ size_t ReplyBytes(const api::Event& event) {
   return 0;
 }
 
+// A large chunk is sent in parts, between which other clients have their turn: it is copied for each write.
+Awaitable<bool> StreamParts(Exchange& exchange, std::string_view content_type, std::string bytes) {
+  size_t begin = 0;
+  for (; bytes.size() - begin > kLargeReplyBytes; begin += kLargeReplyBytes) {
+    std::string part = bytes.substr(begin, kLargeReplyBytes);
+    const bool sent = co_await exchange.Stream(content_type, std::move(part));
+    if (!sent) co_return false;
+  }
+  if (begin > 0) bytes.erase(0, begin);
+  const bool sent = co_await exchange.Stream(content_type, std::move(bytes));
+  co_return sent;
+}
+
 // About how many bytes are encoded with the event. A reply that is not streamed is encoded with the `last` one: `reply_bytes`
 // are those of all events so far.
 size_t EncodedBytes(const ChoiceEvent& entry, bool last, size_t reply_bytes, const api::ReplyEncoder& reply) {
@@ -213,7 +228,7 @@ Awaitable<bool> SendEvent(Exchange& exchange, WorkPool& cpu, ChoiceEvent& entry,
   // goes on; there an error that comes before the first token keeps its status.
   const bool header = ready && !reply.keep_alive().empty() && !exchange.started();
   if (bytes.empty() && !header) co_return true;
-  const bool sent = co_await exchange.Stream(reply.content_type(), std::move(bytes));
+  const bool sent = co_await StreamParts(exchange, reply.content_type(), std::move(bytes));
   co_return sent;
 }
 
