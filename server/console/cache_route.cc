@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -62,7 +63,7 @@ class CacheChanges : public ChangeSource {
   bool shown_ = false;
 };
 
-Awaitable<void> Cache(Exchange& exchange, const CacheSources& sources) {
+Awaitable<void> Cache(Exchange& exchange, const CacheSources& sources, StreamCounts& streams) {
   const HttpRequest& request = exchange.request();
   const std::string name = request.path.substr(kPath.size());
   auto salt = SaltOf(request.query);
@@ -79,7 +80,7 @@ Awaitable<void> Cache(Exchange& exchange, const CacheSources& sources) {
   }
   CacheChanges changes(sources, *std::move(spec), request, *std::move(salt));
   if (request.Accepts("accept", "text/event-stream")) {
-    co_await StreamChanges(exchange, changes, sources.draining);
+    co_await StreamChanges(exchange, changes, sources.draining, streams);
     co_return;
   }
   auto body = co_await changes.Next();
@@ -91,11 +92,13 @@ Awaitable<void> Cache(Exchange& exchange, const CacheSources& sources) {
 
 void AddCacheRoutes(Router& router, const CacheSources& sources) {
   constexpr uint64_t kBodyBytesMax = 1024;  // nobody needs one
+  const auto streams = std::make_shared<StreamCounts>();
   // Not cancel_on_disconnect, as /quire/now.
-  router.Add({.method = "GET",
-              .path = std::string(kPath),
-              .handler = [&sources](Exchange& exchange) { return Cache(exchange, sources); },
-              .body_bytes_max = kBodyBytesMax});
+  router.Add(
+      {.method = "GET",
+       .path = std::string(kPath),
+       .handler = [&sources, streams](Exchange& exchange) { return Cache(exchange, sources, *streams); },
+       .body_bytes_max = kBodyBytesMax});
 }
 
 }  // namespace quire::server

@@ -1,9 +1,14 @@
 #include "server/console/change_stream.h"
 
+#include <fmt/format.h>
+
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <chrono>
 #include <utility>
+
+#include "server/http/party.h"
+#include "server/routes/relay.h"
 
 namespace quire::server {
 namespace {
@@ -15,7 +20,32 @@ constexpr int kSilentMax = 20;
 
 }  // namespace
 
-Awaitable<void> StreamChanges(Exchange& exchange, ChangeSource& source, std::function<bool()> draining) {
+StreamCounts::Permit::Permit(std::shared_ptr<std::map<std::string, int>> open, std::string party)
+    : open_(std::move(open)), party_(std::move(party)) {
+  ++(*open_)[party_];
+}
+
+StreamCounts::Permit::~Permit() {
+  const auto count = open_->find(party_);
+  if (--count->second == 0) open_->erase(count);
+}
+
+std::unique_ptr<StreamCounts::Permit> StreamCounts::Open(const std::string& party) {
+  const auto count = open_->find(party);
+  if (count != open_->end() && count->second >= kPartyMax) return nullptr;
+  return std::make_unique<Permit>(open_, party);
+}
+
+Awaitable<void> StreamChanges(Exchange& exchange, ChangeSource& source, std::function<bool()> draining,
+                              StreamCounts& counts) {
+  const auto permit = counts.Open(PartyOf(exchange));
+  if (!permit) {
+    const api::Error busy{api::ErrorCode::kRateLimited,
+                          fmt::format("too many open event streams of this client (limit: {}); close one",
+                                      StreamCounts::kPartyMax)};
+    co_await SendError(exchange, busy);
+    co_return;
+  }
   boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor);
   int silent = 0;
   for (bool open = true; open && !draining();) {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <functional>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -18,8 +20,34 @@ class ChangeSource {
   virtual Awaitable<std::optional<std::string>> Next() = 0;
 };
 
+// Counts a route's open streams by party (http/party.h): no party holds all connections with them, or makes the daemon look
+// for changes without end. I/O thread only.
+class StreamCounts {
+ public:
+  static constexpr int kPartyMax = 16;
+
+  // One open stream.
+  class Permit {
+   public:
+    Permit(std::shared_ptr<std::map<std::string, int>> open, std::string party);
+    Permit(const Permit&) = delete;
+    Permit& operator=(const Permit&) = delete;
+    ~Permit();
+
+   private:
+    const std::shared_ptr<std::map<std::string, int>> open_;
+    const std::string party_;
+  };
+  // Null: the party has as many as it may have.
+  std::unique_ptr<Permit> Open(const std::string& party);
+
+ private:
+  const std::shared_ptr<std::map<std::string, int>> open_ = std::make_shared<std::map<std::string, int>>();
+};
+
 // One event at each change, at most two a second, and a comment after every 10 s without one, until the client is
-// gone or `draining` says so.
-Awaitable<void> StreamChanges(Exchange& exchange, ChangeSource& source, std::function<bool()> draining);
+// gone or `draining` says so. 429 where the party has too many open streams.
+Awaitable<void> StreamChanges(Exchange& exchange, ChangeSource& source, std::function<bool()> draining,
+                              StreamCounts& counts);
 
 }  // namespace quire::server

@@ -43,11 +43,12 @@ class NowChanges : public ChangeSource {
   std::optional<uint64_t> added_;            // recent requests that the client knows
 };
 
-Awaitable<void> Now(Exchange& exchange, const NowSources& sources, std::shared_ptr<SharedNow> shared) {
+Awaitable<void> Now(Exchange& exchange, const NowSources& sources, std::shared_ptr<SharedNow> shared,
+                    StreamCounts& streams) {
   const HttpRequest& request = exchange.request();
   if (request.Accepts("accept", "text/event-stream")) {
     NowChanges changes(sources, *shared, ViewerOf(request));
-    co_await StreamChanges(exchange, changes, sources.draining);
+    co_await StreamChanges(exchange, changes, sources.draining, streams);
     co_return;
   }
   const Viewer viewer = ViewerOf(request);
@@ -62,10 +63,12 @@ Awaitable<void> Now(Exchange& exchange, const NowSources& sources, std::shared_p
 void AddNowRoutes(Router& router, const NowSources& sources) {
   constexpr uint64_t kBodyBytesMax = 1024;  // nobody needs one
   const auto shared = std::make_shared<SharedNow>(sources, kSharedTime);
+  const auto streams = std::make_shared<StreamCounts>();
   // Not cancel_on_disconnect: a page that looks takes none of its key's concurrent requests.
   router.Add({.method = "GET",
               .path = "/quire/now",
-              .handler = [&sources, shared](Exchange& exchange) { return Now(exchange, sources, shared); },
+              .handler = [&sources, shared,
+                          streams](Exchange& exchange) { return Now(exchange, sources, shared, *streams); },
               .body_bytes_max = kBodyBytesMax});
 }
 

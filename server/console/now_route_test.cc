@@ -1,9 +1,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "server/console/change_stream.h"
 #include "server/console/console.h"
 #include "server/console/shared_now.h"
 #include "server/testing/test_daemon.h"
@@ -217,6 +221,49 @@ TEST(NowRoute, AnswersOnceOrStreamsUntilTheDaemonDrains) {
   read_until("\"id\":\"r-ended\"");
   daemon.OnIoThread([&world] { world.draining = true; });
   read_until("\r\n0\r\n\r\n");
+}
+
+// A stream that ends gives its place back.
+TEST(NowRoute, OneClientHasABoundedNumberOfStreams) {
+  World world;
+  TestDaemon daemon({}, [&world](Router& router) { AddNowRoutes(router, world.sources); });
+  constexpr std::string_view kStream =
+      "GET /quire/now HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n";
+  std::vector<std::unique_ptr<testing::RawClient>> clients;
+  for (int i = 0; i < StreamCounts::kPartyMax; ++i) {
+    clients.push_back(std::make_unique<testing::RawClient>(daemon.port()));
+    clients.back()->Send(kStream);
+    std::string seen;
+    while (seen.find("data: {") == std::string::npos) seen += clients.back()->ReadSome(1);
+  }
+  testing::RawClient late(daemon.port());
+  late.Send(kStream);
+  const testing::RawResponse refused = late.Read();
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_NE(refused.body.find("too many open event streams of this client"), std::string::npos);
+  EXPECT_EQ(daemon.Get("/quire/now").status, 200) << "one look is no stream";
+  daemon.OnIoThread([&world] { world.draining = true; });
+  for (const auto& client : clients) {
+    std::string seen;
+    while (seen.find("\r\n0\r\n\r\n") == std::string::npos) seen += client->ReadSome(1);
+  }
+  daemon.OnIoThread([&world] { world.draining = false; });
+  late.Send(kStream);
+  std::string seen;
+  while (seen.find("data: {") == std::string::npos) seen += late.ReadSome(1);
+}
+
+TEST(StreamCounts, CountsEachPartyAlone) {
+  StreamCounts counts;
+  std::vector<std::unique_ptr<StreamCounts::Permit>> open;
+  for (int i = 0; i < StreamCounts::kPartyMax; ++i) {
+    open.push_back(counts.Open("alice"));
+    EXPECT_TRUE(open.back());
+  }
+  EXPECT_FALSE(counts.Open("alice"));
+  EXPECT_TRUE(counts.Open("bob"));
+  open.pop_back();
+  EXPECT_TRUE(counts.Open("alice"));
 }
 
 }  // namespace

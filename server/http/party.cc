@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <boost/asio/ip/address.hpp>
 
+#include "server/http/exchange.h"
+
 namespace quire::server {
 namespace {
 
@@ -29,6 +31,10 @@ std::string PartyOf(std::string_view key, std::string_view peer) {
   ip::address_v6::bytes_type bytes = v6.to_bytes();
   std::fill(bytes.begin() + kNetworkBytes, bytes.end(), 0);
   return ip::address_v6(bytes).to_string() + "/64";
+}
+
+std::string PartyOf(Exchange& exchange) {
+  return PartyOf(exchange.request().identity, exchange.log().client);
 }
 
 }  // namespace quire::server

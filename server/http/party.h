@@ -11,4 +11,7 @@ namespace quire::server {
 // of one IPv6 network (/64), which one machine may use all of, are one party, as all connections of one local user are.
 std::string PartyOf(std::string_view key, std::string_view peer);
 
+class Exchange;
+std::string PartyOf(Exchange& exchange);
+
 }  // namespace quire::server
