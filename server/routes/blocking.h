@@ -12,6 +12,8 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -51,23 +53,25 @@ struct BlockingJob {
 
 // A plain operation rather than a coroutine spawned on the pool: that one would share the caller's
 // cancellation signal, which the I/O thread emits, with a pool thread. What the work throws (std::bad_alloc) is thrown
-// again on the I/O thread, where it ends the one request.
+// again on the I/O thread, where it ends the one request. `party`: whose turn in the pool it takes.
 template <class Work>
-Awaitable<std::invoke_result_t<Work&>> RunBlocking(WorkPool& pool, Work work) {
+Awaitable<std::invoke_result_t<Work&>> RunBlocking(WorkPool& pool, Work work, std::string_view party = {}) {
   namespace asio = boost::asio;
   using Job = BlockingJob<Work>;
   auto job = std::make_shared<Job>(
       std::move(work));  // it owns this coroutine while it runs, so nothing here keeps it
   auto operation = asio::async_initiate<const asio::use_awaitable_t<>, typename Job::Signature>(
-      [](auto handler, WorkPool* workers, std::shared_ptr<Job> started) {
+      [](auto handler, WorkPool* workers, std::string_view owner, std::shared_ptr<Job> started) {
         auto home = asio::make_work_guard(asio::get_associated_executor(handler));
         started->handler.emplace(std::move(handler));
-        workers->Post([home = std::move(home), started = std::move(started)] {
-          started->Run();
-          scheduler::PostPersistently(home.get_executor(), [started] { started->Finish(); });
-        });
+        workers->Post(
+            [home = std::move(home), started = std::move(started)] {
+              started->Run();
+              scheduler::PostPersistently(home.get_executor(), [started] { started->Finish(); });
+            },
+            std::string(owner));
       },
-      asio::use_awaitable, &pool, std::move(job));
+      asio::use_awaitable, &pool, party, std::move(job));
   auto value = co_await std::move(operation);
   co_return *std::move(value);
 }

@@ -8,6 +8,7 @@
 
 #include "api/base/error.h"
 #include "api/base/prompt.h"
+#include "server/http/party.h"
 #include "server/routes/blocking.h"
 #include "server/routes/handlers.h"
 
@@ -22,7 +23,8 @@ Awaitable<std::optional<Parsed>> ParseBody(Services& services, Exchange& exchang
   api::Result<Parsed> parsed = api::Fail(api::ErrorCode::kInternal, "");
   if (IsLargeBody(body)) {
     auto work = [parse, &body] { return parse(body); };
-    parsed = co_await RunBlocking(services.pools.cpu, std::move(work));
+    const std::string party = PartyOf(exchange);
+    parsed = co_await RunBlocking(services.pools.cpu, std::move(work), party);
   } else {
     parsed = parse(body);
   }
@@ -63,13 +65,13 @@ api::ModelDefaults TakeDefaults(StoredModel& model);
 // The job of a parsed request, which is moved out; made on the pool where its body was large: every choice copies it, and the
 // encoder writes out what the reply repeats.
 template <class Parsed>
-Awaitable<GenerationJob> MakeJob(Services& services, const Exchange& exchange, StoredModel& model,
-                                 Parsed& parsed,
+Awaitable<GenerationJob> MakeJob(Services& services, Exchange& exchange, StoredModel& model, Parsed& parsed,
                                  GenerationJob (*make_job)(Parsed, const api::ModelDefaults&)) {
   const api::ModelDefaults defaults = TakeDefaults(model);
   if (!IsLargeBody(exchange.request().body)) co_return make_job(std::move(parsed), defaults);
   auto work = [make_job, &parsed, &defaults] { return make_job(std::move(parsed), defaults); };
-  auto job = co_await RunBlocking(services.pools.cpu, std::move(work));
+  const std::string party = PartyOf(exchange);
+  auto job = co_await RunBlocking(services.pools.cpu, std::move(work), party);
   co_return job;
 }
 

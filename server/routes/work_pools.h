@@ -3,36 +3,28 @@
 // store's lock. Pulls and pushes have a thread each (registry/transfer.h).
 #pragma once
 
-#include <spdlog/spdlog.h>
-
 #include <atomic>
-#include <boost/asio/post.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
-#include <utility>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <unordered_map>
 
 namespace quire::server {
 
 // Any thread. Its queue needs no bound of its own: an entry belongs to a request, and connections are bounded.
+//
+// Parties (http/party.h) take turns: a free thread takes the oldest task of the party with the fewest running tasks, and of
+// parties alike the one that waits longest since its last. Tasks of one party start in the order they came in.
 class WorkPool {
  public:
   explicit WorkPool(size_t threads) : threads_(threads) {}
 
-  // A task that throws is counted and logged: what must tell its caller is for RunBlocking().
-  template <class Task>
-  void Post(Task task) {
-    ++tasks_;
-    boost::asio::post(threads_.get_executor(), [task = std::move(task)]() mutable {
-      try {
-        task();
-      } catch (const std::exception& error) {
-        ++failures;
-        spdlog::error("a background task failed: {}", error.what());
-      }
-    });
-  }
+  // A task that throws is counted and logged: what must tell its caller is for RunBlocking(). `party`: empty is one, too.
+  void Post(std::move_only_function<void()> task, std::string party = {});
   // Tasks of all pools that threw.
   static inline std::atomic<uint64_t> failures = 0;
   // Tasks that it was given so far.
@@ -40,8 +32,22 @@ class WorkPool {
   void Join() { threads_.join(); }
 
  private:
-  boost::asio::thread_pool threads_;
+  struct Party {
+    std::deque<std::move_only_function<void()>> waiting = {};
+    size_t running = 0;
+    uint64_t turn = 0;  // when it had its last, or came
+  };
+  using Parties = std::unordered_map<std::string, Party>;
+
+  void RunNext();
+  Parties::iterator NextParty();  // under mutex_
+
   std::atomic<uint64_t> tasks_ = 0;
+  std::mutex mutex_;
+  // Guarded by mutex_:
+  Parties parties_;  // with tasks that wait or run
+  uint64_t turns_ = 0;
+  boost::asio::thread_pool threads_;  // last: its threads use the others
 };
 
 struct WorkPools {

@@ -32,6 +32,58 @@ using testing::TestDaemon;
 constexpr std::string_view kPoolChat =
     R"({"model":"demo","stream":false,"messages":[{"role":"user","content":"hi"}]})";
 
+// Parties take turns however many tasks each has, and one party's tasks keep their order.
+TEST(WorkPool, PartiesTakeTurns) {
+  WorkPool pool(1);
+  std::latch begun(1), go(1);
+  pool.Post([&] {
+    begun.count_down();
+    go.wait();
+  });
+  begun.wait();
+  std::vector<std::string> order;  // the one thread's
+  for (const char* task : {"a1", "a2", "a3", "a4", "b1", "b2", "c1"}) {
+    pool.Post([&order, task] { order.emplace_back(task); }, std::string(task, 1));
+  }
+  go.count_down();
+  pool.Join();
+  EXPECT_EQ(order, (std::vector<std::string>{"a1", "b1", "c1", "a2", "b2", "a3", "a4"}));
+}
+
+// A party whose task runs waits for one that has none.
+TEST(WorkPool, APartyThatRunsNothingIsNext) {
+  WorkPool pool(2);
+  std::latch begun(2), go(1), first(1);
+  pool.Post(
+      [&] {
+        begun.count_down();
+        go.wait();
+      },
+      "a");
+  pool.Post(
+      [&] {
+        begun.count_down();
+        first.wait();
+      },
+      "a");
+  begun.wait();
+  std::vector<std::string> order;
+  std::latch done(2);
+  for (const char* task : {"a1", "b1"}) {
+    pool.Post(
+        [&, task] {
+          order.emplace_back(task);
+          done.count_down();
+        },
+        std::string(task, 1));
+  }
+  first.count_down();  // the other thread still runs a task of "a"
+  done.wait();
+  go.count_down();
+  pool.Join();
+  EXPECT_EQ(order, (std::vector<std::string>{"b1", "a1"}));
+}
+
 // A daemon whose model "demo" is in memory: its manifest is old, and a chat has looked it up.
 class Pools : public ::testing::Test {
  protected:

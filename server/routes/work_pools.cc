@@ -1,0 +1,54 @@
+#include "server/routes/work_pools.h"
+
+#include <spdlog/spdlog.h>
+
+#include <boost/asio/post.hpp>
+#include <exception>
+#include <tuple>
+#include <utility>
+
+namespace quire::server {
+
+// One entry of the threads' queue stands for one task of any party. One without a task (no memory for it) does nothing.
+void WorkPool::Post(std::move_only_function<void()> task, std::string party) {
+  ++tasks_;
+  const std::lock_guard lock(mutex_);
+  boost::asio::post(threads_.get_executor(), [this] { RunNext(); });
+  const auto [entry, is_new] = parties_.try_emplace(std::move(party));
+  if (is_new) entry->second.turn = ++turns_;
+  entry->second.waiting.push_back(std::move(task));
+}
+
+WorkPool::Parties::iterator WorkPool::NextParty() {
+  const auto rank = [](const Party& party) { return std::tuple(party.running, party.turn); };
+  auto next = parties_.end();
+  for (auto party = parties_.begin(); party != parties_.end(); ++party) {
+    if (party->second.waiting.empty()) continue;
+    if (next == parties_.end() || rank(party->second) < rank(next->second)) next = party;
+  }
+  return next;
+}
+
+void WorkPool::RunNext() {
+  std::unique_lock lock(mutex_);
+  const auto found = NextParty();
+  if (found == parties_.end()) return;
+  Party& party = found->second;  // stays where it is while others come and go
+  const std::string* name = &found->first;
+  auto task = std::move(party.waiting.front());
+  party.waiting.pop_front();
+  party.turn = ++turns_;
+  ++party.running;
+  lock.unlock();
+  try {
+    task();
+  } catch (const std::exception& error) {
+    ++failures;
+    spdlog::error("a background task failed: {}", error.what());
+  }
+  task = nullptr;
+  lock.lock();
+  if (--party.running == 0 && party.waiting.empty()) parties_.erase(parties_.find(*name));
+}
+
+}  // namespace quire::server
