@@ -135,6 +135,15 @@ class Descriptors(unittest.TestCase):
             refused = exchange(daemon.port, LIVE.replace(b"/livez", b"/api/tags"))
             self.assertTrue(refused.startswith(b"HTTP/1.1 503 "), refused)
 
+    def test_bodies_that_do_not_come_keep_nobody_out(self):
+        with self.daemon(QUIRE_MAX_CONNECTIONS="4", QUIRE_BODY_TIMEOUT="1h") as daemon, contextlib.ExitStack() as held:
+            for _ in range(4):
+                silent = held.enter_context(connect(daemon.port))
+                silent.sendall(b"POST /api/chat HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n")
+            tags = LIVE.replace(b"/livez", b"/api/tags")
+            wait_until(lambda: exchange(daemon.port, tags).startswith(b"HTTP/1.1 200 "), "every place is taken")
+            self.assertIn(" error=replaced", daemon.log())
+
 
 class HalfClose(unittest.TestCase):
     def test_a_client_that_has_said_all_gets_its_answer(self):
