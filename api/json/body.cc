@@ -26,10 +26,18 @@ Result<Json> ReadBody(std::string_view body) {
   return value;
 }
 
-std::string GetModel(Fields& body, bool name_too) {
+std::string GetModelIfAny(Fields& body, bool name_too) {
+  constexpr size_t kBytesMax = 4096;
   std::string model;
   body.Get("model", model);
   if (model.empty() && name_too) body.Get("name", model);
+  if (model.size() <= kBytesMax) return model;
+  if (body.ok()) body.error() = Error{ErrorCode::kInvalidArgument, "invalid model name", "model"};
+  return {};
+}
+
+std::string GetModel(Fields& body, bool name_too) {
+  std::string model = GetModelIfAny(body, name_too);
   if (model.empty() && body.ok())
     body.error() = Error{ErrorCode::kInvalidArgument, "model is required", "model"};
   return model;

@@ -154,7 +154,7 @@ void GetResponseFields(Fields& body, CompletionRequest& request) {
 }
 
 void GetRest(Fields& body, CompletionRequest& request) {
-  body.Get("model", request.model);
+  request.model = GetModelIfAny(body);
   body.Get("stream", request.stream);
   request.keep_alive = GetKeepAlive(body);
   request.cache_salt = GetCacheSalt(body);

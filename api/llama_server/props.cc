@@ -14,7 +14,8 @@ Result<TemplateRequest> ParseApplyTemplate(std::string_view text) {
   if (!json) return std::unexpected(json.error());
   FirstError error;
   TemplateRequest request;
-  Fields(*json, "", error).Get("model", request.model);
+  Fields body(*json, "", error);
+  request.model = GetModelIfAny(body);
   if (error) return std::unexpected(std::move(*error));
   if (request.model.empty()) (*json)["model"] = "loaded";  // a chat names one
   auto chat = openai::ParseChat(DumpJson(*json));

@@ -48,7 +48,7 @@ Result<Parsed> Parse(std::string_view text, GetRest get_rest) {
   Parsed parsed;
   FirstError error;
   Fields body(*json, "", error);
-  body.Get("model", parsed.model);
+  parsed.model = GetModelIfAny(body);
   get_rest(body, parsed);
   if (error) return std::unexpected(std::move(*error));
   return parsed;

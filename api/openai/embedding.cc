@@ -178,7 +178,7 @@ void GetBody(Fields& body, EmbedRequest& request) {
   const bool tei = request.dialect == EmbedDialect::kTei;
   if (tei) request.field = "inputs";
   if (llama_server || tei) {
-    body.Get("model", request.model);
+    request.model = GetModelIfAny(body);
     if (llama_server && !body.Has(request.field)) request.field = "content";
   } else {
     request.model = GetModel(body);

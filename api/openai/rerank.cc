@@ -120,7 +120,7 @@ void GetRerankBody(Fields& body, RerankRequest& request) {
   EmbedRequest& pairs = request.pairs;
   pairs.dialect = EmbedDialect::kOpenAi;
   if (request.dialect == RerankDialect::kJina) {
-    body.Get("model", pairs.model);
+    pairs.model = GetModelIfAny(body);
   } else {
     pairs.model = GetModel(body);
   }

@@ -140,6 +140,21 @@ TEST(BodyLimits, WhatRepeatsALargeRequestIsWrittenOffTheIoThread) {
   EXPECT_EQ(TasksOf(daemon, "/completion", {{"prompt", "x"}, {"n_cmpl", 3}}), 0u);
 }
 
+TEST(BodyLimits, ErrorsQuoteOnlyTheStartOfALongName) {
+  TestDaemon daemon;
+  const std::string name(1024 * kKiB, 'q');
+  const json chat = {{"model", "demo"}, {"messages", json::array({{{"role", "user"}, {"content", "x"}}})}};
+  json biased = chat, nameless = chat;
+  biased["logit_bias"] = {{name, 1}};
+  nameless["model"] = name;
+  const RawResponse refused = daemon.Post("/v1/chat/completions", biased.dump());
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_LT(refused.body.size(), 40 * kKiB);
+  EXPECT_THAT(refused.body, HasSubstr("logit_bias.qqq"));
+  EXPECT_EQ(json::parse(daemon.Post("/v1/chat/completions", nameless.dump()).body)["error"]["message"],
+            "invalid model name");
+}
+
 TEST(BodyLimits, ALargeChunkOfAStreamArrivesWhole) {
   TestDaemon daemon;
   daemon.backend().script.events = ShortAnswer();

@@ -12,6 +12,7 @@
 #include <variant>
 
 #include "scheduler/async_event.h"
+#include "server/http/party.h"
 #include "server/routes/blocking.h"
 #include "server/routes/error_response.h"
 
@@ -195,6 +196,13 @@ size_t EncodedBytes(const ChoiceEvent& entry, bool last, size_t reply_bytes, con
          reply.RepeatedBytes(entry.event, entry.choice);
 }
 
+// A message may quote what the client sent, up to a whole body: a name, a key of an object.
+std::string Shortened(std::string_view text) {
+  constexpr size_t kShownMax = size_t{16} << 10;
+  if (text.size() <= kShownMax) return std::string(text);
+  return std::string(text.substr(0, kShownMax)) + "...";
+}
+
 // Of a job whose reply has about `reply_bytes` so far, this event's included. Sends the event's bytes. False: nothing more can
 // be sent.
 Awaitable<bool> SendEvent(Exchange& exchange, WorkPool& cpu, ChoiceEvent& entry, bool last,
@@ -212,7 +220,8 @@ Awaitable<bool> SendEvent(Exchange& exchange, WorkPool& cpu, ChoiceEvent& entry,
   std::string bytes;
   if (EncodedBytes(entry, last, reply_bytes, reply) > kLargeReplyBytes) {
     auto work = [&entry, &reply, &context] { return reply.OnEvent(entry.event, context); };
-    bytes = co_await RunBlocking(cpu, std::move(work));
+    const std::string party = PartyOf(exchange);
+    bytes = co_await RunBlocking(cpu, std::move(work), party);
   } else {
     bytes = reply.OnEvent(entry.event, context);
   }
@@ -275,8 +284,8 @@ scheduler::ModelSpec SpecOf(const StoredModel& model) {
 
 Awaitable<void> SendError(Exchange& exchange, const api::Error& error) {
   exchange.log().error = api::Name(error.code);
-  api::Error shown = error;
-  shown.message = exchange.ClientText(error.message);
+  api::Error shown{error.code, exchange.ClientText(Shortened(error.message)), Shortened(error.field),
+                   error.tokens, error.tokens_max};
   HttpResponse response = ErrorResponse(exchange.request().path, shown, exchange.id());
   co_await exchange.Send(std::move(response));
 }
