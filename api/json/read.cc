@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <nlohmann/json.hpp>
-#include <unordered_map>
+#include <numeric>
 #include <vector>
 
 #include "api/base/ascii.h"
@@ -37,10 +37,23 @@ void ResolveRepeatedKeys(Object& object) {
       settle(same, i);
     }
   } else {
-    std::unordered_map<std::string, size_t> places;
-    places.reserve(members.size());
-    for (size_t i = 0; i < members.size(); ++i)
-      settle(places.try_emplace(members[i].first, kept).first->second, i);
+    // Sorted, not hashed: a client can choose keys of the same hash.
+    std::vector<uint32_t> order(members.size());
+    std::iota(order.begin(), order.end(), 0U);
+    std::ranges::sort(order, [&](uint32_t a, uint32_t b) {
+      const int compared = members[a].first.compare(members[b].first);
+      return compared != 0 ? compared < 0 : a < b;
+    });
+    std::vector<uint32_t> first(members.size());  // of the members with this one's key
+    for (size_t i = 0; i < order.size(); ++i) {
+      const bool again = i > 0 && members[order[i]].first == members[order[i - 1]].first;
+      first[order[i]] = again ? first[order[i - 1]] : order[i];
+    }
+    std::vector<size_t> places(members.size());  // of the first ones, among those that are kept
+    for (size_t i = 0; i < members.size(); ++i) {
+      if (first[i] == i) places[i] = kept;
+      settle(places[first[i]], i);
+    }
   }
   members.resize(kept);
 }

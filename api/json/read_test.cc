@@ -2,8 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace quire::api {
 namespace {
@@ -30,6 +34,31 @@ TEST(ReadJson, TheLastOfRepeatedKeysWins) {
   EXPECT_EQ(value->size(), 20U);
   EXPECT_EQ(value->begin().key(), "k0");
   EXPECT_EQ(*value->begin(), 80);
+}
+
+// Objects of up to 40 members of few names, beside a reader that compares each with all before it.
+TEST(ReadJson, RepeatedKeysKeepTheFirstPlaceAndTheLastValue) {
+  std::minstd_rand random(1);
+  for (int round = 0; round < 500; ++round) {
+    std::vector<std::pair<std::string, int>> expected;
+    std::string text;
+    const auto members = static_cast<int>(random() % 41);
+    for (int value = 0; value < members; ++value) {
+      const std::string key(random() % 8, static_cast<char>('a' + random() % 3));
+      text += (text.empty() ? "{\"" : ",\"") + key + "\":" + std::to_string(value);
+      const auto found = std::ranges::find(expected, key, &std::pair<std::string, int>::first);
+      if (found == expected.end()) {
+        expected.emplace_back(key, value);
+      } else {
+        found->second = value;
+      }
+    }
+    const auto json = ReadJson(text.empty() ? "{}" : text + "}");
+    ASSERT_TRUE(json);
+    std::vector<std::pair<std::string, int>> read;
+    for (const auto& [key, value] : json->items()) read.emplace_back(key, value.get<int>());
+    ASSERT_EQ(expected, read) << text;
+  }
 }
 
 TEST(ReadJson, ReplacesBrokenUtf8AndLoneSurrogates) {

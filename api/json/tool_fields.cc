@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <nlohmann/json.hpp>
-#include <unordered_map>
 #include <utility>
 
 #include "api/base/limits.h"
@@ -60,8 +60,8 @@ void GetAllowedTools(Fields& choice, ToolUse& use) {
   const Json* list = allowed.FindArray("tools");
   if (list == nullptr) return allowed.Reject("tools", "is required and must be of type array");
   if (!CheckToolCount(allowed, "tools", list->size())) return;
-  std::unordered_map<std::string_view, Tool*> by_name;  // the first of each name
-  by_name.reserve(use.tools.size());
+  std::map<std::string_view, Tool*>
+      by_name;  // the first of each name; a client can choose names of the same hash
   for (Tool& tool : use.tools) {
     tool.callable = false;
     by_name.try_emplace(tool.name, &tool);
@@ -192,7 +192,7 @@ bool CheckToolCount(Fields& fields, std::string_view name, size_t count) {
 }
 
 void NameToolResults(std::vector<Message>& messages, size_t choices, CopyBudget& copies) {
-  std::unordered_map<std::string_view, std::string_view> names;
+  std::map<std::string_view, std::string_view> names;
   for (Message& message : messages) {
     for (const ToolCall& call : message.tool_calls) names[call.id] = call.name;
     const auto found = names.find(message.tool_call_id);

@@ -2,11 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -31,7 +32,8 @@ inline constexpr Types kNull = 1, kBoolean = 2, kObject = 4, kArray = 8, kString
 Types TypeOf(const api::Json& value);
 
 // The members of an object by name; the first of equal names.
-using MemberIndex = std::unordered_map<std::string_view, const api::Json*>;
+// Sorted, not hashed: a client can choose names of the same hash.
+using MemberIndex = std::map<std::string_view, const api::Json*>;
 
 // Texts without duplicates, in the order in which they came.
 class NameList {
@@ -45,7 +47,7 @@ class NameList {
 
  private:
   std::vector<std::string> names_;
-  std::unordered_set<std::string> known_;
+  std::set<std::string> known_;  // sorted, as MemberIndex
 };
 
 // The keywords of one schema about objects (arrays). They apply together; several schemas may each have some.
