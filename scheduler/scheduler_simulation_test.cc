@@ -3,10 +3,13 @@
 //
 // Checked after every plan: its invariants; memory and model slots as the runners see them; quarantined requests are
 // admitted one at a time; requests of one model are admitted in the order in which they came; no model is loaded before
-// another one that has waited longer. In the end every request is served.
+// another one that has waited longer; a request whose model is loaded is passed over for a drain_pause at most. At every
+// arrival: a tenant is refused only where the rule of the queue's places says so (scheduler/README.md, invariant 8). In the
+// end every request is served.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <map>
@@ -40,12 +43,15 @@ class Simulation {
       : random_(seed),
         models_max_(1 + Below(3)),
         limited_(Below(2) != 0),
+        queue_max_(Below(2) == 0 ? 12 : 32),
+        model_queue_max_(Below(4) == 0 ? 4 : 0),
+        drains_(Below(3) != 0),
         scheduler_({.models_max = models_max_,
-                    .queue_max = 12,
+                    .queue_max = queue_max_,
                     .default_keep_alive = seconds(3),
-                    .model_queue_max = Below(4) == 0 ? 4 : 0,
+                    .model_queue_max = model_queue_max_,
                     .memory_bytes = limited_ ? kMemory : 0,
-                    .drain_limit = seconds(Below(3) == 0 ? 0 : 10),
+                    .drain_limit = seconds(drains_ ? 10 : 0),
                     .queue_timeout = seconds(Below(2) == 0 ? 0 : 40)}) {}
 
   void Step() {
@@ -64,7 +70,7 @@ class Simulation {
       case 6:
         return Below(6) == 0 ? Crash() : Reap();
       default:
-        if (Below(5) == 0) scheduler_.Unload(Key());
+        if (Below(5) == 0) Unload();
     }
   }
 
@@ -92,6 +98,7 @@ class Simulation {
       loading_.erase(key);
       granted_.erase(key);
       ready_.erase(key);
+      unloading_.erase(key);
       stopping_.insert(key);
     }
     for (const Scheduler::MemoryGrant& grant : plan.grants) {
@@ -130,6 +137,7 @@ class Simulation {
     }
     for (const RequestId id : plan.reject) ASSERT_EQ(waiting_.erase(id), 1U);
     CheckOrderOfLoads(loaded_now);
+    CheckWaits();
   }
 
   // No more arrivals, crashes or cancels: with every runner doing its part all waiting requests are admitted.
@@ -186,19 +194,74 @@ class Simulation {
     }
   }
 
+  // Requests whose model is loaded, and admits them. One after the other those are admitted that were in a runner that died.
+  void CheckWaits() {
+    std::set<std::string> busy = unloading_;
+    for (const auto* list : {&waiting_, &running_}) {
+      for (const auto& [id, key] : *list) {
+        if (quarantined_.contains(id)) busy.insert(key);
+      }
+    }
+    std::erase_if(waits_since_, [&](const auto& entry) {
+      return !waiting_.contains(entry.first) || !ready_.contains(waiting_.at(entry.first));
+    });
+    if (!drains_) return;  // then a model that makes room admits nothing until it is idle
+    for (const auto& [id, key] : waiting_) {
+      if (!ready_.contains(key)) continue;
+      const Time since = waits_since_.try_emplace(id, now_).first->second;
+      if (busy.contains(key)) {
+        waits_since_.erase(id);
+        continue;
+      }
+      ASSERT_LT(now_ - since, Scheduler::Options().drain_pause) << "a request waits for a loaded model";
+    }
+  }
+  // Requests that no runner has started.
+  template <class Of>
+  int32_t CountQueued(Of of) const {
+    int32_t count = 0;
+    for (const auto* list : {&waiting_, &running_}) {
+      for (const auto& [id, key] : *list) count += !started_.contains(id) && of(id, key) ? 1 : 0;
+    }
+    return count;
+  }
+  // An eighth more than the places may wait, of tenants that have less than a quarter of these waiting.
+  bool MayQueue(const std::string& key, const std::string& tenant) const {
+    const int32_t own = CountQueued([&](RequestId id, const auto&) { return tenants_.at(id) == tenant; });
+    const auto has_room = [&](int32_t queued, int32_t places) {
+      const int32_t behind = std::max(places / 8, 1);
+      return queued < places ||
+             (!tenant.empty() && queued < places + behind && own < std::max(behind / 4, 1));
+    };
+    return has_room(CountQueued([](RequestId, const auto&) { return true; }), queue_max_) &&
+           (model_queue_max_ == 0 ||
+            has_room(CountQueued([&](RequestId, const auto& model) { return model == key; }),
+                     model_queue_max_));
+  }
+  void Unload() {
+    const std::string key = Key();
+    scheduler_.Unload(key);
+    if (ready_.contains(key) || loading_.contains(key)) unloading_.insert(key);
+  }
   void Enqueue() {
     const RequestId id = IdOf(++ids_);
     const std::string key = Key();
     std::optional<KeepAlive> keep_alive;
     if (Below(4) == 0) keep_alive = seconds(Below(4) - 1);
     const std::string tenant = Below(2) == 0 ? "" : std::string(1, static_cast<char>('a' + Below(4)));
-    if (scheduler_.Enqueue(id, key, keep_alive, now_, tenant)) waiting_[id] = key;
+    const bool expected = MayQueue(key, tenant);
+    const bool queued = scheduler_.Enqueue(id, key, keep_alive, now_, tenant).has_value();
+    ASSERT_EQ(queued, expected) << "tenant \"" << tenant << "\" at " << scheduler_.waiting()
+                                << " waiting requests";
+    if (queued) waiting_[id] = key;
+    tenants_[id] = tenant;
     if (keep_alive) keep_alive_[id] = *keep_alive;
   }
   void FinishOne() {
     if (running_.empty()) return;
     const auto one = Any(running_);
     scheduler_.Start(one->first);
+    started_.insert(one->first);
     if (Below(2) == 0) Clear(one->first);
     if (Below(3) == 0) return;  // it goes on for a while
     Clear(one->first);
@@ -261,6 +324,7 @@ class Simulation {
       return true;
     });
     probation_until_.erase(key);
+    unloading_.erase(key);
     stopping_.insert(key);
   }
   void Reap() {
@@ -274,12 +338,18 @@ class Simulation {
   std::mt19937 random_;
   const int models_max_;
   const bool limited_;
+  const int32_t queue_max_, model_queue_max_;
+  const bool drains_;
   Scheduler scheduler_;
   Time now_ = kSimulationStart;
   uint64_t ids_ = 0;
   std::map<RequestId, std::string> waiting_, running_;
   std::set<std::string> loading_, granted_, ready_, stopping_;
   std::map<RequestId, KeepAlive> keep_alive_;  // what requests said
+  std::map<RequestId, std::string> tenants_;
+  std::set<RequestId> started_;
+  std::map<RequestId, Time> waits_since_;
+  std::set<std::string> unloading_;  // by name, until they are
   std::set<std::string> pinned_;
   std::set<RequestId> quarantined_;
   std::map<std::string, int64_t> memory_;  // granted, by model
