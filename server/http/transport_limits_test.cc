@@ -119,6 +119,34 @@ TEST(TransportLimits, LargeBodiesLeaveRoomForSmallOnes) {
   EXPECT_EQ(holds.Read().status, 200);
 }
 
+// One party's large bodies leave others half of the memory; its small ones have room.
+TEST(TransportLimits, OnePartysLargeBodiesHaveAShare) {
+  TransportLimits limits;
+  limits.buffered_bodies_bytes = 80'000;
+  limits.parser.body_bytes = 30'000;
+  limits.connections = 10;
+  TestServer server(limits);
+  const auto post = [](size_t announced, size_t sent) {
+    return fmt::format("POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{}", announced,
+                       std::string(sent, 'x'));
+  };
+  RawClient holds(server.port());
+  holds.Send(post(30'000, 29'999));
+  for (uint64_t held = 0; held != 29'999;) {
+    server.OnIoThread([&] { held = server.server().buffered_bodies_bytes(); });
+  }
+  RawClient large(server.port());
+  large.Send(post(10'002, 10'002));
+  const RawResponse refused = large.Read();
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_TRUE(refused.headers.contains("retry-after"));
+  RawClient small(server.port());
+  small.Send(post(2000, 2000));
+  EXPECT_EQ(small.Read().status, 200);
+  holds.Send("x");
+  EXPECT_EQ(holds.Read().status, 200);
+}
+
 TEST(TransportLimits, SilenceEnds) {
   TestServer server(Quick(&TransportLimits::idle_timeout));
   RawClient silent(server.port());
