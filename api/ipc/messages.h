@@ -124,7 +124,7 @@ struct InspectEngine {
 struct InspectCache {
   uint64_t id = 0;
   std::string isolation = {};  // Client::IsolationKey(): its prefixes, with text
-  bool others = false;         // prefixes of other keys too, without text; otherwise their number only
+  bool others = false;         // prefixes of other keys too, without text; otherwise nothing of them
   uint64_t known_version = 0;  // of the caller's last answer; 0: none
   int32_t nodes_max = 0;       // of the answer
 };
@@ -264,13 +264,13 @@ struct CacheInspected {                         // answer to InspectCache
   static constexpr size_t kTextBytesMax = 128;  // of InspectedNode::begin and end
 
   uint64_t id = 0;
-  uint64_t version = 0;                   // changes with the prefixes
+  uint64_t version = 0;                   // changes with the prefixes that are shown
   bool unchanged = false;                 // it is the version that the caller knows: nothing else is set
   std::vector<InspectedNode> nodes = {};  // parents before children
   int64_t nodes_left_out = 0;             // beyond nodes_max
   int64_t budget_bytes = 0;
-  int64_t bytes = 0;       // of all nodes, each page once
-  int64_t other_keys = 0;  // isolation keys beside the caller's
+  int64_t bytes = 0;       // with others: of all nodes, each page once; else of the caller's, as each counts
+  int64_t other_keys = 0;  // isolation keys beside the caller's; with others only
   int64_t other_nodes = 0;
 };
 
