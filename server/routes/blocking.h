@@ -17,6 +17,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "api/base/reserved_memory.h"
 #include "scheduler/persistent_post.h"
 #include "server/http/awaitable.h"
 #include "server/routes/work_pools.h"
@@ -62,6 +63,8 @@ Awaitable<std::invoke_result_t<Work&>> RunBlocking(WorkPool& pool, Work work, st
       std::move(work));  // it owns this coroutine while it runs, so nothing here keeps it
   auto operation = asio::async_initiate<const asio::use_awaitable_t<>, typename Job::Signature>(
       [](auto handler, WorkPool* workers, std::string_view owner, std::shared_ptr<Job> started) {
+        // An initiation that throws leaves its coroutine waiting.
+        const api::ReservedMemoryScope reserved;
         auto home = asio::make_work_guard(asio::get_associated_executor(handler));
         started->handler.emplace(std::move(handler));
         workers->Post(
