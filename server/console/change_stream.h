@@ -24,7 +24,8 @@ class ChangeSource {
 // for changes without end. I/O thread only.
 class StreamCounts {
  public:
-  static constexpr int kPartyMax = 16;
+  // Also those whose page is closed, until their next write, some seconds later: a person may open many pages in turn.
+  static constexpr int kPartyMax = 64;
 
   // One open stream.
   class Permit {
