@@ -12,12 +12,10 @@
 #include <exception>
 #include <memory>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 
-#include "api/base/reserved_memory.h"
 #include "scheduler/persistent_post.h"
 #include "server/http/awaitable.h"
 #include "server/routes/work_pools.h"
@@ -63,8 +61,6 @@ Awaitable<std::invoke_result_t<Work&>> RunBlocking(WorkPool& pool, Work work, st
       std::move(work));  // it owns this coroutine while it runs, so nothing here keeps it
   auto operation = asio::async_initiate<const asio::use_awaitable_t<>, typename Job::Signature>(
       [](auto handler, WorkPool* workers, std::string_view owner, std::shared_ptr<Job> started) {
-        // An initiation that throws leaves its coroutine waiting.
-        const api::ReservedMemoryScope reserved;
         auto home = asio::make_work_guard(asio::get_associated_executor(handler));
         started->handler.emplace(std::move(handler));
         workers->Post(
@@ -72,7 +68,7 @@ Awaitable<std::invoke_result_t<Work&>> RunBlocking(WorkPool& pool, Work work, st
               started->Run();
               scheduler::PostPersistently(home.get_executor(), [started] { started->Finish(); });
             },
-            std::string(owner));
+            owner);
       },
       asio::use_awaitable, &pool, party, std::move(job));
   auto value = co_await std::move(operation);

@@ -9,8 +9,8 @@
 
 namespace quire::server {
 
-// One entry of the threads' queue stands for one task of any party. One without a task (no memory for it) does nothing.
-void WorkPool::Post(std::move_only_function<void()> task, std::string party) {
+// One entry of the threads' queue stands for one task of any party. One without a task does nothing.
+void WorkPool::Queue(std::move_only_function<void()> task, std::string party) {
   ++tasks_;
   const std::lock_guard lock(mutex_);
   boost::asio::post(threads_.get_executor(), [this] { RunNext(); });

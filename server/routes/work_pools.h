@@ -11,7 +11,11 @@
 #include <functional>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <unordered_map>
+#include <utility>
+
+#include "api/base/reserved_memory.h"
 
 namespace quire::server {
 
@@ -23,8 +27,13 @@ class WorkPool {
  public:
   explicit WorkPool(size_t threads) : threads_(threads) {}
 
-  // A task that throws is counted and logged: what must tell its caller is for RunBlocking(). `party`: empty is one, too.
-  void Post(std::move_only_function<void()> task, std::string party = {});
+  // A task that throws is counted and logged: what must tell its caller is for RunBlocking(). `party`: empty is one, too. Draws
+  // on the memory reserve: a coroutine whose task is lost would wait forever.
+  template <class Task>
+  void Post(Task task, std::string_view party = {}) {
+    const api::ReservedMemoryScope reserved;
+    Queue(std::move(task), std::string(party));
+  }
   // Tasks of all pools that threw.
   static inline std::atomic<uint64_t> failures = 0;
   // Tasks that it was given so far.
@@ -39,6 +48,7 @@ class WorkPool {
   };
   using Parties = std::unordered_map<std::string, Party>;
 
+  void Queue(std::move_only_function<void()> task, std::string party);
   void RunNext();
   Parties::iterator NextParty();  // under mutex_
 
