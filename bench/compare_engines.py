@@ -179,10 +179,10 @@ def main():
     parser.add_argument("-d", "--depth", default=[0], **numbers, help="tokens that are in the context before")
     options = parser.parse_args()
     print(json.dumps(machine_line(options)), flush=True)
-    failures = 0
+    failures, chooses = 0, engines(options)
     for model in options.models:
         for figure in figures(options):
-            measures = {name: measure for name, choose in engines(options).items() if (measure := choose(figure))}
+            measures = {name: measure for name, choose in chooses.items() if (measure := choose(figure))}
             samples = {name: [] for name in measures}
             for turn in range(options.rounds):
                 # Every other round backwards: no engine always runs behind the same one.

@@ -6,18 +6,17 @@
 // another one that has waited longer; a request whose model is loaded is passed over for a drain_pause at most. At every
 // arrival: a tenant is refused only where the rule of the queue's places says so (scheduler/README.md, invariant 8). In the
 // end every request is served.
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <map>
 #include <random>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "api/base/testing/simulation_seeds.h"
 #include "scheduler/scheduler.h"
 
 namespace quire::scheduler {
@@ -359,15 +358,8 @@ class Simulation {
       probation_until_;  // by model: when the next quarantined request may be admitted
 };
 
-uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
-
 TEST(SchedulerSimulation, NoRequestIsLostStarvedOrFinishedTwice) {
-  const uint64_t first = FromEnvironment("QUIRE_SIMULATION_FIRST", 1);
-  const uint64_t count = FromEnvironment("QUIRE_SIMULATION_SEEDS", 1000);
-  for (uint64_t seed = first; seed < first + count; ++seed) {
+  api::test::ForEachSimulationSeed(1000, [](uint64_t seed) {
     SCOPED_TRACE(seed);
     Simulation simulation(static_cast<uint32_t>(seed));
     for (int step = 0; step < 300 && !testing::Test::HasFatalFailure(); ++step) {
@@ -375,10 +367,8 @@ TEST(SchedulerSimulation, NoRequestIsLostStarvedOrFinishedTwice) {
       if (step % 3 != 0) simulation.Plan();
     }
     simulation.Settle();
-    if (testing::Test::HasFailure()) return;
-    if (count > 10'000 && (seed - first) % 10'000 == 9'999)
-      fmt::print(stderr, "{} seeds\n", seed - first + 1);
-  }
+    return !testing::Test::HasFailure();
+  });
 }
 
 }  // namespace

@@ -8,12 +8,10 @@
 //  - one whose prompt is in the batch is passed over for at most the tokens by which it was ahead of the others, by
 //    their weights, and one step of each; those that come meanwhile start at the least of all, and what it decodes itself counts.
 // In the end every request is served.
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <map>
 #include <optional>
 #include <random>
@@ -21,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/base/testing/simulation_seeds.h"
 #include "runner/engine/admission.h"
 #include "runner/engine/fair_share.h"
 #include "runner/engine/place_share.h"
@@ -304,15 +303,8 @@ class FairnessSimulation {
   std::array<double, kWeights.size()> left_at_ = {};  // virtual time when its last request so far ended
 };
 
-uint64_t FairnessSeeds(const char* name, uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
-
 TEST(FairnessSimulation, NoTenantIsPassedOverForLongerThanItWasAhead) {
-  const uint64_t first = FairnessSeeds("QUIRE_SIMULATION_FIRST", 1);
-  const uint64_t count = FairnessSeeds("QUIRE_SIMULATION_SEEDS", 1000);
-  for (uint64_t seed = first; seed < first + count; ++seed) {
+  api::test::ForEachSimulationSeed(1000, [](uint64_t seed) {
     SCOPED_TRACE(seed);
     FairnessSimulation simulation(static_cast<uint32_t>(seed));
     for (int step = 0; step < 100 && !HasFatalFailure(); ++step) simulation.Step(/*arrivals=*/true);
@@ -320,10 +312,8 @@ TEST(FairnessSimulation, NoTenantIsPassedOverForLongerThanItWasAhead) {
     for (int step = 0; step < 100'000 && !simulation.idle() && !HasFatalFailure(); ++step)
       simulation.Step(false);
     EXPECT_TRUE(simulation.idle() || HasFatalFailure()) << "a request waits forever";
-    if (HasFailure()) return;
-    if (count > 10'000 && (seed - first) % 10'000 == 9'999)
-      fmt::print(stderr, "{} seeds\n", seed - first + 1);
-  }
+    return !HasFailure();
+  });
 }
 
 }  // namespace

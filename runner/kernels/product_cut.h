@@ -1,5 +1,5 @@
-// How a product is cut into tasks for the threads of a pool: along its outputs, and where these make too few tasks along
-// its rows, too. Who computes an element does not enter its bits.
+// How a product, or other work on outputs and rows, is cut into tasks for the threads of a pool: along its outputs, and
+// where these make too few tasks along its rows, too. Who computes an element does not enter its bits.
 #pragma once
 
 #include <algorithm>

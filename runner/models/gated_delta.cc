@@ -162,11 +162,11 @@ void GatedDeltaNet::Project(ForwardContext& ctx, const kernels::MatMulInput& x, 
     add(b, to.beta);
   }
   RunTogether(ctx.pool, x, std::span(parts).first(count));
-  if (qkvz) Ungroup(grouped, to);
-  if (ba) UngroupGates(grouped_gates, to);
+  if (qkvz) Deinterleave(grouped, to);
+  if (ba) DeinterleaveGates(grouped_gates, to);
 }
 
-void GatedDeltaNet::Ungroup(std::span<const float> grouped, const Rows& to) const {
+void GatedDeltaNet::Deinterleave(std::span<const float> grouped, const Rows& to) const {
   const int64_t shared = shape.value_heads / shape.key_heads * shape.value_dim;
   const int64_t rows = std::ssize(grouped) / qkvz.weight.out;
   for (int64_t row = 0; row < rows; ++row) {
@@ -182,7 +182,7 @@ void GatedDeltaNet::Ungroup(std::span<const float> grouped, const Rows& to) cons
   }
 }
 
-void GatedDeltaNet::UngroupGates(std::span<const float> grouped, const Rows& to) const {
+void GatedDeltaNet::DeinterleaveGates(std::span<const float> grouped, const Rows& to) const {
   const int64_t shared = shape.value_heads / shape.key_heads;
   Deinterleaver next(grouped.data());
   for (size_t at = 0; at < to.beta.size(); at += static_cast<size_t>(shared)) {

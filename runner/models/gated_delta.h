@@ -69,8 +69,8 @@ struct GatedDeltaNet : DeltaRule {
   };
   void Project(ForwardContext& ctx, const kernels::MatMulInput& x, const Rows& to) const;
   // From rows grouped by key head.
-  void Ungroup(std::span<const float> grouped, const Rows& to) const;
-  void UngroupGates(std::span<const float> grouped, const Rows& to) const;
+  void Deinterleave(std::span<const float> grouped, const Rows& to) const;
+  void DeinterleaveGates(std::span<const float> grouped, const Rows& to) const;
 };
 
 }  // namespace quire::runner::models

@@ -9,7 +9,6 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <cstdlib>
 #include <deque>
 #include <exception>
 #include <memory>
@@ -19,6 +18,7 @@
 #include <utility>
 #include <variant>
 
+#include "api/base/testing/simulation_seeds.h"
 #include "api/ipc/messages.h"
 #include "scheduler/clock.h"
 #include "scheduler/dispatcher.h"
@@ -286,11 +286,6 @@ class Simulation {
   std::string broken_;
 };
 
-uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
-
 }  // namespace
 
 Outcome RunSeed(uint64_t seed) {
@@ -301,15 +296,13 @@ Outcome RunSeed(uint64_t seed) {
 }
 
 std::string RunSeeds(uint64_t by_default) {
-  const uint64_t first = FromEnvironment("QUIRE_SIMULATION_FIRST", 1);
-  const uint64_t count = FromEnvironment("QUIRE_SIMULATION_SEEDS", by_default);
-  for (uint64_t seed = first; seed < first + count; ++seed) {
+  std::string broken;
+  api::test::ForEachSimulationSeed(by_default, [&](uint64_t seed) {
     const Outcome outcome = RunSeed(seed);
-    if (!outcome.broken.empty()) return fmt::format("seed {}: {}", seed, outcome.broken);
-    if (count > 10'000 && (seed - first) % 10'000 == 9'999)
-      fmt::print(stderr, "{} seeds\n", seed - first + 1);
-  }
-  return "";
+    if (!outcome.broken.empty()) broken = fmt::format("seed {}: {}", seed, outcome.broken);
+    return broken.empty();
+  });
+  return broken;
 }
 
 std::string CheckThatAllFollowsFromTheSeed(uint64_t seeds) {
