@@ -95,7 +95,7 @@ std::deque<RunnerLink::Frame>::iterator RunnerLink::SubmitOf(api::RequestId id) 
   return std::ranges::find_if(queue_, [id](const Frame& frame) { return frame.submits == id; });
 }
 
-void RunnerLink::Queue(Frame frame, std::deque<Frame>::iterator position) {
+void RunnerLink::Queue(Frame frame, const std::deque<Frame>::iterator& position) {
   if (frame.submits) {
     const size_t bytes = frame.bytes.size();
     size_t& of_tenant = tenant_bytes_[frame.tenant];

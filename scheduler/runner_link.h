@@ -77,7 +77,7 @@ class RunnerLink : public std::enable_shared_from_this<RunnerLink> {
     std::optional<api::RequestId> submits = {};  // nothing: a control frame
     std::string tenant = {};
   };
-  void Queue(Frame frame, std::deque<Frame>::iterator position);
+  void Queue(Frame frame, const std::deque<Frame>::iterator& position);
   std::deque<Frame>::iterator BeforeLargeFrames();
   std::deque<Frame>::iterator SubmitOf(api::RequestId id);
   void Release(const Frame& frame);

@@ -196,20 +196,19 @@ Awaitable<void> PrunePrefixes(Exchange& exchange, const PrefixSources& sources) 
 }  // namespace
 
 void AddPrefixRoutes(Router& router, const PrefixSources& sources) {
-  const auto add = [&](const char* method, std::string path, uint64_t streamed_bytes, auto handler) {
+  const auto add = [&](const char* method, std::string_view path, uint64_t streamed_bytes, auto handler) {
     Route route{.method = method,
-                .path = std::move(path),
+                .path = std::string(path),
                 .handler = [&sources, handler](Exchange& exchange) { return handler(exchange, sources); }};
     route.streamed_body_bytes = streamed_bytes;
     if (streamed_bytes == 0) route.body_bytes_max = kNameBodyBytesMax;
     route.access = Access::kAdmin;
     router.Add(std::move(route));
   };
-  const std::string path(kPrefixesPath);
-  add("GET", path, 0, ListPrefixes);
-  add("GET", path + "/", 0, GetPrefix);
-  add("POST", path, kImportBytesMax, ImportPrefixes);
-  add("DELETE", path, 0, PrunePrefixes);
+  add("GET", kPrefixesPath, 0, ListPrefixes);
+  add("GET", std::string(kPrefixesPath) + "/", 0, GetPrefix);
+  add("POST", kPrefixesPath, kImportBytesMax, ImportPrefixes);
+  add("DELETE", kPrefixesPath, 0, PrunePrefixes);
 }
 
 }  // namespace quire::server
