@@ -19,6 +19,7 @@ import asyncio
 import collections
 import contextlib
 import json
+import os
 import pathlib
 import random
 import re
@@ -233,9 +234,17 @@ async def open_loop(port, rate, seconds):
     return begin, end, sent, answers
 
 
+def share_of_cores(work):
+    """What it returns, and the processor time that this process took of the machine's meanwhile."""
+    used, begun = time.process_time(), time.perf_counter()
+    result = work()
+    return result, (time.process_time() - used) / (time.perf_counter() - begun) / os.cpu_count()
+
+
 def overload(port, seconds):
-    peak = asyncio.run(closed_loop(port, BUSY, seconds))
-    begin, end, sent, answers = asyncio.run(open_loop(port, OVERLOAD * peak, 2 * seconds))
+    peak, at_peak = share_of_cores(lambda: asyncio.run(closed_loop(port, BUSY, seconds)))
+    (begin, end, sent, answers), overloaded = share_of_cores(
+        lambda: asyncio.run(open_loop(port, OVERLOAD * peak, 2 * seconds)))
     settled = begin + (end - begin) / 4
     served = [ms for at, status, ms in answers if status == 200]
     refused = [ms for at, status, ms in answers if status == 503]
@@ -244,7 +253,9 @@ def overload(port, seconds):
     name = f"{OVERLOAD} x overload"
     found = {f"{name}: peak, req_s": peak, f"{name}: answered, req_s": now, f"{name}: answered, share of peak": now / peak,
              f"{name}: still waiting at the end": 1 - (len(served) + len(refused)) / sent,
-             f"{name}: answered, p50_ms": quantile(served, 0.5)}
+             f"{name}: answered, p50_ms": quantile(served, 0.5),
+             f"{name}: cores that the load takes at the peak": at_peak, f"{name}: cores that the load takes": overloaded,
+             f"{name}: answered, share of what those cores leave": now / peak * (1 - at_peak) / (1 - overloaded)}
     if refused:
         found |= {f"{name}: refused, p50_ms": quantile(refused, 0.5), f"{name}: refused, p99_ms": quantile(refused, 0.99)}
     return found
