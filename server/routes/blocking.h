@@ -12,12 +12,14 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 
 #include "scheduler/persistent_post.h"
 #include "server/http/awaitable.h"
+#include "server/http/party.h"
 #include "server/routes/work_pools.h"
 
 namespace quire::server {
@@ -73,6 +75,14 @@ Awaitable<std::invoke_result_t<Work&>> RunBlocking(WorkPool& pool, Work work, st
       asio::use_awaitable, &pool, party, std::move(job));
   auto value = co_await std::move(operation);
   co_return *std::move(value);
+}
+
+// RunBlocking() in the turn of the party whose exchange it is.
+template <class Work>
+Awaitable<std::invoke_result_t<Work&>> RunFor(Exchange& exchange, WorkPool& pool, Work work) {
+  const std::string party = PartyOf(exchange);
+  auto value = co_await RunBlocking(pool, std::move(work), party);
+  co_return value;
 }
 
 }  // namespace quire::server

@@ -64,7 +64,7 @@ void RecordEmbedEvent(RequestLog& log, const api::Event& event) {
 }
 
 // The texts' keys in the vector cache. Many, or long ones, are hashed on the pool.
-Awaitable<std::vector<std::string>> HashTexts(Services& services, const Exchange& exchange,
+Awaitable<std::vector<std::string>> HashTexts(Services& services, Exchange& exchange,
                                               const StoredModel& model, const api::EmbedRequest& request) {
   constexpr size_t kManyTexts = 64;
   std::vector<std::string> keys(request.inputs.size());
@@ -79,7 +79,7 @@ Awaitable<std::vector<std::string>> HashTexts(Services& services, const Exchange
   if (keys.size() <= kManyTexts && !IsLargeBody(exchange.request().body)) {
     work();
   } else {
-    co_await RunBlocking(services.pools.cpu, std::move(work));
+    co_await RunFor(exchange, services.pools.cpu, std::move(work));
   }
   co_return keys;
 }
@@ -177,12 +177,12 @@ Awaitable<api::Result<api::EmbedResult>> EmbedOrLoad(Services& services, Exchang
   co_return api::EmbedResult{.vectors = {}, .load = *loaded};
 }
 
-Awaitable<api::Result<api::EmbedRequest>> Parse(Services& services, const Exchange& exchange,
+Awaitable<api::Result<api::EmbedRequest>> Parse(Services& services, Exchange& exchange,
                                                 api::EmbedDialect dialect) {
   const std::string& body = exchange.request().body;
   if (!IsLargeBody(body)) co_return api::ParseEmbed(dialect, body);
   auto work = [dialect, &body] { return api::ParseEmbed(dialect, body); };
-  auto parsed = co_await RunBlocking(services.pools.cpu, std::move(work));
+  auto parsed = co_await RunFor(exchange, services.pools.cpu, std::move(work));
   co_return parsed;
 }
 
@@ -211,7 +211,7 @@ Awaitable<void> Embed(Services& services, Exchange& exchange, api::EmbedDialect 
   const size_t width = result->vectors.empty() ? 0 : result->vectors.front().size();
   if (width * result->vectors.size() > kLargeReplyNumbers || IsLargeBody(exchange.request().body)) {
     auto work = [&request, &result] { return api::EncodeEmbed(*request, *result); };
-    response.body = co_await RunBlocking(services.pools.cpu, std::move(work));
+    response.body = co_await RunFor(exchange, services.pools.cpu, std::move(work));
   } else {
     response.body = api::EncodeEmbed(*request, *result);
   }

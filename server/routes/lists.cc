@@ -46,7 +46,7 @@ Awaitable<void> Tags(Services& services, Exchange& exchange) {
                        .capabilities = std::move(capabilities)});
   }
   HttpResponse response;
-  response.body = co_await EncodeList(services, entries, ollama::EncodeTags);
+  response.body = co_await EncodeList(services, exchange, entries, ollama::EncodeTags);
   co_await exchange.Send(std::move(response));
 }
 
@@ -182,7 +182,7 @@ Awaitable<void> Show(Services& services, Exchange& exchange) {
   };
   HttpResponse response;
   // The description holds the vocabulary also when the reply leaves it out.
-  response.body = co_await RunBlocking(services.pools.cpu, std::move(encode));
+  response.body = co_await RunFor(exchange, services.pools.cpu, std::move(encode));
   co_await exchange.Send(std::move(response));
 }
 

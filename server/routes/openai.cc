@@ -62,7 +62,7 @@ Awaitable<void> ListModels(Services& services, Exchange& exchange) {
     entries.push_back(std::move(entry));
   }
   HttpResponse response;
-  response.body = co_await EncodeList(services, entries, openai::EncodeModels);
+  response.body = co_await EncodeList(services, exchange, entries, openai::EncodeModels);
   co_await exchange.Send(std::move(response));
 }
 

@@ -12,7 +12,6 @@
 #include <variant>
 
 #include "scheduler/async_event.h"
-#include "server/http/party.h"
 #include "server/routes/blocking.h"
 #include "server/routes/error_response.h"
 
@@ -220,8 +219,7 @@ Awaitable<bool> SendEvent(Exchange& exchange, WorkPool& cpu, ChoiceEvent& entry,
   std::string bytes;
   if (EncodedBytes(entry, last, reply_bytes, reply) > kLargeReplyBytes) {
     auto work = [&entry, &reply, &context] { return reply.OnEvent(entry.event, context); };
-    const std::string party = PartyOf(exchange);
-    bytes = co_await RunBlocking(cpu, std::move(work), party);
+    bytes = co_await RunFor(exchange, cpu, std::move(work));
   } else {
     bytes = reply.OnEvent(entry.event, context);
   }

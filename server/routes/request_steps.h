@@ -8,7 +8,6 @@
 
 #include "api/base/error.h"
 #include "api/base/prompt.h"
-#include "server/http/party.h"
 #include "server/routes/blocking.h"
 #include "server/routes/handlers.h"
 
@@ -23,8 +22,7 @@ Awaitable<std::optional<Parsed>> ParseBody(Services& services, Exchange& exchang
   api::Result<Parsed> parsed = api::Fail(api::ErrorCode::kInternal, "");
   if (IsLargeBody(body)) {
     auto work = [parse, &body] { return parse(body); };
-    const std::string party = PartyOf(exchange);
-    parsed = co_await RunBlocking(services.pools.cpu, std::move(work), party);
+    parsed = co_await RunFor(exchange, services.pools.cpu, std::move(work));
   } else {
     parsed = parse(body);
   }
@@ -37,12 +35,12 @@ Awaitable<std::optional<Parsed>> ParseBody(Services& services, Exchange& exchang
 
 // The reply that lists `entries`, written on the pool when they are many.
 template <class Entry>
-Awaitable<std::string> EncodeList(Services& services, const std::vector<Entry>& entries,
+Awaitable<std::string> EncodeList(Services& services, Exchange& exchange, const std::vector<Entry>& entries,
                                   std::string (*encode)(const std::vector<Entry>&)) {
   constexpr size_t kManyEntries = 32;
   if (entries.size() <= kManyEntries) co_return encode(entries);
   auto work = [&entries, encode] { return encode(entries); };
-  auto body = co_await RunBlocking(services.pools.cpu, std::move(work));
+  auto body = co_await RunFor(exchange, services.pools.cpu, std::move(work));
   co_return body;
 }
 
@@ -70,8 +68,7 @@ Awaitable<GenerationJob> MakeJob(Services& services, Exchange& exchange, StoredM
   const api::ModelDefaults defaults = TakeDefaults(model);
   if (!IsLargeBody(exchange.request().body)) co_return make_job(std::move(parsed), defaults);
   auto work = [make_job, &parsed, &defaults] { return make_job(std::move(parsed), defaults); };
-  const std::string party = PartyOf(exchange);
-  auto job = co_await RunBlocking(services.pools.cpu, std::move(work), party);
+  auto job = co_await RunFor(exchange, services.pools.cpu, std::move(work));
   co_return job;
 }
 

@@ -13,17 +13,17 @@
 namespace quire::server {
 namespace {
 
-Awaitable<api::Result<api::RerankRequest>> ParseRerankBody(Services& services, const Exchange& exchange,
+Awaitable<api::Result<api::RerankRequest>> ParseRerankBody(Services& services, Exchange& exchange,
                                                            api::RerankDialect dialect) {
   const std::string& body = exchange.request().body;
   if (!IsLargeBody(body)) co_return api::ParseRerank(dialect, body);
   auto work = [dialect, &body] { return api::ParseRerank(dialect, body); };
-  auto parsed = co_await RunBlocking(services.pools.cpu, std::move(work));
+  auto parsed = co_await RunFor(exchange, services.pools.cpu, std::move(work));
   co_return parsed;
 }
 
 // On the pool where the documents are many, or may be repeated and are long.
-Awaitable<std::string> Encode(Services& services, const Exchange& exchange, const api::RerankRequest& request,
+Awaitable<std::string> Encode(Services& services, Exchange& exchange, const api::RerankRequest& request,
                               const api::EmbedResult& result, int64_t created) {
   constexpr size_t kManyDocuments = 256;
   const bool long_ones = request.return_documents && IsLargeBody(exchange.request().body);
@@ -31,7 +31,7 @@ Awaitable<std::string> Encode(Services& services, const Exchange& exchange, cons
     co_return api::EncodeRerank(request, result, created);
   }
   auto work = [&] { return api::EncodeRerank(request, result, created); };
-  auto body = co_await RunBlocking(services.pools.cpu, std::move(work));
+  auto body = co_await RunFor(exchange, services.pools.cpu, std::move(work));
   co_return body;
 }
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "api/base/file_descriptor.h"
+#include "server/http/party.h"
 #include "server/routes/blocking.h"
 #include "server/testing/test_daemon.h"
 
@@ -92,7 +93,9 @@ class Pools : public ::testing::Test {
     daemon_.backend().script.events = {api::Finished{}};
     Chat();
   }
-  ~Pools() override { free_.count_down(); }
+  ~Pools() override {
+    if (!free_.try_wait()) free_.count_down();
+  }
 
   // Keeps a pool's threads until the end of the test.
   void Block(WorkPool& pool, int threads) {
@@ -106,14 +109,14 @@ class Pools : public ::testing::Test {
     taken->wait();
   }
   void Chat() { EXPECT_EQ(daemon_.Post("/api/chat", kPoolChat).status, 200); }
-  // Until this number of requests is with their handlers.
+  // Those that are with their handlers.
+  size_t Requests() {
+    size_t seen = 0;
+    daemon_.OnIoThread([&] { daemon_.server().ForEachRequest([&seen](const RequestLog&) { ++seen; }); });
+    return seen;
+  }
   void WaitForRequests(size_t count) {
-    for (size_t seen = 0; seen < count; std::this_thread::yield()) {
-      daemon_.OnIoThread([&] {
-        seen = 0;
-        daemon_.server().ForEachRequest([&seen](const RequestLog&) { ++seen; });
-      });
-    }
+    while (Requests() < count) std::this_thread::yield();
   }
 
   std::latch free_{1};
@@ -167,6 +170,42 @@ TEST_F(Pools, TheStoresLockHoldsUpNoChatAndNoList) {
   EXPECT_EQ(json::parse(daemon_.Get("/api/tags").body)["models"].size(), 1u);
   ASSERT_EQ(::flock(lock.get(), LOCK_UN), 0);
   for (const auto& client : clients) EXPECT_EQ(client->Read().status, 200);
+}
+
+// The parses of one address's large bodies let another party's task pass.
+TEST_F(Pools, EmbeddingsAndRankingsTakeTheTurnOfTheirParty) {
+  WorkPool& cpu = daemon_.pools().cpu;
+  const std::string party = PartyOf("", "127.0.0.1:1");
+  std::latch busy(2), go(1), other(1);
+  cpu.Post(
+      [&] {
+        busy.count_down();
+        free_.wait();
+      },
+      party);
+  cpu.Post(
+      [&] {
+        busy.count_down();
+        go.wait();
+      },
+      party);
+  busy.wait();
+  const std::string body(size_t{256} << 10, ' ');
+  std::vector<std::unique_ptr<RawClient>> clients;
+  for (const char* path : {"/api/embed", "/v1/embeddings", "/v1/rerank", "/v2/rerank"}) {
+    clients.push_back(std::make_unique<RawClient>(daemon_.port()));
+    clients.back()->Send(PostBytes(path, body));
+  }
+  WaitForRequests(clients.size());
+  cpu.Post([&] {  // nobody's: behind them only if they are nobody's, too
+    other.count_down();
+    free_.wait();
+  });
+  go.count_down();
+  other.wait();
+  EXPECT_EQ(Requests(), clients.size()) << "one was answered before the other party's turn";
+  free_.count_down();
+  for (const auto& client : clients) EXPECT_EQ(client->Read().status, 400);
 }
 
 TEST_F(Pools, ManyListsAtOnceReadTheStoreTwice) {
