@@ -188,6 +188,34 @@ TEST(Int8Gemm, QuantsAtTheirLimitsDoNotOverflow) {
   }
 }
 
+// A maximum keeps or drops NaN by its place, which integers would then hide.
+TEST(Int8Gemm, ActivationsThatAreNotFiniteAreNotHidden) {
+  ThreadPool pool(1);
+  constexpr int64_t kIn = 512, kOut = 24, kRows = 5;
+  for (const weights::DataType type : kTypes) {
+    if (!HasPanels(type)) continue;
+    SCOPED_TRACE(weights::Name(type));
+    const PanelMatrix w(type, kOut, kIn, 9);
+    const std::vector<float> x = Random(10).Floats(kRows * kIn);
+    ForEachTarget([&] {
+      const std::vector<float> finite = MultiplyInt8(pool, x, kRows, w.view);
+      for (size_t at = 0; at < 4 * kKBlock; ++at) {
+        constexpr float kInfinity = std::numeric_limits<float>::infinity();
+        for (const float bad : {std::numeric_limits<float>::quiet_NaN(), kInfinity, -kInfinity}) {
+          std::vector<float> with = x;
+          with[2 * kIn + at] = bad;
+          std::vector<float> y = MultiplyInt8(pool, with, kRows, w.view);
+          for (size_t i = 2 * kOut; i < 3 * kOut; ++i) {
+            ASSERT_FALSE(std::isfinite(y[i])) << bad << " at " << at;
+            y[i] = finite[i];
+          }
+          ASSERT_EQ(finite, y);
+        }
+      }
+    });
+  }
+}
+
 TEST(Int8Gemm, ARowDoesNotSeeTheOthers) {
   ThreadPool one(1), three(3);
   for (const weights::DataType type : kTypes) {

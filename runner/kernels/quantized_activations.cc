@@ -95,7 +95,14 @@ HWY_INLINE void QuantizeKBlocks4(const float* x, size_t at, size_t apart, const 
   StoreSums4(d, lasts[0], lasts[1], lasts[2], lasts[3], last);
   for (size_t s = 0; s < 4; ++s) {
     const size_t i = at + s * apart;
-    const float scale = to.scale[i], both = first[s] + last[s];  // integers, exact
+    const float both = first[s] + last[s];  // integers, exact
+    // One number that is not finite, whether or not the maximum saw it, has left its product with the factor here.
+    if (!(both == both)) {
+      to.scale[i] = to.total[i] = to.first_total[i] = to.last_total[i] = both;
+      to.neg_sum[i] = to.neg_sum_first[i] = to.neg_sum_last[i] = 0;
+      continue;
+    }
+    const float scale = to.scale[i];
     to.neg_sum_first[i] = -static_cast<int32_t>(first[s]);
     to.neg_sum_last[i] = -static_cast<int32_t>(last[s]);
     to.neg_sum[i] = -static_cast<int32_t>(both);
