@@ -2,17 +2,20 @@
 // kill the next.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
-#include <map>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "api/base/error.h"
 #include "api/base/request.h"
 
 namespace quire::scheduler {
 
-// Not thread-safe. Holds at most kEntriesMax requests; the oldest are dropped first.
+// Not thread-safe. Holds at most kEntriesMax requests; the oldest are dropped first. It keeps no request, but 32 bytes of each.
+// A request is the same when all that its client asks for is; where and with what exchange it came does not count.
 class PoisonRequestList {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -21,10 +24,23 @@ class PoisonRequestList {
 
   // `request` as the client sent it.
   void Remember(const std::string& model_key, const api::Request& request, Time now);
+  // Reads the texts of a request only if one of the same size and model is in the list.
   api::Result<void> Check(const std::string& model_key, const api::Request& request, Time now);
 
  private:
-  std::map<std::string, Time> until_;  // by fingerprint
+  // SHA-256: another request must never be rejected for it.
+  using Digest = std::array<unsigned char, 32>;
+  struct Entry {
+    std::string model_key;
+    uint64_t size = 0;
+    Digest digest = {};
+    Time until = {};
+  };
+
+  static Digest DigestOf(const api::Request& request);
+  std::vector<Entry>::iterator Find(const std::string& model_key, const api::Request& request);
+
+  std::vector<Entry> entries_;
 };
 
 }  // namespace quire::scheduler
