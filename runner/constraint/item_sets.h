@@ -48,6 +48,13 @@ class ItemSets {
   Mark mark() const { return {nodes_.size(), edges_.size(), texts_.size()}; }
   // Forgets what came after the mark. REQUIRES: nobody uses it.
   void Rewind(const Mark& mark);
+  size_t used_bytes() const {
+    return nodes_.size() * sizeof(Node) + edges_.size() * sizeof(Edge) + texts_.size() * sizeof(Text);
+  }
+  size_t bytes() const {  // reserved ones included
+    return nodes_.capacity() * sizeof(Node) + edges_.capacity() * sizeof(Edge) +
+           texts_.capacity() * sizeof(Text);
+  }
 
  private:
   struct Node {

@@ -75,6 +75,7 @@ MaskTable::MaskTable(const Grammar& grammar, const VocabularyIndex& vocabulary)
     : grammar_(grammar),
       vocabulary_(vocabulary),
       levels_(std::max(vocabulary.all().depth_max(), vocabulary.other().depth_max()) + 2),
+      marks_(levels_.size()),
       set_nodes_(levels_.size()) {}
 
 const StateMask* MaskTable::Of(StateId state, MaskAllowance& allowance) {
@@ -174,15 +175,17 @@ bool MaskTable::Step(const Level& from, uint8_t byte, Level& to, bool& ends) {
 // that can follow the rule comes behind.
 bool MaskTable::WalkFrom(StateId state, const TokenTrie& trie, TokenMask& accepted, StateMask& mask,
                          uint64_t steps_max) {
-  arena_.stacks.Clear();
-  arena_.sets.Rewind(ItemSets().mark());
+  arena_.Rewind(ParseArena().mark());
+  marks_[0] = arena_.mark();
   within_item_ = grammar_.KindOf(state) == RuleKind::kDistinctItem;
   levels_[0].state = state;
   const ByteSet& follow = grammar_.FollowOf(state);
   for (uint32_t node = 0; node < trie.size();) {
     const uint32_t depth = trie.depth(node);
     bool ends = false;
+    arena_.Rewind(marks_[depth - 1]);
     const bool read = Step(levels_[depth - 1], trie.byte(node), levels_[depth], ends);
+    marks_[depth] = arena_.mark();
     mask.steps += StepsOf(levels_[depth - 1].parse_states, levels_[depth].parse_states);
     if (mask.steps > steps_max) return false;
     if (!read) {
@@ -232,11 +235,14 @@ void MaskTable::AddNodes(const TokenTrie& trie, uint32_t begin, uint32_t end, ui
                          const ParseStates& from, ParseArena& arena, MaskAllowance& allowance,
                          TokenMask& out) {
   std::vector<Level>& levels = levels_;
+  marks_[top] = arena.mark();
   for (uint32_t at = begin; at < end;) {
     const uint32_t depth = trie.depth(at);
     const ParseStates& before = depth == top + 1 ? from : levels[depth - 1].parse_states;
+    arena.Rewind(marks_[depth - 1]);
     Read(grammar_, arena, before, trie.byte(at), levels[depth].parse_states);
-    if (!allowance.Charge(StepsOf(before, levels[depth].parse_states))) return;
+    marks_[depth] = arena.mark();
+    if (!allowance.Charge(StepsOf(before, levels[depth].parse_states))) break;
     if (levels[depth].parse_states.empty()) {
       at = trie.skip(at);
       continue;
@@ -244,6 +250,7 @@ void MaskTable::AddNodes(const TokenTrie& trie, uint32_t begin, uint32_t end, ui
     for (const api::TokenId id : trie.tokens(at)) out.Set(id);
     ++at;
   }
+  arena.Rewind(marks_[top]);
 }
 
 void MaskTable::MaskUsedItems(const TokenTrie& trie, StateId state, const ListItems& items,

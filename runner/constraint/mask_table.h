@@ -66,6 +66,7 @@ class MaskTable {
   const StateMask* Of(StateId state, MaskAllowance& allowance);
 
   // The functions below stop where the allowance is spent.
+  // The arena has at most the parse states of one path through the trie meanwhile, and none of them afterwards.
   // Adds the tokens of the subtree below `node` that `from` can read, from their byte behind it on.
   void AddBelow(const TokenTrie& trie, uint32_t node, const ParseStates& from, ParseArena& arena,
                 MaskAllowance& allowance, TokenMask& out);
@@ -112,10 +113,11 @@ class MaskTable {
   const VocabularyIndex& vocabulary_;
   std::unordered_map<StateId, StateMask> masks_;
   std::unordered_map<StateId, PlainStep> after_plain_;
-  ParseArena arena_;                 // of the walk in hand: relative to the rule's caller
-  bool within_item_ = false;         // no items are tracked
-  std::vector<Level> levels_;        // [depth]
-  std::vector<uint32_t> set_nodes_;  // [depth]
+  ParseArena arena_;                     // of the walk in hand: relative to the rule's caller
+  bool within_item_ = false;             // no items are tracked
+  std::vector<Level> levels_;            // [depth]
+  std::vector<ParseArena::Mark> marks_;  // [depth] of the arena with the level's parse states and those above
+  std::vector<uint32_t> set_nodes_;      // [depth]
   std::atomic<size_t> bytes_ = 0;
 };
 

@@ -5,14 +5,25 @@
 #include <utility>
 
 namespace quire::runner::constraint {
+namespace {
+
+// Of an answer, with what nobody uses any more up to twice as many: some 16 MB. Every bracket that is open is one, or a few
+// where it is not known which it is.
+constexpr size_t kStacksMax = size_t{1} << 19;
+constexpr size_t kStacksUnchecked = 4096;
+// Of the texts of lists of distinct items: some 40 bytes for a byte of them.
+constexpr size_t kSetBytesMax = size_t{64} << 20;
+
+}  // namespace
 
 Matcher::Matcher(std::shared_ptr<Constraint> constraint)
     : constraint_(std::move(constraint)),
+      stacks_checked_at_(kStacksUnchecked),
       parse_states_{{constraint_->grammar().start(), kEmptyStack}},
       allowance_(constraint_->vocabulary()),
       steps_here_(allowance_.left()),
       mask_(constraint_->vocabulary().size()) {
-  may_end_ = Close(constraint_->grammar(), *arena_, parse_states_);
+  may_end_ = Close(constraint_->grammar(), arena_, parse_states_);
   if (constraint_->grammar().has_lists()) item_mask_ = mask_;
 }
 
@@ -25,26 +36,26 @@ const TokenMask& Matcher::Mask() {
 void Matcher::FillMask() {
   const VocabularyIndex& vocabulary = constraint_->vocabulary();
   mask_.Clear();
-  if (ended_) return;
+  if (ended_ || too_large_) return;
   if (may_end_) {
     for (const api::TokenId id : vocabulary.eos_tokens()) mask_.Set(id);
   }
-  const ItemSets::Mark mark = arena_->sets.mark();
+  const ParseArena::Mark mark = arena_.mark();
   for (const ParseState& at : parse_states_) {
     switch (constraint_->grammar().KindOf(at.state)) {
       case RuleKind::kText:
         AddTokensOf(at);
         break;
       case RuleKind::kDistinctList:
-        scratch_[0].assign(1, {at.state, at.stack, arena_->sets.InsertLast(at.items)});
-        constraint_->masks_.AddAll(vocabulary.all(), scratch_[0], *arena_, allowance_, mask_);
+        scratch_[0].assign(1, {at.state, at.stack, arena_.sets.InsertLast(at.items)});
+        constraint_->masks_.AddAll(vocabulary.all(), scratch_[0], arena_, allowance_, mask_);
         break;
       case RuleKind::kDistinctItem:
-        AddTokensInItem({at.state, at.stack, arena_->sets.InsertLast(at.items)});
+        AddTokensInItem({at.state, at.stack, arena_.sets.InsertLast(at.items)});
         break;
     }
+    arena_.Rewind(mark);
   }
-  arena_->sets.Rewind(mark);
   if (allowance_.spent()) mask_.Clear();
 }
 
@@ -58,11 +69,11 @@ void Matcher::AddTokensOf(const ParseState& at) {
   for (const api::TokenId id : own.tokens) mask_.Set(id);
   if (own.open.empty() || at.stack == kEmptyStack) return;
   ParseStates& after = scratch_[0];
-  after.assign(1, Return(constraint_->grammar(), *arena_, at));
-  Close(constraint_->grammar(), *arena_, after);
+  after.assign(1, Return(constraint_->grammar(), arena_, at));
+  Close(constraint_->grammar(), arena_, after);
   const TokenTrie& trie = own.of_other ? vocabulary.other() : vocabulary.all();
   for (const uint32_t node : own.open)
-    constraint_->masks_.AddBelow(trie, node, after, *arena_, allowance_, mask_);
+    constraint_->masks_.AddBelow(trie, node, after, arena_, allowance_, mask_);
 }
 
 // As above, but without items that the list already has.
@@ -75,23 +86,23 @@ void Matcher::AddTokensInItem(const ParseState& at) {
   if (own.plain > 0) item_mask_.Add(vocabulary.PlainUpTo(own.plain));
   if (own.dense) item_mask_.Add(*own.dense);
   for (const api::TokenId id : own.tokens) item_mask_.Set(id);
-  constraint_->masks_.MaskUsedItems(vocabulary.all(), at.state, at.items, arena_->sets, allowance_,
+  constraint_->masks_.MaskUsedItems(vocabulary.all(), at.state, at.items, arena_.sets, allowance_,
                                     item_mask_);
   mask_.Add(item_mask_);
   const TokenTrie& trie = own.of_other ? vocabulary.other() : vocabulary.all();
   for (const uint32_t node : own.open) {
-    const ItemSets::Mark mark = arena_->sets.mark();
+    const ParseArena::Mark mark = arena_.mark();
     ParseState over = at;
     for (const char c : vocabulary.PathTo(trie, node)) {
-      over.items = arena_->sets.Write(over.items, static_cast<uint8_t>(c));
+      over.items = arena_.sets.Write(over.items, static_cast<uint8_t>(c));
     }
-    if (!arena_->sets.Has(over.items)) {
+    if (!arena_.sets.Has(over.items)) {
       ParseStates& after = scratch_[0];
-      after.assign(1, Return(constraint_->grammar(), *arena_, over));
-      Close(constraint_->grammar(), *arena_, after);
-      constraint_->masks_.AddBelow(trie, node, after, *arena_, allowance_, mask_);
+      after.assign(1, Return(constraint_->grammar(), arena_, over));
+      Close(constraint_->grammar(), arena_, after);
+      constraint_->masks_.AddBelow(trie, node, after, arena_, allowance_, mask_);
     }
-    arena_->sets.Rewind(mark);
+    arena_.Rewind(mark);
   }
 }
 
@@ -121,26 +132,37 @@ bool Matcher::Accept(api::TokenId token) {
   }
   const std::string_view bytes = constraint_->vocabulary().Bytes(token);
   if (bytes.empty()) return false;
-  const ItemSets::Mark mark = arena_->sets.mark();
+  const ParseArena::Mark mark = arena_.mark();
   const ParseStates* from = &parse_states_;
   bool ends = false;
   size_t turn = 0;
   for (const char c : bytes) {
     ParseStates& to = scratch_[turn];
-    ends = Read(constraint_->grammar(), *arena_, *from, static_cast<uint8_t>(c), to);
+    ends = Read(constraint_->grammar(), arena_, *from, static_cast<uint8_t>(c), to);
     if (to.empty()) {
-      arena_->sets.Rewind(mark);
+      arena_.Rewind(mark);
       return false;
     }
     from = &to;
     turn ^= 1U;
   }
   parse_states_ = *from;
+  BoundArena();
   may_end_ = ends;
   mask_valid_ = false;
   allowance_.AddToken();
   steps_here_ = allowance_.left();
   return true;
+}
+
+// Depends on the tokens alone, as what masks push does not stay.
+void Matcher::BoundArena() {
+  if (arena_.stacks.size() > stacks_checked_at_) {
+    DropUnusedStacks(arena_.stacks, parse_states_);
+    stacks_checked_at_ = 2 * arena_.stacks.size() + kStacksUnchecked;
+    too_large_ = too_large_ || arena_.stacks.size() > kStacksMax;
+  }
+  too_large_ = too_large_ || arena_.sets.used_bytes() > kSetBytesMax;
 }
 
 bool Matcher::Replay(api::TokenId token) {

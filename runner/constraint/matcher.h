@@ -28,7 +28,7 @@ class Constraint {
   MaskTable masks_;
 };
 
-// One thread for all matchers of a constraint. Copies are cheap: they share an arena.
+// One thread for all matchers of a constraint.
 class Matcher {
  public:
   explicit Matcher(std::shared_ptr<Constraint> constraint);
@@ -53,21 +53,29 @@ class Matcher {
   // The grammar is so ambiguous that its masks take more work than an answer may: no token is allowed from here on.
   bool IsTooExpensive() {
     Mask();
-    return allowance_.spent();
+    return allowance_.spent() || too_large_;
   }
+  // The same for the memory of its parse states.
+  bool IsTooLarge() const { return too_large_; }
   // The text matches, and no token is allowed: the vocabulary has no end-of-generation token.
   bool IsComplete() { return may_end_ && Empty() && !IsTooExpensive(); }
   // No token is allowed, though the text does not match: the vocabulary cannot produce the required text.
   bool IsDeadEnd() { return !may_end_ && Empty(); }
+
+  // Memory of the parse states.
+  size_t bytes() const { return arena_.stacks.bytes() + arena_.sets.bytes(); }
 
  private:
   void FillMask();
   void AddTokensOf(const ParseState& at);
   void AddTokensInItem(const ParseState& at);
   bool Empty();
+  void BoundArena();
 
   const std::shared_ptr<Constraint> constraint_;
-  const std::shared_ptr<ParseArena> arena_ = std::make_shared<ParseArena>();
+  ParseArena arena_;          // between two calls, what the tokens so far have pushed; nothing of masks
+  size_t stacks_checked_at_;  // the size at which those that nobody uses are looked for next
+  bool too_large_ = false;
   ParseStates parse_states_;
   std::array<ParseStates, 2> scratch_;
   bool may_end_ = false;

@@ -1,6 +1,7 @@
 #include "runner/constraint/parse_states.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace quire::runner::constraint {
 namespace {
@@ -30,16 +31,51 @@ bool Remember(const Grammar& grammar, ItemSets& sets, uint8_t byte, ParseState& 
 
 }  // namespace
 
-StackId ReturnStacks::Push(StackId below, StateId then) {
-  const uint64_t key = static_cast<uint64_t>(below) << 32U | then;
-  const auto [found, added] = ids_.try_emplace(key, static_cast<StackId>(frames_.size()));
-  if (added) frames_.push_back({then, below});
-  return found->second;
+size_t ReturnStacks::SlotOf(const Frame& frame) const {
+  // The finalizer of MurmurHash3.
+  uint64_t hash = static_cast<uint64_t>(frame.below) << 32U | frame.then;
+  hash = (hash ^ hash >> 33U) * 0xFF51AFD7ED558CCDU;
+  hash = (hash ^ hash >> 33U) * 0xC4CEB9FE1A85EC53U;
+  size_t slot = (hash ^ hash >> 33U) & (slots_.size() - 1);
+  while (slots_[slot] != kEmptyStack) {
+    const Frame& other = frames_[slots_[slot]];
+    if (other.then == frame.then && other.below == frame.below) break;
+    slot = (slot + 1) & (slots_.size() - 1);
+  }
+  return slot;
 }
 
-void ReturnStacks::Clear() {
-  frames_.resize(1);
-  ids_.clear();
+StackId ReturnStacks::Push(StackId below, StateId then) {
+  const Frame frame{then, below};
+  if (const StackId known = slots_[SlotOf(frame)]; known != kEmptyStack) return known;
+  if (4 * frames_.size() >= 3 * slots_.size()) Grow();
+  const auto id = static_cast<StackId>(frames_.size());
+  frames_.push_back(frame);
+  slots_[SlotOf(frame)] = id;
+  return id;
+}
+
+void ReturnStacks::Grow() {
+  std::vector<StackId> larger(2 * slots_.size());
+  slots_.swap(larger);
+  for (StackId id = 1; id < frames_.size(); ++id) slots_[SlotOf(frames_[id])] = id;
+}
+
+void ReturnStacks::Rewind(size_t size) {
+  for (; frames_.size() > size; frames_.pop_back()) slots_[SlotOf(frames_.back())] = kEmptyStack;
+}
+
+void DropUnusedStacks(ReturnStacks& stacks, ParseStates& used) {
+  std::vector<StackId> renamed(stacks.size());  // first: not 0 where used
+  for (const ParseState& at : used) {
+    for (StackId id = at.stack; id != kEmptyStack && renamed[id] == 0; id = stacks.Below(id)) renamed[id] = 1;
+  }
+  ReturnStacks left;
+  for (StackId id = 1; id < renamed.size(); ++id) {
+    if (renamed[id] != 0) renamed[id] = left.Push(renamed[stacks.Below(id)], stacks.Top(id));
+  }
+  for (ParseState& at : used) at.stack = renamed[at.stack];
+  stacks = std::move(left);
 }
 
 ParseState Return(const Grammar& grammar, const ParseArena& arena, const ParseState& at) {
@@ -54,6 +90,7 @@ bool Close(const Grammar& grammar, ParseArena& arena, ParseStates& parse_states)
     const ParseState at = parse_states[i];
     if (grammar.Plain(at.state)) continue;
     for (const Grammar::Call& call : grammar.Calls(at.state)) {
+      if (parse_states.size() >= kParseStatesMax) break;  // no stack that nobody uses
       AddNew(parse_states, {call.start, arena.stacks.Push(at.stack, call.then), at.items});
     }
     if (!grammar.Accepting(at.state)) continue;

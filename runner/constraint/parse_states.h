@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <unordered_map>
 #include <vector>
 
 #include "runner/constraint/grammar.h"
@@ -15,27 +14,47 @@ namespace quire::runner::constraint {
 using StackId = uint32_t;
 inline constexpr StackId kEmptyStack = 0;
 
-// Stacks of return states, shared: equal stacks have equal ids.
+// Stacks of return states, shared: equal stacks have equal ids. The ids below a stack are less than its own.
 class ReturnStacks {
  public:
-  ReturnStacks() : frames_(1) {}
+  ReturnStacks() : frames_(1), slots_(kSlotsMin) {}
   StackId Push(StackId below, StateId then);
   StateId Top(StackId stack) const { return frames_[stack].then; }
   StackId Below(StackId stack) const { return frames_[stack].below; }
-  size_t size() const { return frames_.size(); }
-  void Clear();
+  size_t size() const { return frames_.size(); }  // the empty stack included
+  size_t bytes() const { return frames_.capacity() * sizeof(Frame) + slots_.capacity() * sizeof(StackId); }
+  // Forgets the stacks from id `size` on. REQUIRES: nobody uses them.
+  void Rewind(size_t size);
 
  private:
+  static constexpr size_t kSlotsMin = 64;
   struct Frame {
     StateId then = kDead;
     StackId below = kEmptyStack;
   };
+  // The slot that has the frame, else the empty one that it belongs into.
+  size_t SlotOf(const Frame& frame) const;
+  void Grow();
+
   std::vector<Frame> frames_;
-  std::unordered_map<uint64_t, StackId> ids_;
+  // Ids by the hash of their frame, linear probing; kEmptyStack: free. Ids leave in the reverse order in which they came,
+  // so that a slot is freed by clearing it.
+  std::vector<StackId> slots_;
 };
 
-// Storage that parse states refer to. One thread; parse states of several answers may share it.
+// Storage that parse states refer to. One thread.
 struct ParseArena {
+  struct Mark {
+    size_t stacks = 1;
+    ItemSets::Mark sets;
+  };
+  Mark mark() const { return {stacks.size(), sets.mark()}; }
+  // Forgets what came after the mark. REQUIRES: nobody uses it.
+  void Rewind(const Mark& mark) {
+    stacks.Rewind(mark.stacks);
+    sets.Rewind(mark.sets);
+  }
+
   ReturnStacks stacks;
   ItemSets sets;
 };
@@ -56,6 +75,8 @@ using ParseStates = std::vector<ParseState>;
 bool Close(const Grammar& grammar, ParseArena& arena, ParseStates& parse_states);
 // Advances `from` by a byte; closed. Result as of Close().
 bool Read(const Grammar& grammar, ParseArena& arena, const ParseStates& from, uint8_t byte, ParseStates& to);
+// Forgets the stacks that none of `used` has, which get the new ids of theirs.
+void DropUnusedStacks(ReturnStacks& stacks, ParseStates& used);
 // The parse state behind the end of the current rule. REQUIRES: its stack is not empty.
 ParseState Return(const Grammar& grammar, const ParseArena& arena, const ParseState& at);
 
