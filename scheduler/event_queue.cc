@@ -1,5 +1,7 @@
 #include "scheduler/event_queue.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -12,7 +14,10 @@ size_t BytesOf(const api::TokenCandidate& candidate) { return sizeof(candidate) 
 size_t BytesOf(const api::Event& event) {
   size_t bytes = sizeof(event);
   if (const auto* delta = std::get_if<api::TextDelta>(&event)) {
-    bytes += delta->text.size() + delta->token_ids.size() * sizeof(api::TokenId);
+    bytes += delta->text.size() + delta->thinking.size() + delta->token_ids.size() * sizeof(api::TokenId);
+    for (const api::ToolCall& call : delta->tool_calls) {
+      bytes += sizeof(call) + call.id.size() + call.name.size() + call.arguments_json.size();
+    }
     for (const api::TokenLogprob& logprob : delta->logprobs) {
       bytes += BytesOf(logprob.chosen);
       for (const api::TokenCandidate& candidate : logprob.top) bytes += BytesOf(candidate);
@@ -55,9 +60,12 @@ api::Result<void> EventQueue::Push(api::Event event) {
   }
   if (is_delta && credit_ == 0) return ProtocolError("more text than its credit");
   const size_t bytes = BytesOf(event);
-  if (bytes > kQueuedBytesMax - bytes_) return ProtocolError("too many bytes of queued events");
-
   progressed_ = !is_ready;
+  if (bytes > kQueuedBytesMax - bytes_) {
+    Fail({api::ErrorCode::kTooLarge,
+          fmt::format("the client is more than {} bytes of the answer behind", kQueuedBytesMax)});
+    return {};
+  }
   ended_ = !is_ready && !is_delta;
   if (is_ready) {
     prompt_ready_ = true;

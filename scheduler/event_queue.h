@@ -1,7 +1,7 @@
 // The events of one request between the runner that reports them and the client that takes them.
 //
 // Invariants: at most kInitialCredit TextDeltas, one PrefillProgress (the last) and kQueuedBytesMax bytes are
-// held, whatever the runner sends; the order is PromptReady, PrefillProgress*, TextDelta*, then one Finished or
+// held, whatever the runner sends: more bytes end the request, whose client is that far behind. The order is PromptReady, PrefillProgress*, TextDelta*, then one Finished or
 // Failed, after which nothing is taken in.
 // That holds across runners: what a second one says is what the first one would have said next. Pure; not
 // thread-safe.
@@ -30,7 +30,8 @@ class EventQueue {
   static constexpr int32_t kCreditBatch = api::ipc::kInitialCredit / 4;
   static constexpr size_t kQueuedBytesMax = size_t{32} << 20;
 
-  // From the runner. An error says how it broke the protocol; the queue is then as before.
+  // From the runner. An error says how it broke the protocol; the queue is then as before. What exceeds the bytes that may
+  // be held ends the request with an error of its own: the runner is not at fault.
   api::Result<void> Push(api::Event event);
   // From our side: the request ends with this error, after what is queued. Nothing happens if it has ended.
   void Fail(api::Error error);

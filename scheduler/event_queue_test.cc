@@ -114,13 +114,27 @@ TEST(EventQueue, ResumesWithTheStateBeforeTheLastToken) {
   EXPECT_EQ(resume.state_at_shift->sampler, 0.5F);
 }
 
-TEST(EventQueue, BoundsBytes) {
-  EventQueue queue = Ready();
+// The client is behind, or the answer has one event too large: the runner has done nothing wrong.
+TEST(EventQueue, MoreBytesThanItHoldsEndTheRequestAndNotTheRunner) {
   const std::string large(EventQueue::kQueuedBytesMax / 4, 'x');
-  for (int i = 0; i < 3; ++i) ASSERT_TRUE(queue.Push(Delta(large)));
-  EXPECT_FALSE(queue.Push(Delta(large)));
-  ASSERT_TRUE(queue.Pop());
-  EXPECT_TRUE(queue.Push(Delta(large)));
+  api::TextDelta thinking;
+  thinking.thinking = large;
+  api::TextDelta calls;
+  calls.tool_calls.push_back({"id", "f", large});
+  for (const api::Event& event : {Delta(large), api::Event(thinking), api::Event(calls)}) {
+    EventQueue queue = Ready();
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(queue.Push(event));
+    ASSERT_TRUE(queue.Pop());
+    ASSERT_TRUE(queue.Push(event));
+    ASSERT_FALSE(queue.ended());
+    ASSERT_TRUE(queue.Push(event));
+    EXPECT_TRUE(queue.ended());
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(std::holds_alternative<api::TextDelta>(*queue.Pop()));
+    const auto failed = queue.Pop();
+    ASSERT_TRUE(failed && std::holds_alternative<api::Failed>(*failed));
+    EXPECT_EQ(std::get<api::Failed>(*failed).error.code, api::ErrorCode::kTooLarge);
+    EXPECT_FALSE(queue.Pop());
+  }
 }
 
 TEST(EventQueue, FailComesAfterWhatIsQueuedAndOnlyOnce) {

@@ -328,6 +328,8 @@ api::Result<void> ModelRunner::OnRequestEvent(api::ipc::RequestEvent message) {
   if (found == requests_.end()) return {};  // canceled while this was on its way
   const std::shared_ptr<EventStream> stream = found->second;
   const bool is_ready = std::holds_alternative<api::PromptReady>(message.event);
+  const bool is_end = std::holds_alternative<api::Finished>(message.event) ||
+                      std::holds_alternative<api::Failed>(message.event);
   const bool had_progress = stream->events.progressed();
   if (auto pushed = stream->events.Push(std::move(message.event)); !pushed) return pushed;
   stream->changed.Notify();
@@ -338,6 +340,7 @@ api::Result<void> ModelRunner::OnRequestEvent(api::ipc::RequestEvent message) {
   if (progress && !had_progress && owner) owner->OnRequestProgress(message.id);
   if (stream->events.ended()) {
     requests_.erase(found);
+    if (!is_end) Send(api::ipc::Cancel{message.id});  // the queue ended it
     if (owner) owner->OnRequestEnded(message.id);
   }
   return {};
