@@ -38,45 +38,20 @@ std::vector<size_t> Repetitions(std::span<const TokenId> history, size_t limit) 
 }  // namespace
 
 DryPenalty::DryPenalty(const api::GenerationParams& params, TokenText text)
-    : multiplier_(text ? double{params.dry_multiplier} : 0),
+    : multiplier_(params.dry_multiplier),
       base_(std::max(double{params.dry_base}, 1.0)),
       allowed_length_(std::max(params.dry_allowed_length, 1)),
-      window_(params.dry_penalty_last_n),
-      breakers_(params.dry_sequence_breakers),
-      text_(std::move(text)) {
-  std::erase(breakers_, std::string());
+      window_(params.dry_penalty_last_n) {
   if (window_ < 0) window_ = params.num_ctx > 0 ? params.num_ctx : std::numeric_limits<int64_t>::max();
+  if (!text || window_ == 0 || !(multiplier_ > 0)) return;
+  breakers_.emplace(params.dry_sequence_breakers, std::move(text), kLengthMax + kBreakerTokens);
 }
 
-bool DryPenalty::Breaks(TokenId token) const {
-  const std::string_view text = text_(token);
-  return std::ranges::any_of(
-      breakers_, [text](const std::string& breaker) { return text.find(breaker) != std::string_view::npos; });
-}
-
-size_t DryPenalty::UnbrokenTokens(std::span<const TokenId> history) const {
-  const auto tail = history.last(std::min(history.size(), kLengthMax + kBreakerTokens));
-  std::string text;
-  std::vector<size_t> ends;  // of each token's text
-  for (const TokenId token : tail) {
-    text += text_(token);
-    ends.push_back(text.size());
-  }
-  size_t broken = 0;  // tokens up to the last one that a breaker ends in
-  for (const std::string& breaker : breakers_) {
-    const size_t found = text.rfind(breaker);
-    if (found == std::string::npos) continue;
-    const auto token = std::ranges::lower_bound(ends, found + breaker.size());
-    broken = std::max(broken, static_cast<size_t>(token - ends.begin()) + 1);
-  }
-  return std::min(tail.size() - broken, kLengthMax);
-}
-
-void DryPenalty::Apply(std::span<const TokenId> history, std::span<float> logits) const {
-  if (static_cast<uint64_t>(history.size()) > static_cast<uint64_t>(window_)) {
-    history = history.last(static_cast<size_t>(window_));
-  }
-  const size_t limit = UnbrokenTokens(history);
+void DryPenalty::Apply(std::span<const TokenId> history, std::span<float> logits) {
+  const auto window =
+      static_cast<size_t>(std::min(static_cast<uint64_t>(history.size()), static_cast<uint64_t>(window_)));
+  const size_t limit = std::min(breakers_->CountUnbroken(history, window), kLengthMax);
+  history = history.last(window);
   if (limit < static_cast<size_t>(allowed_length_)) return;
   const std::vector<size_t> lengths = Repetitions(history, limit);
   std::unordered_map<TokenId, size_t> longest;  // by the token that would extend the repetition
@@ -86,7 +61,7 @@ void DryPenalty::Apply(std::span<const TokenId> history, std::span<float> logits
     length = std::max(length, lengths[i]);
   }
   for (const auto& [token, length] : longest) {
-    if (token < 0 || static_cast<size_t>(token) >= logits.size() || Breaks(token)) continue;
+    if (token < 0 || static_cast<size_t>(token) >= logits.size() || breakers_->Contains(token)) continue;
     float& logit = logits[static_cast<size_t>(token)];
     if (!std::isfinite(logit)) continue;
     constexpr double kLowest = std::numeric_limits<float>::lowest();

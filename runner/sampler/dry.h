@@ -5,40 +5,34 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
+#include <optional>
 #include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "api/base/ids.h"
 #include "api/base/request.h"
+#include "runner/sampler/breaker_scan.h"
 
 namespace quire::runner::sampler {
 
 // Copyable; one thread per copy.
 class DryPenalty {
  public:
-  using TokenText = std::function<std::string_view(api::TokenId)>;  // the token's bytes
+  using TokenText = BreakerScan::TokenText;
 
   // Inactive where the options say so, or where there is no `text`.
   DryPenalty(const api::GenerationParams& params, TokenText text);
 
-  bool active() const { return window_ > 0 && multiplier_ > 0; }
-  // `history`: the tokens of the sequence so far, newest last.
-  void Apply(std::span<const api::TokenId> history, std::span<float> logits) const;
+  bool active() const { return breakers_.has_value(); }
+  // `history`: the tokens of the sequence so far, newest last. What it does depends on the history alone; it takes less
+  // time where the last call's history is its beginning. REQUIRES: active().
+  void Apply(std::span<const api::TokenId> history, std::span<float> logits);
 
  private:
-  // How many of the newest tokens no breaker ends in.
-  size_t UnbrokenTokens(std::span<const api::TokenId> history) const;
-  bool Breaks(api::TokenId token) const;
-
   double multiplier_;
   double base_;
   int32_t allowed_length_;
-  int64_t window_;  // tokens
-  std::vector<std::string> breakers_;
-  TokenText text_;
+  int64_t window_;                       // tokens
+  std::optional<BreakerScan> breakers_;  // none: inactive
 };
 
 }  // namespace quire::runner::sampler

@@ -15,6 +15,8 @@
 
 namespace quire::runner::sampler {
 
+class ByteAutomaton;
+
 // Works on bytes; with pieces and stop strings of whole UTF-8 characters it emits whole characters. Copyable:
 // the strings are shared, the state is one integer. One thread. Time: linear in the text, whatever the number
 // of strings.
@@ -34,9 +36,8 @@ class StopMatcher {
   std::string Flush();
 
  private:
-  struct Automaton;
-  std::shared_ptr<const Automaton> automaton_;
-  int32_t node_ = 0;  // the held text is the path from the root to here
+  std::shared_ptr<const ByteAutomaton> automaton_;
+  int32_t node_;  // the held text is the path from the root to here
   bool stopped_ = false;
 };
 
