@@ -2,7 +2,6 @@
 // one thread the share of what the machine's float32 multiply-adds allow. The time of one thread is its CPU time, so
 // that other work on the machine matters little.
 #include <fmt/format.h>
-#include <hwy/targets.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -10,10 +9,12 @@
 #include <cstdint>
 #include <ctime>
 #include <map>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "bench/instruction_limit.h"
 #include "bench/machine_peaks.h"
 #include "runner/kernels/attention.h"
 #include "runner/kernels/thread_pool.h"
@@ -28,7 +29,7 @@ struct Options {
   int threads = 1, heads = 16, kv_heads = 8, dim = 64, depth = 4000, repeats = 20;
   std::vector<int> tokens = {1, 43, 512};
   ElementType type = ElementType::kF16;
-  bool avx2 = false;
+  std::optional<runner::kernels::PanelTarget> target;
 };
 
 const std::map<std::string, ElementType> kElementTypes = {{"f32", ElementType::kF32},
@@ -114,12 +115,8 @@ void Measure(const Options& options, int tokens, runner::ThreadPool& pool, doubl
 }
 
 void Run(const Options& options) {
-  if (options.avx2) {
-    hwy::SetSupportedTargetsForTest(HWY_AVX2);
-    hwy::GetChosenTarget().Update(HWY_AVX2);
-  }
   runner::ThreadPool pool(options.threads);
-  const bool has_peak = options.threads == 1 && !options.avx2;
+  const bool has_peak = options.threads == 1;
   const double peak = has_peak ? MeasurePeaks(pool).float_gflop_per_s : 0;
   fmt::print(
       "{} heads of {}, {} KV heads, behind {} tokens, {} threads\n\n"
@@ -151,7 +148,8 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--kv-cache-type", options.type)
       ->transform(CLI::CheckedTransformer(quire::bench::kElementTypes));
-  app.add_flag("--avx2", options.avx2, "the kernels of a machine without AVX-512");
+  app.add_option("--target", options.target, "highest instruction set")
+      ->transform(CLI::CheckedTransformer(quire::bench::kPanelTargets));
   app.add_option("-r,--repetitions", options.repeats, "the best one counts")
       ->check(CLI::Range(1, 100'000))
       ->capture_default_str();
@@ -159,6 +157,10 @@ int main(int argc, char** argv) {
   if (options.heads % options.kv_heads != 0 || options.dim % 32 != 0) {
     fmt::print(stderr, "attention_bench: --heads must be a multiple of --kv-heads, --dim of 32\n");
     return 2;
+  }
+  if (options.target && !quire::bench::LimitInstructions(*options.target)) {
+    fmt::print(stderr, "attention_bench: this machine does not have the instructions of --target\n");
+    return 1;
   }
   quire::bench::Run(options);
   return 0;

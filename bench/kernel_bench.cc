@@ -8,11 +8,13 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "bench/instruction_limit.h"
 #include "bench/machine_peaks.h"
 #include "runner/kernels/float_panels.h"
 #include "runner/kernels/int8_gemm.h"
@@ -33,7 +35,7 @@ struct Options {
   int threads = 0, in = 1024, out = 65536, repeats = 5;
   std::vector<int> rows = {1, 4, 16, 64, 256};
   std::vector<std::string> types;  // empty: all
-  runner::kernels::PanelTarget target = runner::kernels::kNoPanelLimit;
+  std::optional<runner::kernels::PanelTarget> target;
   bool open_blas = false;
 };
 
@@ -143,14 +145,15 @@ void MeasureOpenBlas(const Options& options, DataType type, runner::ThreadPool& 
 void Run(const Options& options) {
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   runner::ThreadPool pool(options.threads > 0 ? options.threads : cores);
-  runner::kernels::LimitPanelTarget(options.target);
   const MachinePeaks peaks = MeasurePeaks(pool);
   fmt::print(
-      "{} threads: {:.1f} GB/s, {:.0f} int8 GOP/s, {:.0f} float32 GFLOP/s\n\n| type | rows | GOP/s | of the "
+      "{} threads, floats {}, int8 {}: {:.1f} GB/s, {:.0f} int8 GOP/s, {:.0f} float32 GFLOP/s\n\n| type | "
+      "rows | GOP/s | of the "
       "limit | GB/s | laid out, "
       "GB/s |\n"
       "| --- | --: | --: | --: | --: | --: |\n",
-      pool.threads(), peaks.read_gb_per_s, peaks.int8_gop_per_s, peaks.float_gflop_per_s);
+      pool.threads(), runner::kernels::InstructionSet(), PanelTargetName(), peaks.read_gb_per_s,
+      peaks.int8_gop_per_s, peaks.float_gflop_per_s);
   for (const runner::weights::BlockFormat& format : runner::weights::kBlockFormats) {
     if (!options.types.empty() && !std::ranges::count(options.types, runner::weights::Name(format.type))) {
       continue;
@@ -178,7 +181,8 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   app.add_option("--types", options.types, "weight types (Q8_0, BF16, ...); default: all")->delimiter(',');
-  app.add_option("--target", options.target, "highest instruction set for quantized matrix multiplication")
+  app.add_option("--target", options.target,
+                 "highest instruction set, for floats, too; portable has SSE4 there")
       ->transform(CLI::CheckedTransformer(quire::bench::kPanelTargets));
   app.add_option_function<std::string>(
          "--peer", [&](const std::string&) { options.open_blas = true; },
@@ -191,6 +195,10 @@ int main(int argc, char** argv) {
   if (options.in % 256 != 0) {
     fmt::print(stderr, "kernel_bench: --in must be a multiple of 256\n");
     return 2;
+  }
+  if (options.target && !quire::bench::LimitInstructions(*options.target)) {
+    fmt::print(stderr, "kernel_bench: this machine does not have the instructions of --target\n");
+    return 1;
   }
   quire::bench::Run(options);
   return 0;

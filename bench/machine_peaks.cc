@@ -13,6 +13,8 @@
 #include "runner/kernels/amx_tiles.h"
 #endif
 
+#include "runner/kernels/int8_gemm.h"
+
 namespace quire::bench {
 namespace {
 

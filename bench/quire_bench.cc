@@ -1,7 +1,6 @@
 // quire-bench: how fast a model prefills and decodes here, in the manner of llama-bench, and what share of
 // the machine's limits that is. Runs the model and its caches as the engine does, without the engine.
 #include <fmt/format.h>
-#include <hwy/highway.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -11,11 +10,14 @@
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "bench/instruction_limit.h"
 #include "bench/machine_peaks.h"
 #include "cache/hybrid_cache.h"
 #include "runner/engine/memory_policy.h"
@@ -37,7 +39,7 @@ struct Options {
   int repeats = 3;
   std::string output = "md";
   api::KvType kv_type = api::kDefaultKvType;
-  runner::kernels::PanelTarget target = runner::kernels::kNoPanelLimit;
+  std::optional<runner::kernels::PanelTarget> target;
   bool blas = false;
   runner::engine::NumaMode numa = runner::engine::NumaMode::kAuto;
 };
@@ -207,27 +209,20 @@ void Run(const Options& options) {
   }
   const std::string refused = runner::engine::SetMemoryPolicy(options.numa);
   if (!refused.empty()) fmt::print(stderr, "quire-bench: {}\n", refused);
-  runner::kernels::LimitPanelTarget(options.target);
-  // A machine without AVX-512 has none for floats either.
-  if (options.target == runner::kernels::PanelTarget::kAvx2 ||
-      options.target == runner::kernels::PanelTarget::kAvxVnni) {
-    hwy::SetSupportedTargetsForTest(HWY_AVX2);
-    hwy::GetChosenTarget().Update(HWY_AVX2);
+  if (options.target && !LimitInstructions(*options.target)) {
+    throw std::runtime_error("this machine does not have the instructions of --target");
   }
-#if HWY_ARCH_X86
-  if (options.target == runner::kernels::PanelTarget::kPortable) {
-    hwy::SetSupportedTargetsForTest(HWY_SSE4);
-    hwy::GetChosenTarget().Update(HWY_SSE4);
-    if (options.blas) fmt::print(stderr, "quire-bench: {}\n", runner::kernels::ChooseBlas());
+  if (options.blas && options.target == runner::kernels::PanelTarget::kPortable) {
+    fmt::print(stderr, "quire-bench: {}\n", runner::kernels::ChooseBlas());
   }
-#endif
   for (const int asked : options.threads) {
     const int threads = asked > 0 ? asked : static_cast<int>(std::thread::hardware_concurrency());
     runner::ThreadPool pool(threads);
     pool.PinCaller();
     const MachinePeaks peaks = MeasurePeaks(pool);
-    fmt::print(stderr, "{} threads, {}: {:.1f} GB/s, {:.0f} int8 GOP/s\n", threads,
-               runner::kernels::InstructionSet(), peaks.read_gb_per_s, peaks.int8_gop_per_s);
+    fmt::print(stderr, "{} threads, floats {}, int8 {}: {:.1f} GB/s, {:.0f} int8 GOP/s\n", threads,
+               runner::kernels::InstructionSet(), PanelTargetName(), peaks.read_gb_per_s,
+               peaks.int8_gop_per_s);
     for (const std::string& path : options.models) {
       const auto begin = Clock::now();
       Subject subject(path, options.kv_type, pool);

@@ -15,10 +15,12 @@ inline void UseCoreWithoutAvx2() { ::setenv("OPENBLAS_CORETYPE", "Sandybridge", 
 
 class OpenBlas {
  public:
-  // Nothing where it is not installed. It stays loaded.
+  // Nothing where it is not installed, or is the serial one, which several threads may not call at once. It stays loaded.
   static std::optional<OpenBlas> Load() {
     void* const library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) return std::nullopt;
+    const auto is_parallel = reinterpret_cast<int (*)()>(dlsym(library, "openblas_get_parallel"));
+    if (is_parallel == nullptr || is_parallel() == 0) return std::nullopt;
     if (void* const threads = dlsym(library, "openblas_set_num_threads"); threads != nullptr) {
       reinterpret_cast<void (*)(int)>(threads)(1);
     }
