@@ -32,22 +32,6 @@ int64_t MachineBytes(const fs::path& root, std::string_view which) {
   return 0;
 }
 
-// This process's group of version 1's memory controller, and those above it: "4:memory:/a/b".
-std::vector<fs::path> VersionOneGroups(const fs::path& root) {
-  constexpr std::string_view kController = ":memory:/";
-  std::vector<fs::path> folders;
-  std::ifstream self(root / "proc/self/cgroup");
-  for (std::string line; std::getline(self, line);) {
-    const size_t mark = line.find(kController);
-    if (mark == std::string::npos || mark != line.find(':')) continue;
-    for (fs::path group = line.substr(mark + kController.size());; group = group.parent_path()) {
-      folders.push_back(root / "sys/fs/cgroup/memory" / group);
-      if (group.empty()) break;
-    }
-  }
-  return folders;
-}
-
 }  // namespace
 
 MemoryLimit FindMemoryLimit(const fs::path& root) {
@@ -60,7 +44,8 @@ MemoryLimit FindMemoryLimit(const fs::path& root) {
     consider(group / "memory.max");
     consider(group / "memory.high");
   }
-  for (const fs::path& group : VersionOneGroups(root)) consider(group / "memory.limit_in_bytes");
+  for (const fs::path& group : OwnVersionOneCgroups(root, "memory"))
+    consider(group / "memory.limit_in_bytes");
   return limit;
 }
 

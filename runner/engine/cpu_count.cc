@@ -19,14 +19,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The tightest cpu.max ("quota period" in microseconds, or "max period").
+// The tightest quota of this process's control groups, as microseconds of each period of some.
 double QuotaCores(const fs::path& root) {
-  double cores = std::numeric_limits<double>::infinity();
-  for (const fs::path& group : api::OwnCgroups(root)) {
+  double cores = std::numeric_limits<double>::infinity(), quota = 0, period = 0;
+  for (const fs::path& group : api::OwnCgroups(root)) {  // "quota period", or "max period"
     std::ifstream file(group / "cpu.max");
-    double quota = 0;
-    double period = 0;
     if (file >> quota >> period && period > 0) cores = std::min(cores, quota / period);
+  }
+  for (const fs::path& group : api::OwnVersionOneCgroups(root, "cpu")) {  // -1: no quota
+    std::ifstream quota_file(group / "cpu.cfs_quota_us"), period_file(group / "cpu.cfs_period_us");
+    if (quota_file >> quota && period_file >> period && quota > 0 && period > 0) {
+      cores = std::min(cores, quota / period);
+    }
   }
   return cores;
 }

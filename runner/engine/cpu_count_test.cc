@@ -63,6 +63,23 @@ TEST(UsableCores, ReadWhatOlderKernelsTell) {
   EXPECT_EQ(machine.Cores({0, 1}), 1);
 }
 
+TEST(UsableCores, FollowTheQuotasOfVersionOne) {
+  const MachineFiles machine;
+  machine.Write("proc/self/cgroup", "9:memory:/a\n4:cpu,cpuacct:/docker/c1\n3:cpuset:/\n0::/");
+  const std::vector<int> eight = {0, 1, 2, 3, 4, 5, 6, 7};
+  const auto limit = [&](const fs::path& group, std::string_view quota) {
+    machine.Write("sys/fs/cgroup/cpu" / group / "cpu.cfs_quota_us", quota);
+    machine.Write("sys/fs/cgroup/cpu" / group / "cpu.cfs_period_us", "100000");
+  };
+  limit("", "-1");
+  limit("docker/c1", "-1");
+  EXPECT_EQ(machine.Cores(eight), 8);
+  limit("docker", "550000");
+  EXPECT_EQ(machine.Cores(eight), 6);
+  limit("docker/c1", "400000");
+  EXPECT_EQ(machine.Cores(eight), 4);
+}
+
 TEST(UsableCores, FollowTheTightestQuotaUpTheTree) {
   const MachineFiles machine;
   machine.Write("proc/self/cgroup", "0::/system.slice/quired.service/runner");
