@@ -9,30 +9,37 @@
 
 namespace quire::server {
 
-// One entry of the threads' queue stands for one task of any party. One without a task does nothing.
+// Each task posts one entry to the threads' queue. A thread that has an entry runs tasks until none may run, so that one whose
+// party had all its threads when the entry was at the front is run by the thread that its party gives up.
 void WorkPool::Queue(std::move_only_function<void()> task, std::string party) {
   ++tasks_;
   const std::lock_guard lock(mutex_);
-  boost::asio::post(threads_.get_executor(), [this] { RunNext(); });
+  boost::asio::post(threads_.get_executor(), [this] { RunTasks(); });
   const auto [entry, is_new] = parties_.try_emplace(std::move(party));
   if (is_new) entry->second.turn = ++turns_;
   entry->second.waiting.push_back(std::move(task));
+}
+
+bool WorkPool::MayRun(const Parties::value_type& party) const {
+  return !party.second.waiting.empty() && (party.first.empty() || party.second.running < party_threads_);
 }
 
 WorkPool::Parties::iterator WorkPool::NextParty() {
   const auto rank = [](const Party& party) { return std::tuple(party.running, party.turn); };
   auto next = parties_.end();
   for (auto party = parties_.begin(); party != parties_.end(); ++party) {
-    if (party->second.waiting.empty()) continue;
+    if (!MayRun(*party)) continue;
     if (next == parties_.end() || rank(party->second) < rank(next->second)) next = party;
   }
   return next;
 }
 
-void WorkPool::RunNext() {
+void WorkPool::RunTasks() {
   std::unique_lock lock(mutex_);
-  const auto found = NextParty();
-  if (found == parties_.end()) return;
+  for (auto found = NextParty(); found != parties_.end(); found = NextParty()) RunOne(found, lock);
+}
+
+void WorkPool::RunOne(Parties::iterator found, std::unique_lock<std::mutex>& lock) {
   Party& party = found->second;  // stays where it is while others come and go
   const std::string* name = &found->first;
   auto task = std::move(party.waiting.front());

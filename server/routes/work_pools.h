@@ -22,10 +22,12 @@ namespace quire::server {
 // Any thread. Its queue needs no bound of its own: an entry belongs to a request, and connections are bounded.
 //
 // Parties (http/party.h) take turns: a free thread takes the oldest task of the party with the fewest running tasks, and of
-// parties alike the one that waits longest since its last. Tasks of one party start in the order they came in.
+// parties alike the one that waits longest since its last. Tasks of one party start in the order they came in. One party runs
+// on all threads but one, so that long tasks of one leave a thread for the next that comes; the empty party, the daemon's own
+// work, may have them all.
 class WorkPool {
  public:
-  explicit WorkPool(size_t threads) : threads_(threads) {}
+  explicit WorkPool(size_t threads) : party_threads_(threads > 1 ? threads - 1 : 1), threads_(threads) {}
 
   // A task that throws is counted and logged: what must tell its caller is for RunBlocking(). `party`: empty is one, too. Draws
   // on the memory reserve: a coroutine whose task is lost would wait forever.
@@ -49,9 +51,13 @@ class WorkPool {
   using Parties = std::unordered_map<std::string, Party>;
 
   void Queue(std::move_only_function<void()> task, std::string party);
-  void RunNext();
-  Parties::iterator NextParty();  // under mutex_
+  void RunTasks();
+  // Under mutex_:
+  bool MayRun(const Parties::value_type& party) const;
+  Parties::iterator NextParty();
+  void RunOne(Parties::iterator found, std::unique_lock<std::mutex>& lock);
 
+  const size_t party_threads_;
   std::atomic<uint64_t> tasks_ = 0;
   std::mutex mutex_;
   // Guarded by mutex_:
@@ -62,6 +68,7 @@ class WorkPool {
 
 struct WorkPools {
   WorkPool cpu{2};       // parses and writes large bodies; touches no file
+  WorkPool parses{1};    // parses bodies of up to 128 KiB, each in a few milliseconds
   WorkPool lookups{1};   // models in memory: looks whether their files are unchanged
   WorkPool reads{2};     // reads the store: lists, and models that are not in memory
   WorkPool blobs{2};     // writes the store's files: uploads, converted weights, and their removal
@@ -70,7 +77,7 @@ struct WorkPools {
 
   // Waits for all work that was given.
   void Join() {
-    for (WorkPool* pool : {&cpu, &lookups, &reads, &blobs, &edits, &settings}) pool->Join();
+    for (WorkPool* pool : {&cpu, &parses, &lookups, &reads, &blobs, &edits, &settings}) pool->Join();
   }
 };
 

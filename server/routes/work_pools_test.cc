@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/file.h>
 
+#include <atomic>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
@@ -53,20 +54,16 @@ TEST(WorkPool, PartiesTakeTurns) {
 
 // A party whose task runs waits for one that has none.
 TEST(WorkPool, APartyThatRunsNothingIsNext) {
-  WorkPool pool(2);
-  std::latch begun(2), go(1), first(1);
-  pool.Post(
-      [&] {
-        begun.count_down();
-        go.wait();
-      },
-      "a");
-  pool.Post(
-      [&] {
-        begun.count_down();
-        first.wait();
-      },
-      "a");
+  WorkPool pool(3);
+  std::latch begun(3), go(1), first(1);
+  for (const char* party : {"a", "c", "d"}) {
+    pool.Post(
+        [&, &until = *party == 'd' ? first : go] {
+          begun.count_down();
+          until.wait();
+        },
+        party);
+  }
   begun.wait();
   std::vector<std::string> order;
   std::latch done(2);
@@ -78,11 +75,50 @@ TEST(WorkPool, APartyThatRunsNothingIsNext) {
         },
         std::string(task, 1));
   }
-  first.count_down();  // the other thread still runs a task of "a"
+  first.count_down();  // the other threads still run tasks of "a" and "c"
   done.wait();
   go.count_down();
   pool.Join();
   EXPECT_EQ(order, (std::vector<std::string>{"b1", "a1"}));
+}
+
+// However many tasks a party has, another that comes finds a thread; and all of its tasks are run once it may.
+TEST(WorkPool, OnePartyLeavesAThreadForTheNext) {
+  constexpr int kTasks = 64;
+  for (const size_t threads : {size_t{2}, size_t{3}}) {
+    WorkPool pool(threads);
+    const auto held = static_cast<int>(threads) - 1;
+    std::latch begun(held), go(1);
+    for (int i = 0; i < held; ++i) {
+      pool.Post(
+          [&] {
+            begun.count_down();
+            go.wait();
+          },
+          "a");
+    }
+    begun.wait();
+    std::atomic<int> run = 0;
+    for (int i = 0; i < kTasks; ++i) pool.Post([&run] { ++run; }, "a");
+    for (int i = 0; i < 8; ++i) {
+      std::latch done(1);
+      pool.Post([&done] { done.count_down(); }, "b");
+      done.wait();
+    }
+    EXPECT_EQ(run, 0) << threads << " threads";
+    go.count_down();
+    pool.Join();
+    EXPECT_EQ(run, kTasks) << threads << " threads";
+  }
+}
+
+// There is nobody to keep a thread free for: a pool of the store runs nothing but the daemon's own work.
+TEST(WorkPool, WorkOfNoPartyHasAllThreads) {
+  WorkPool pool(2);
+  std::latch both(2);
+  for (int i = 0; i < 2; ++i) pool.Post([&both] { both.arrive_and_wait(); });
+  pool.Join();
+  EXPECT_TRUE(both.try_wait());
 }
 
 // A daemon whose model "demo" is in memory: its manifest is old, and a chat has looked it up.
@@ -172,21 +208,15 @@ TEST_F(Pools, TheStoresLockHoldsUpNoChatAndNoList) {
   for (const auto& client : clients) EXPECT_EQ(client->Read().status, 200);
 }
 
-// The parses of one address's large bodies let another party's task pass.
+// The parses of one address's large bodies wait for the thread that its party may have.
 TEST_F(Pools, EmbeddingsAndRankingsTakeTheTurnOfTheirParty) {
   WorkPool& cpu = daemon_.pools().cpu;
   const std::string party = PartyOf("", "127.0.0.1:1");
-  std::latch busy(2), go(1), other(1);
+  std::latch busy(1), other(1);
   cpu.Post(
       [&] {
         busy.count_down();
         free_.wait();
-      },
-      party);
-  cpu.Post(
-      [&] {
-        busy.count_down();
-        go.wait();
       },
       party);
   busy.wait();
@@ -197,13 +227,9 @@ TEST_F(Pools, EmbeddingsAndRankingsTakeTheTurnOfTheirParty) {
     clients.back()->Send(PostBytes(path, body));
   }
   WaitForRequests(clients.size());
-  cpu.Post([&] {  // nobody's: behind them only if they are nobody's, too
-    other.count_down();
-    free_.wait();
-  });
-  go.count_down();
+  cpu.Post([&] { other.count_down(); });  // nobody's: behind them only if they are nobody's, too
   other.wait();
-  EXPECT_EQ(Requests(), clients.size()) << "one was answered before the other party's turn";
+  EXPECT_EQ(Requests(), clients.size()) << "one was answered on the thread that is not its party's";
   free_.count_down();
   for (const auto& client : clients) EXPECT_EQ(client->Read().status, 400);
 }
