@@ -1,5 +1,7 @@
 #include "server/http/body_memory.h"
 
+#include <fmt/format.h>
+
 namespace quire::server {
 namespace {
 
@@ -11,7 +13,7 @@ bool Exceeds(uint64_t others, uint64_t bytes, uint64_t limit) {
 
 std::optional<ParseFailure> BodyMemoryLease::ReasonAgainst(uint64_t bytes) const {
   if (bytes <= leased_) return std::nullopt;
-  const ParseFailure full{503, "too many request bodies in memory"};
+  const ParseFailure full{503, fmt::format("too many {} in memory", limits_.what)};
   if (Exceeds(memory_.held_ - leased_, bytes, limits_.all)) return full;
   if (!IsLarge(bytes)) return std::nullopt;
   const uint64_t own = IsLarge(leased_) ? leased_ : 0;
@@ -19,7 +21,7 @@ std::optional<ParseFailure> BodyMemoryLease::ReasonAgainst(uint64_t bytes) const
   const auto party = memory_.parties_.find(party_);
   const uint64_t of_party = party == memory_.parties_.end() ? 0 : party->second;
   if (Exceeds(of_party - own, bytes, limits_.party))
-    return ParseFailure{429, "too many large request bodies of this client in memory"};
+    return ParseFailure{429, fmt::format("too many large {} of this client in memory", limits_.what)};
   return std::nullopt;
 }
 

@@ -1,4 +1,5 @@
-// The memory of request bodies, shared by all connections. I/O thread only.
+// The memory of request bodies, or of answers that are collected before they are sent, shared by all connections. I/O thread
+// only.
 //
 // Invariants
 // - Bodies never hold more than BodyLimits::all.
@@ -18,9 +19,10 @@ namespace quire::server {
 
 struct BodyLimits {
   uint64_t all = 0;
-  uint64_t small = 0;  // a body of at most as many bytes is small
-  uint64_t large = 0;  // all large bodies together
-  uint64_t party = 0;  // those of one party
+  uint64_t small = 0;                   // a body of at most as many bytes is small
+  uint64_t large = 0;                   // all large bodies together
+  uint64_t party = 0;                   // those of one party
+  const char* what = "request bodies";  // for messages
 };
 
 class BodyMemory {

@@ -6,12 +6,14 @@
 // canceled: what it awaits throws operation_aborted and its locals end whatever they stand for.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "server/http/awaitable.h"
 #include "server/http/message.h"
+#include "server/http/parser.h"
 #include "server/http/request_log.h"
 
 namespace quire::server {
@@ -36,6 +38,10 @@ class Exchange {
   // From now on, whenever the stream was silent for a while, send these bytes between two pieces (an SSE
   // comment). Starts the stream if nothing was sent by then; without bytes that is all it does.
   virtual void KeepAlive(std::string_view content_type, std::string_view bytes) = 0;
+
+  // Asks for room for `bytes` of an answer that is collected before it is sent; it has this room until the request ends.
+  // Why there is none: 413 for one answer, 429 for those of its party, 503 for all.
+  virtual std::optional<ParseFailure> ReserveAnswer(uint64_t bytes) = 0;
 
   // An error's message without what is not for clients, such as the server's own paths. If that is less than all of
   // it, the log gets the whole message.

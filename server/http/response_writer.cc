@@ -25,16 +25,27 @@ bool HasNoBody(int status) { return status == 204 || status == 304; }
 }  // namespace
 
 ResponseWriter::ResponseWriter(const Transport& transport, Connection& connection, const HttpRequest& request,
-                               RequestLog& log, BodyReader& body, const asio::any_io_executor& executor)
+                               RequestLog& log, BodyReader& body, BodyMemoryLease& answer_memory,
+                               const asio::any_io_executor& executor)
     : transport_(transport),
       connection_(connection),
       request_(request),
       log_(log),
       body_(body),
+      answer_memory_(answer_memory),
       keep_alive_interval_(transport.limits.keep_alive_interval),
       keep_alive_timer_(executor),
       write_done_(executor, Clock::time_point::max()),
       last_write_(Clock::now()) {}
+
+std::optional<ParseFailure> ResponseWriter::ReserveAnswer(uint64_t bytes) {
+  const uint64_t limit = transport_.limits.answer_bytes_max;
+  if (bytes <= limit) return answer_memory_.GrowTo(bytes);
+  return ParseFailure{
+      413, fmt::format("the answer is larger than {} bytes, the limit of one that is sent whole; ask for "
+                       "fewer tokens, choices or logprobs, or for a stream",
+                       limit)};
+}
 
 std::string ResponseWriter::ClientText(const std::string& message) {
   std::string text = transport_.client_text(message);

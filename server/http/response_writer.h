@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "server/http/body_memory.h"
 #include "server/http/body_reader.h"
 #include "server/http/connection.h"
 #include "server/http/exchange.h"
@@ -19,7 +20,8 @@ class ResponseWriter : public Exchange {
  public:
   // All references outlive the writer.
   ResponseWriter(const Transport& transport, Connection& connection, const HttpRequest& request,
-                 RequestLog& log, BodyReader& body, const boost::asio::any_io_executor& executor);
+                 RequestLog& log, BodyReader& body, BodyMemoryLease& answer_memory,
+                 const boost::asio::any_io_executor& executor);
 
   const HttpRequest& request() const override { return request_; }
   RequestLog& log() override { return log_; }
@@ -30,6 +32,7 @@ class ResponseWriter : public Exchange {
   Awaitable<bool> Stream(std::string_view content_type, std::string bytes) override;
   Awaitable<bool> EndStream() override;
   void KeepAlive(std::string_view content_type, std::string_view bytes) override;
+  std::optional<ParseFailure> ReserveAnswer(uint64_t bytes) override;
   std::string ClientText(const std::string& message) override;
   bool started() const override { return state_ != State::kNothing; }
   // As started(), or ProbeClient() has sent something.
@@ -62,6 +65,7 @@ class ResponseWriter : public Exchange {
   const HttpRequest& request_;
   RequestLog& log_;
   BodyReader& body_;
+  BodyMemoryLease& answer_memory_;
   std::vector<HeaderField> fields_;
   size_t probed_header_bytes_ = 0;  // sent by ProbeClient()
   bool chunks_ = false;             // the next bytes of the answer are those of a chunk

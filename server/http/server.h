@@ -71,6 +71,7 @@ class HttpServer {
   size_t idle_sessions() const;
   size_t sessions() const { return sessions_.size() + handshakes_.size(); }
   uint64_t buffered_bodies_bytes() const { return transport_.body_memory.held(); }
+  uint64_t collected_answers_bytes() const { return transport_.answer_memory.held(); }
 
  private:
   using Acceptor = boost::asio::basic_socket_acceptor<boost::asio::generic::stream_protocol>;

@@ -59,8 +59,9 @@ struct Session::RequestScope {
   RequestScope(Transport& transport, Connection& connection, const asio::any_io_executor& executor)
       : parser(transport.limits.parser),
         body_memory(transport.body_memory),
+        answer_memory(transport.answer_memory),
         body(connection, parser, transport.limits),
-        writer(transport, connection, parser.request(), log, body, executor) {
+        writer(transport, connection, parser.request(), log, body, answer_memory, executor) {
     log.id = api::RandomId("req_");
     log.client = connection.peer();
     log.start = Clock::now();
@@ -68,6 +69,7 @@ struct Session::RequestScope {
 
   HttpParser parser;
   BodyMemoryLease body_memory;
+  BodyMemoryLease answer_memory;
   RequestLog log;
   BodyReader body;
   ResponseWriter writer;
@@ -336,7 +338,9 @@ Awaitable<void> Session::Answer(RequestScope& scope) {
     co_await scope.writer.Send(std::move(*refusal));
     co_return;
   }
-  scope.body_memory.SetOwner(PartyOf(scope.log.key, connection_->peer()), transport_.limits.Bodies());
+  const std::string party = PartyOf(scope.log.key, connection_->peer());
+  scope.body_memory.SetOwner(party, transport_.limits.Bodies());
+  scope.answer_memory.SetOwner(party, transport_.limits.Answers());
   const bool streamed = scope.route->streamed_body_bytes > 0;
   const auto allowed = scope.parser.AllowBody(BodyBytesMax(*scope.route, transport_.limits));
   if (!allowed) {

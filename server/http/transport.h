@@ -22,14 +22,12 @@ struct TransportLimits {
   uint64_t buffered_bodies_bytes = uint64_t{1} << 30;  // request bodies in memory, all connections together
   // The last quarter is for bodies of which every connection may hold one: however many large bodies clients hold, small
   // ones have room. One party's large bodies may hold half, so that others' have room, but always one of the largest size.
-  BodyLimits Bodies() const {
-    const uint64_t quarter = buffered_bodies_bytes / 4;
-    const uint64_t large = buffered_bodies_bytes - quarter;
-    return {.all = buffered_bodies_bytes,
-            .small = quarter / std::max<size_t>(connections, 1),
-            .large = large,
-            .party = std::clamp(parser.body_bytes, buffered_bodies_bytes / 2, large)};
-  }
+  BodyLimits Bodies() const { return Shares(buffered_bodies_bytes, parser.body_bytes, "request bodies"); }
+  // Answers that are collected before they are sent, by what they are estimated to have as JSON: one, and all together,
+  // which are shared as request bodies are.
+  uint64_t answer_bytes_max = uint64_t{128} << 20;
+  uint64_t answers_bytes = uint64_t{512} << 20;
+  BodyLimits Answers() const { return Shares(answers_bytes, answer_bytes_max, "answers"); }
   size_t connections = 1024;
   std::chrono::nanoseconds idle_timeout = std::chrono::seconds(120);  // no byte of a next request
   std::chrono::nanoseconds header_timeout =
@@ -40,6 +38,17 @@ struct TransportLimits {
   std::chrono::nanoseconds write_timeout = std::chrono::seconds(60);  // a reader that takes nothing at all
   std::chrono::nanoseconds keep_alive_interval =
       std::chrono::seconds(10);  // between two SSE keep-alive comments
+
+ private:
+  BodyLimits Shares(uint64_t all, uint64_t one, const char* what) const {
+    const uint64_t quarter = all / 4;
+    const uint64_t large = all - quarter;
+    return {.all = all,
+            .small = quarter / std::max<size_t>(connections, 1),
+            .large = large,
+            .party = std::clamp(one, all / 2, large),
+            .what = what};
+  }
 };
 
 struct Transport {
@@ -59,6 +68,7 @@ struct Transport {
 
   bool draining = false;  // answers carry "Connection: close"
   BodyMemory body_memory = {};
+  BodyMemory answer_memory = {};
   size_t decoded_bodies = 0;  // that are being decoded now
 };
 

@@ -26,6 +26,7 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kLargeReplyBytes = size_t{128} << 10;
 constexpr size_t kIdBytes = 8;           // of a token id as text
 constexpr size_t kCandidateBytes = 128;  // of a token with its probability
+constexpr size_t kCallBytes = 128;       // of a call, beside its name and arguments
 
 struct ChoiceEvent {
   size_t choice = 0;
@@ -167,12 +168,40 @@ size_t ReplyBytes(const api::Event& event) {
     size_t candidates = 0;
     for (const api::TokenLogprob& token : delta->logprobs) candidates += 1 + token.top.size();
     size_t calls = 0;
-    for (const api::ToolCall& call : delta->tool_calls) calls += call.arguments_json.size();
+    for (const api::ToolCall& call : delta->tool_calls) {
+      calls += kCallBytes + call.name.size() + call.arguments_json.size();
+    }
     return delta->text.size() + delta->thinking.size() + calls + candidates * kCandidateBytes;
   }
   if (const auto* finished = std::get_if<api::Finished>(&event)) return finished->context.size() * kIdBytes;
   return 0;
 }
+
+// The memory of an answer that is collected: of one that is not streamed, or of a stream whose last chunk repeats it.
+class CollectedAnswer {
+ public:
+  CollectedAnswer(Exchange& exchange, const api::ReplyEncoder& reply) : exchange_(exchange), reply_(reply) {}
+
+  // Why the answer may not have this event.
+  std::optional<api::Error> Add(const ChoiceEvent& entry) {
+    constexpr size_t kStep = size_t{16} << 10;
+    bytes_ += ReplyBytes(entry.event);
+    if (bytes_ <= counted_) return std::nullopt;
+    counted_ = (bytes_ / kStep + 1) * kStep;
+    const size_t collected =
+        reply_.streams() ? reply_.RepeatedBytes(api::Finished{}, entry.choice) : counted_;
+    auto refusal = exchange_.ReserveAnswer(collected);
+    if (!refusal) return std::nullopt;
+    return api::Error{api::CodeOf(refusal->status), std::move(refusal->reason)};
+  }
+  size_t bytes() const { return bytes_; }  // of all events so far
+
+ private:
+  Exchange& exchange_;
+  const api::ReplyEncoder& reply_;
+  size_t bytes_ = 0;
+  size_t counted_ = 0;
+};
 
 // A large chunk is sent in parts, between which other clients have their turn: it is copied for each write.
 Awaitable<bool> StreamParts(Exchange& exchange, std::string_view content_type, std::string bytes) {
@@ -244,15 +273,15 @@ template <class Source>
 Awaitable<void> Relay(Exchange& exchange, WorkPool& cpu, Source& source, size_t choices,
                       const GenerationJob& job) {
   const auto submitted = Clock::now();
-  size_t reply_bytes = 0;
+  CollectedAnswer answer(exchange, *job.reply);
   for (size_t left = choices; left > 0;) {
     ChoiceEvent entry = co_await source.Next();
     RecordEvent(exchange.log(), entry, choices == 1, submitted);
+    if (auto error = answer.Add(entry)) entry.event = api::Failed{*std::move(error)};
     left = entry.failed() ? 0 : left - (entry.last() ? 1 : 0);
     const auto* finished = std::get_if<api::Finished>(&entry.event);
     if (finished != nullptr && job.on_finished) job.on_finished(*finished);
-    reply_bytes += ReplyBytes(entry.event);
-    const bool sent = co_await SendEvent(exchange, cpu, entry, left == 0, reply_bytes, *job.reply);
+    const bool sent = co_await SendEvent(exchange, cpu, entry, left == 0, answer.bytes(), *job.reply);
     if (!sent) co_return;
   }
   co_await exchange.EndStream();

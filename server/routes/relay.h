@@ -46,7 +46,8 @@ Awaitable<void> SendError(Exchange& exchange, const api::Error& error);
 
 // Submits all choices at once and sends their events as they arrive, each choice's in its order. The header of a
 // stream leaves with its first chunk, so that an error before it is a plain answer with its status. The first choice
-// that fails ends them all. Cancellation destroys every generation, which ends its work. A large reply, or a large chunk of a
+// that fails ends them all; so does an answer that is collected before it is sent and finds no room (Exchange::ReserveAnswer).
+// Cancellation destroys every generation, which ends its work. A large reply, or a large chunk of a
 // stream, is encoded on `cpu`, which outlives the call.
 Awaitable<void> RelayReply(Exchange& exchange, Backend& backend, WorkPool& cpu, GenerationJob job);
 
