@@ -7,6 +7,10 @@
 namespace quire::runner::sampler {
 
 ByteAutomaton::ByteAutomaton(std::vector<std::string> strings) : strings_(std::move(strings)) {
+  size_t bytes = 0;
+  for (const std::string& string : strings_) bytes += string.size();
+  nodes_.reserve(bytes + 1);
+  children_.reserve(bytes);
   for (uint32_t i = 0; i < strings_.size(); ++i) Insert(i);
   Link();
 }
@@ -50,10 +54,13 @@ void ByteAutomaton::Insert(uint32_t index) {
 
 // Shallow nodes first: a link leads to a shorter path.
 void ByteAutomaton::Link() {
+  uint32_t deepest = 0;
+  for (const Node& node : nodes_) deepest = std::max(deepest, node.depth);
+  std::vector<size_t> places(deepest + 2);  // of the depths, then of the next node of each
+  for (const Node& node : nodes_) ++places[node.depth + 1];
+  std::partial_sum(places.begin(), places.end(), places.begin());
   std::vector<int32_t> order(nodes_.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [this](int32_t a, int32_t b) { return At(a).depth < At(b).depth; });
+  for (size_t id = 0; id < nodes_.size(); ++id) order[places[nodes_[id].depth]++] = static_cast<int32_t>(id);
   for (const int32_t id : order) {
     Node& node = nodes_[static_cast<size_t>(id)];
     if (node.depth > 1) {
