@@ -55,12 +55,14 @@ std::string_view WordBehind(std::string_view header, std::string_view mark) {
 
 }  // namespace
 
-HarmonyParser::HarmonyParser(bool in_text, bool tools) : tools_(tools), in_header_(!in_text) {}
+HarmonyParser::HarmonyParser(bool in_text, bool tools)
+    : tools_(tools), in_header_(!in_text), body_ends_(kBodyEnds.begin(), kBodyEnds.end()) {}
 
 void HarmonyParser::Feed(std::string_view text, OutputChunks& chunks) {
   buffer_ += text;
   while (Step(/*end=*/false, chunks)) {
   }
+  for (MarkerSearch& ending : body_ends_) ending.Cut(begin_);
   buffer_.erase(0, std::exchange(begin_, 0));
 }
 
@@ -112,11 +114,11 @@ bool HarmonyParser::ConsumeBody(bool end, OutputChunks& chunks) {
   const auto text = rest();
   size_t size = std::string_view::npos;
   size_t mark = 0;
-  for (const auto ending : kBodyEnds) {
-    const size_t at = text.find(ending);
-    if (at >= size) continue;
-    size = at;
-    mark = ending == kStart ? 0 : ending.size();  // a begin belongs to the next header
+  for (MarkerSearch& ending : body_ends_) {
+    const size_t at = ending.Find(buffer_, begin_);
+    if (at == std::string_view::npos || at - begin_ >= size) continue;
+    size = at - begin_;
+    mark = ending.marker() == kStart ? 0 : ending.marker().size();  // a begin belongs to the next header
   }
   const bool ended = size != std::string_view::npos;
   if (!ended) size = text.size();

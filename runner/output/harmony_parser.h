@@ -7,7 +7,9 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "runner/output/marker_search.h"
 #include "runner/output/parser.h"
 
 namespace quire::runner::output {
@@ -37,7 +39,8 @@ class HarmonyParser final : public Parser {
   Body body_ = Body::kText;
   std::string recipient_;
   std::string buffer_;
-  size_t begin_ = 0;  // of what is not taken yet
+  size_t begin_ = 0;                     // of what is not taken yet
+  std::vector<MarkerSearch> body_ends_;  // what ends a message
 };
 
 }  // namespace quire::runner::output

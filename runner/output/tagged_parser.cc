@@ -21,6 +21,7 @@ TaggedParser::TaggedParser(const ToolCallSyntax* calls, const Format& format, bo
       state_(thinking_open && thinking_ != nullptr ? State::kThinking : State::kText),
       drop_space_(state_ == State::kThinking) {
   if (thinking_ != nullptr) {
+    thinking_end_ = MarkerSearch(thinking_->end);
     markers_.push_back({Kind::kThinkingBegin, thinking_->begin});
     markers_.push_back({Kind::kUnmatchedEnd, thinking_->end});
   }
@@ -28,6 +29,8 @@ TaggedParser::TaggedParser(const ToolCallSyntax* calls, const Format& format, bo
     if (!around.empty()) markers_.push_back({Kind::kUnmatchedEnd, around});
   }
   if (calls_ == nullptr) return;
+  call_begin_ = MarkerSearch(calls_->begin);
+  call_end_ = MarkerSearch(calls_->end);
   if (!calls_->begin.empty()) markers_.push_back({Kind::kCallBegin, calls_->begin});
   if (!calls_->end.empty()) markers_.push_back({Kind::kUnmatchedEnd, calls_->end});
 }
@@ -36,6 +39,9 @@ void TaggedParser::Feed(std::string_view text, OutputChunks& chunks) {
   buffer_ += text;
   while (Step(/*end=*/false, chunks)) {
   }
+  for (Marker& marker : markers_) marker.search.Cut(begin_);
+  for (MarkerSearch* search : {&thinking_end_, &call_begin_, &call_end_}) search->Cut(begin_);
+  for (SpaceRun* run : {&space_run_, &before_answer_end_}) run->Cut(begin_);
   buffer_.erase(0, std::exchange(begin_, 0));
 }
 
@@ -57,10 +63,19 @@ bool TaggedParser::Step(bool end, OutputChunks& chunks) {
   }
 }
 
-TaggedParser::Hit TaggedParser::FindMarker(std::string_view text) const {
+size_t TaggedParser::Find(MarkerSearch& marker, size_t from) {
+  const size_t at = marker.Find(buffer_, begin_ + from);
+  return at == std::string_view::npos ? at : at - begin_;
+}
+
+void TaggedParser::DropSpace() {
+  if (drop_space_) begin_ += rest().size() - TrimLeft(rest()).size();
+}
+
+TaggedParser::Hit TaggedParser::FindMarker() {
   Hit hit;
-  for (const Marker& marker : markers_) {
-    const size_t at = text.find(marker.text);
+  for (Marker& marker : markers_) {
+    const size_t at = Find(marker.search);
     if (at == std::string_view::npos || (hit.marker != nullptr && at >= hit.at)) continue;
     hit = {at, &marker};
   }
@@ -90,37 +105,38 @@ bool TaggedParser::ConsumeAnswerBegin(bool end) {
   return true;
 }
 
-size_t TaggedParser::BeforeAnswerEnd(std::string_view text, bool whole) const {
+size_t TaggedParser::BeforeAnswerEnd(size_t size, bool whole) {
   const std::string_view tag = thinking_->answer_end;
-  auto before = TrimRight(text);
-  if (before.ends_with(tag)) {
-    before.remove_suffix(tag.size());
-    return TrimRight(before).size();
+  const auto text = rest().substr(0, size);
+  const size_t before = WithoutSpace(size);
+  if (text.substr(0, before).ends_with(tag)) {
+    return before_answer_end_.SkipBack(buffer_, begin_, begin_ + before - tag.size()) - begin_;
   }
-  if (whole) return text.size();
-  size_t partial = std::min(tag.size() - 1, text.size());
+  if (whole) return size;
+  size_t partial = std::min(tag.size() - 1, size);
   while (partial > 0 && !text.ends_with(tag.substr(0, partial))) --partial;
-  return TrimRight(text.substr(0, text.size() - partial)).size();
+  return WithoutSpace(size - partial);
 }
 
 bool TaggedParser::ConsumeText(bool end, OutputChunks& chunks) {
+  DropSpace();
   if (behind_thinking_ && !ConsumeAnswerBegin(end)) return false;
-  if (drop_space_) begin_ += rest().size() - TrimLeft(rest()).size();
+  DropSpace();
   if (rest().empty()) return false;
   if (at_segment_start_ && calls_ != nullptr && calls_->unmarked) {
     const Unmarked unmarked = TryUnmarkedCall(end);
     if (unmarked != Unmarked::kNo) return unmarked == Unmarked::kYes;
   }
   const auto text = rest();
-  const Hit hit = FindMarker(text);
+  const Hit hit = FindMarker();
   size_t size = hit.marker != nullptr ? hit.at : text.size();
   if (hit.marker == nullptr && !end) size -= PartialMarker(text);
   const size_t until = size;
-  if (answer_open_) size = BeforeAnswerEnd(text.substr(0, size), end || hit.marker != nullptr);
+  if (answer_open_) size = BeforeAnswerEnd(size, end || hit.marker != nullptr);
   // Space does not belong to an unmatched end tag.
   const bool unmatched = hit.marker != nullptr && hit.marker->kind == Kind::kUnmatchedEnd;
   const bool keeps_space = markers_.empty() || unmatched || (end && hit.marker == nullptr);
-  const auto shown = keeps_space ? text.substr(0, size) : TrimRight(text.substr(0, size));
+  const auto shown = text.substr(0, keeps_space ? size : WithoutSpace(size));
   const auto space = text.substr(shown.size(), size - shown.size());
   if (!Trim(shown).empty()) at_segment_start_ = after_call_ = drop_space_ = false;
   if (!shown.empty()) AddText(OutputChunk::Kind::kText, shown, chunks);
@@ -142,14 +158,14 @@ bool TaggedParser::ConsumeText(bool end, OutputChunks& chunks) {
 }
 
 bool TaggedParser::ConsumeThinking(bool end, OutputChunks& chunks) {
-  if (drop_space_) begin_ += rest().size() - TrimLeft(rest()).size();
+  DropSpace();
   const auto text = rest();
   if (text.empty()) return false;
-  const size_t found = text.find(thinking_->end);
+  const size_t found = Find(thinking_end_);
   const bool ended = found != std::string_view::npos;
   size_t size = ended ? found : text.size();
   if (!ended && !end) size -= PartialMarker(text);
-  const auto shown = TrimRight(text.substr(0, size));
+  const auto shown = text.substr(0, WithoutSpace(size));
   if (!shown.empty()) drop_space_ = false;
   AddText(OutputChunk::Kind::kThinking, shown, chunks);
   if (!ended) {
@@ -175,11 +191,14 @@ void TaggedParser::EnterCall(size_t consumed, std::string_view space) {
 }
 
 TaggedParser::Unmarked TaggedParser::TryUnmarkedCall(bool end) {
-  auto text = TrimLeft(rest());
-  if (after_call_ && (text.starts_with(';') || text.starts_with(','))) text = TrimLeft(text.substr(1));
-  if (text.empty() && !end) return Unmarked::kNotYet;
-  if (!text.starts_with('{') && !text.starts_with('[')) return Unmarked::kNo;
-  const size_t before = rest().size() - text.size();
+  const auto text = rest();
+  const auto at = [&](size_t i, std::string_view either) {
+    return i < text.size() && either.find(text[i]) != std::string_view::npos;
+  };
+  size_t before = space_run_.Skip(buffer_, begin_) - begin_;
+  if (after_call_ && at(before, ";,")) before = space_run_.Skip(buffer_, begin_ + before + 1) - begin_;
+  if (before == text.size() && !end) return Unmarked::kNotYet;
+  if (!at(before, "{[")) return Unmarked::kNo;
   EnterCall(before, rest().substr(0, before));
   unmarked_ = true;
   return Unmarked::kYes;
@@ -205,8 +224,8 @@ bool TaggedParser::ConsumeMarkedCall(bool end, OutputChunks& chunks) {
   const auto text = rest();
   std::vector<api::ToolCall> calls;
   Reading reading = Reading::kIncomplete;
-  for (size_t found = text.find(calls_->end, searched_); found != std::string_view::npos;
-       found = text.find(calls_->end, searched_)) {
+  for (size_t found = Find(call_end_, searched_); found != std::string_view::npos;
+       found = Find(call_end_, searched_)) {
     const size_t consumed = found + calls_->end.size();
     if (Read(text.substr(0, found), calls, reading)) {
       EndCalls(std::move(calls), consumed, chunks);
@@ -220,10 +239,7 @@ bool TaggedParser::ConsumeMarkedCall(bool end, OutputChunks& chunks) {
     // An apparent end tag may be inside a string.
     searched_ = consumed;
   }
-  if (!end) {
-    searched_ = std::max(searched_, text.size() - std::min(text.size(), calls_->end.size() - 1));
-    return false;
-  }
+  if (!end) return false;
   if (!first_end_ && Read(text, calls, reading)) {
     EndCalls(std::move(calls), text.size(), chunks);
   } else if (first_end_) {
@@ -234,9 +250,9 @@ bool TaggedParser::ConsumeMarkedCall(bool end, OutputChunks& chunks) {
   return true;
 }
 
-TaggedParser::ValueBegin TaggedParser::FindValue(std::string_view text) const {
+TaggedParser::ValueBegin TaggedParser::FindValue(std::string_view text) {
   using enum ValueBegin::Known;
-  const size_t space = text.size() - TrimLeft(text).size();
+  const size_t space = std::min(space_run_.Skip(buffer_, begin_) - begin_, text.size());
   if (space == text.size()) return {kNotYet};
   if (text[space] == '{') return {kHere, space};
   if (text[space] == '[' && (unmarked_ || calls_->ends == CallEnd::kNamedValue)) return {kHere, space};
@@ -257,7 +273,7 @@ bool TaggedParser::ConsumeValueCall(bool end, OutputChunks& chunks) {
   const auto text = rest();
   if (!value_) {
     // The next call may begin before this one's arguments do.
-    const size_t next = calls_->begin.empty() ? std::string_view::npos : text.find(calls_->begin);
+    const size_t next = Find(call_begin_);
     const ValueBegin begin = FindValue(text.substr(0, next));
     const bool may_begin = begin.known == ValueBegin::Known::kNotYet || EndsWithinMarker(text, begin);
     if (may_begin && next == std::string_view::npos && !end) return false;
@@ -293,9 +309,9 @@ void TaggedParser::EndCalls(std::vector<api::ToolCall> calls, size_t consumed, O
 // The first `size` bytes are text; where another call begins among them, only those before it.
 void TaggedParser::EndMalformed(size_t size, size_t consumed, OutputChunks& chunks) {
   auto body = rest().substr(0, size);
-  const size_t next = calls_->begin.empty() ? std::string_view::npos : body.find(calls_->begin);
+  const size_t next = Find(call_begin_);
   state_ = State::kText;
-  if (next != std::string_view::npos) {
+  if (next < size && calls_->begin.size() <= size - next) {
     body = body.substr(0, next);
     consumed = next;
     std::vector<api::ToolCall> calls;

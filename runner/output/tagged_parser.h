@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runner/output/format.h"
+#include "runner/output/marker_search.h"
 #include "runner/output/parser.h"
 #include "runner/output/tool_call_syntax.h"
 #include "runner/output/tools.h"
@@ -30,6 +31,7 @@ class TaggedParser final : public Parser {
   struct Marker {
     Kind kind;
     std::string_view text;
+    MarkerSearch search{text};
   };
   struct Hit {
     size_t at = 0;
@@ -53,18 +55,23 @@ class TaggedParser final : public Parser {
     Known known = Known::kNotYet;
     size_t at = 0;  // kHere: there; kNever: this many bytes are no call
   };
-  ValueBegin FindValue(std::string_view text) const;
+  ValueBegin FindValue(std::string_view text);
   bool EndsWithinMarker(std::string_view text, const ValueBegin& begin) const;
   bool Read(std::string_view text, std::vector<api::ToolCall>& calls, Reading& reading) const;
   void EndCalls(std::vector<api::ToolCall> calls, size_t consumed, OutputChunks& chunks);
   void EndMalformed(size_t size, size_t consumed, OutputChunks& chunks);
 
-  Hit FindMarker(std::string_view text) const;
+  Hit FindMarker();
   size_t PartialMarker(std::string_view text) const;
   // Behind thinking: drops the tag that opens the answer; false when more text is needed to decide.
   bool ConsumeAnswerBegin(bool end);
-  // How much of `text` is the answer's, before the tag that closes it or, unless `whole`, may become one.
-  size_t BeforeAnswerEnd(std::string_view text, bool whole) const;
+  // How much of the next `size` bytes is the answer's, before the tag that closes it or, unless `whole`, may become one.
+  size_t BeforeAnswerEnd(size_t size, bool whole);
+  void DropSpace();
+  // How much of the next `size` bytes is left without the space that ends them.
+  size_t WithoutSpace(size_t size) { return space_run_.SkipBack(buffer_, begin_, begin_ + size) - begin_; }
+  // Of rest(), at or behind `from`; npos: none.
+  size_t Find(MarkerSearch& marker, size_t from = 0);
   void EnterCall(size_t consumed, std::string_view space);
   std::string_view rest() const { return std::string_view(buffer_).substr(begin_); }
 
@@ -75,7 +82,9 @@ class TaggedParser final : public Parser {
 
   State state_;
   std::string buffer_;
-  size_t begin_ = 0;              // of what is not taken yet
+  size_t begin_ = 0;  // of what is not taken yet
+  MarkerSearch thinking_end_, call_begin_, call_end_;
+  SpaceRun space_run_, before_answer_end_;
   bool at_segment_start_ = true;  // only space since the begin of the answer, thinking or a call
   bool drop_space_ = false;       // space that comes next belongs to what came before
   bool after_call_ = false;       // at_segment_start_, after a call

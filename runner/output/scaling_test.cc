@@ -1,0 +1,87 @@
+// Answers that make a parser hold text back for long, token by token: the sizes would take minutes where a token costs what
+// is held.
+#include <gtest/gtest.h>
+
+#include "runner/output/testing/parse_whole.h"
+
+namespace quire::runner::output {
+namespace {
+
+using testing::Answer;
+using testing::FormatOf;
+
+constexpr int kTokens = 150'000;
+const std::string kSpace(128, ' ');
+
+struct StreamedAnswer {
+  Format format;
+  std::string before;
+  std::string token;
+  std::string after;
+  std::string text;  // of the answer; with `spaced` behind the space
+  std::string thinking = {};
+  bool thinking_open = false;
+  bool spaced = false;
+};
+
+Answer Stream(const StreamedAnswer& one) {
+  const auto parser = MakeParser({.format = one.format,
+                                  .thinking_open = one.thinking_open,
+                                  .expects_calls = true,
+                                  .tools = testing::SomeTools()});
+  OutputChunks chunks;
+  parser->Feed(one.before, chunks);
+  for (int i = 0; i < kTokens; ++i) parser->Feed(one.token, chunks);
+  parser->Feed(one.after, chunks);
+  parser->Finish(chunks);
+  Answer answer;
+  testing::Add(answer, chunks);
+  return answer;
+}
+
+TEST(Scaling, HeldSpaceCostsNothingMore) {
+  const Format qwen = FormatOf("tools <tool_call> <think>");
+  const Format granite = FormatOf("tools <|tool_call|> <think></think> <response></response>");
+  const Format llama = FormatOf("tools <|python_tag|>");
+  const Format mistral = FormatOf("tools [TOOL_CALLS] [THINK]");
+  const std::string call = R"({"name": "now", "arguments": {}})";
+  for (const StreamedAnswer& one : std::vector<StreamedAnswer>{
+           {qwen, "a", kSpace, "b", "b", "", false, true},
+           {qwen, "a", kSpace, "<tool_call>" + call + "</tool_call>", "a"},
+           {qwen, "a", kSpace, "</think>b", "b", "a", true},
+           {granite, "<think>a</think>", kSpace, "<response>b</response>", "b", "a"},
+           {granite, "<think>a</think><response>b", kSpace, "</response>", "b", "a"},
+           {granite, "<think>a</think><response>b </response>", kSpace, "", "b", "a"},
+           {granite, "<think>a</think><response>b" + kSpace + kSpace + "</response>", " ", "", "b", "a"},
+           {llama, "", kSpace, "b", "b", "", false, true},
+           {llama, call + ";", kSpace, "b", "b", "", false, true},
+           {mistral, "[TOOL_CALLS]", kSpace, "b", "b", "", false, true},
+       }) {
+    SCOPED_TRACE(std::string(one.format.family) + ": " + one.before);
+    const Answer answer = Stream(one);
+    EXPECT_EQ(answer.thinking, one.thinking);
+    if (one.spaced) {
+      EXPECT_GE(answer.text.size(), kTokens * kSpace.size());
+      EXPECT_TRUE(answer.text.ends_with(kSpace + one.text));
+    } else {
+      EXPECT_EQ(answer.text, one.text);
+    }
+  }
+}
+
+TEST(Scaling, ALongCallIsSearchedOnce) {
+  const std::string words(100, 'x');
+  const Answer qwen =
+      Stream({FormatOf("tools <tool_call>"), R"(<tool_call>{"name": "f", "arguments": {"a": ")", words,
+              "\"}}</tool_call>", ""});
+  ASSERT_EQ(qwen.calls.size(), 1U);
+  EXPECT_GT(qwen.calls[0].size(), kTokens * words.size());
+  const Answer harmony =
+      Stream({FormatOf("tools <|channel|>"), R"(<|channel|>commentary to=functions.f<|message|>{"a": ")",
+              words, "\"}<|call|>", ""});
+  ASSERT_EQ(harmony.calls.size(), 1U);
+  EXPECT_GT(harmony.calls[0].size(), kTokens * words.size());
+}
+
+}  // namespace
+}  // namespace quire::runner::output
