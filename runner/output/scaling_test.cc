@@ -9,6 +9,7 @@ namespace {
 
 using testing::Answer;
 using testing::FormatOf;
+using testing::Parse;
 
 constexpr int kTokens = 150'000;
 const std::string kSpace(128, ' ');
@@ -81,6 +82,25 @@ TEST(Scaling, ALongCallIsSearchedOnce) {
               words, "\"}<|call|>", ""});
   ASSERT_EQ(harmony.calls.size(), 1U);
   EXPECT_GT(harmony.calls[0].size(), kTokens * words.size());
+}
+
+std::string Repeated(std::string_view text, int times) {
+  std::string repeated;
+  for (int i = 0; i < times; ++i) repeated += text;
+  return repeated;
+}
+
+TEST(Scaling, MarkersInAMalformedCallAreRemovedInOnePass) {
+  constexpr int kMarkers = 2'000'000;
+  const Format qwen = FormatOf("tools <tool_call> <think>");
+  EXPECT_EQ(Parse(qwen, "<tool_call>x" + Repeated("<think>", kMarkers) + "y</tool_call>z").text, "xyz");
+  EXPECT_EQ(
+      Parse(qwen, "<tool_call>x" + Repeated("<thi", 1000) + Repeated("nk>", 1000) + "y</tool_call>z").text,
+      "xyz")
+      << "those that a removal joins, too";
+  const Format gemma = FormatOf("tools <|tool_call> <|channel>thought");
+  EXPECT_EQ(Parse(gemma, "<|tool_call>" + Repeated("<|\"|>", kMarkers) + "<tool_call|>").text,
+            std::string(kMarkers, '"'));
 }
 
 }  // namespace

@@ -12,6 +12,28 @@ namespace {
 // A name longer than this before a call's arguments is no name.
 constexpr size_t kNameBytesMax = 512;
 
+std::string ReplaceAll(std::string_view text, const Replacement& replacement) {
+  std::string replaced;
+  for (size_t at = text.find(replacement.from); at != std::string_view::npos;
+       at = text.find(replacement.from)) {
+    replaced += text.substr(0, at);
+    replaced += replacement.to;
+    text.remove_prefix(at + replacement.from.size());
+  }
+  return replaced += text;
+}
+
+// The text without the marker, also where the removal of one joins another.
+std::string RemoveAll(std::string_view text, std::string_view marker) {
+  std::string kept;
+  kept.reserve(text.size());
+  for (const char c : text) {
+    kept += c;
+    if (c == marker.back() && kept.ends_with(marker)) kept.resize(kept.size() - marker.size());
+  }
+  return kept;
+}
+
 }  // namespace
 
 TaggedParser::TaggedParser(const ToolCallSyntax* calls, const Format& format, bool thinking_open, Tools tools)
@@ -320,16 +342,8 @@ void TaggedParser::EndMalformed(size_t size, size_t consumed, OutputChunks& chun
   }
   std::string shown = space_;
   shown += body;
-  for (const Replacement& inner : calls_->inner) {
-    for (size_t at = shown.find(inner.from); at != std::string::npos; at = shown.find(inner.from, at)) {
-      shown.replace(at, inner.from.size(), inner.to);
-    }
-  }
-  for (const Marker& marker : markers_) {
-    for (size_t at = shown.find(marker.text); at != std::string::npos; at = shown.find(marker.text)) {
-      shown.erase(at, marker.text.size());
-    }
-  }
+  for (const Replacement& inner : calls_->inner) shown = ReplaceAll(shown, inner);
+  for (const Marker& marker : markers_) shown = RemoveAll(shown, marker.text);
   if (!Trim(shown).empty()) at_segment_start_ = after_call_ = drop_space_ = false;
   AddText(OutputChunk::Kind::kText, shown, chunks);
   begin_ += consumed;
