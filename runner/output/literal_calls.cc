@@ -30,6 +30,7 @@ bool ReadPythonicCall(LiteralReader& reader, const Tools& tools, std::vector<api
   if (!reader.Consume("(")) return false;
   const Tool* tool = tools.Find(name);
   Json arguments = Json::object();
+  MemberWriter members(arguments);
   size_t count = 0;
   for (reader.SkipSpace(); !reader.Consume(")"); reader.SkipSpace()) {
     if (count > 0 && !reader.Consume(",")) return false;
@@ -47,7 +48,7 @@ bool ReadPythonicCall(LiteralReader& reader, const Tools& tools, std::vector<api
     }
     auto value = reader.PythonValue();
     if (!value || parameter.empty()) return false;
-    SetMember(arguments, std::move(parameter), *std::move(value));
+    members.Set(std::move(parameter), *std::move(value));
     ++count;
   }
   Add(calls, name, arguments);
@@ -93,12 +94,15 @@ std::optional<std::string_view> ConsumeValue(LiteralReader& reader, std::string_
   const std::string_view value = TrimLeft(reader.rest());
   const bool json =
       types != 0 && (types & kString) == 0 && (value.starts_with('{') || value.starts_with('['));
-  if (ValueEnd found; json && found.Advance(value) == ValueEnd::State::kEnded) {
+  if (json && reader.MaySearch()) {
+    ValueEnd found;
+    const bool ended = found.Advance(value) == ValueEnd::State::kEnded;
     const std::string_view behind = TrimLeft(value.substr(found.size()));
-    if (behind.starts_with(end)) {
+    if (ended && behind.starts_with(end)) {
       reader.Skip(reader.rest().size() - behind.size() + end.size());
       return value.substr(0, found.size());
     }
+    reader.RecordSearch(found.size());
   }
   return reader.ConsumeUntil(end);
 }
@@ -136,6 +140,7 @@ bool ReadFunctionTags(const CallTags& tags, LiteralReader& reader, const Tools& 
   const auto name = Trim(*taken);
   const Tool* tool = tools.Find(name);
   Json arguments = Json::object();
+  MemberWriter members(arguments);
   for (reader.SkipSpace(); !reader.Consume(tags.end); reader.SkipSpace()) {
     if (!reader.Consume(tags.parameter)) return false;
     const auto key = reader.ConsumeUntil(tags.parameter_name_end);
@@ -149,8 +154,7 @@ bool ReadFunctionTags(const CallTags& tags, LiteralReader& reader, const Tools& 
     }
     const auto text = ConsumeValue(reader, tags.value_end, types);
     if (!text) return false;
-    SetMember(arguments, std::string(parameter),
-              ValueOfText(tags.on_lines ? WithoutLineBreaks(*text) : *text, types));
+    members.Set(std::string(parameter), ValueOfText(tags.on_lines ? WithoutLineBreaks(*text) : *text, types));
   }
   Add(calls, name, arguments);
   return true;
@@ -164,6 +168,7 @@ bool ReadArgumentTags(LiteralReader& reader, const Tools& tools, std::vector<api
   // Without arguments it is a word like any other.
   if (name.empty() || (reader.at_end() && tool == nullptr)) return false;
   Json arguments = Json::object();
+  MemberWriter members(arguments);
   for (; !reader.at_end(); reader.SkipSpace()) {
     if (!reader.Consume("<arg_key>")) return false;
     const auto key = reader.ConsumeUntil("</arg_key>");
@@ -174,7 +179,7 @@ bool ReadArgumentTags(LiteralReader& reader, const Tools& tools, std::vector<api
     const TypeSet types = tool == nullptr ? TypeSet{0} : tool->TypesOf(parameter);
     const auto text = ConsumeValue(reader, "</arg_value>", types);
     if (!text) return false;
-    SetMember(arguments, std::string(parameter), ValueOfText(*text, types));
+    members.Set(std::string(parameter), ValueOfText(*text, types));
   }
   Add(calls, name, arguments);
   return true;
@@ -200,6 +205,7 @@ class GemmaReader {
   // The text after "{".
   std::optional<Json> Object(int depth) {
     Json object = Json::object();
+    MemberWriter members(object);
     for (reader_.SkipSpace(); !reader_.Consume("}"); reader_.SkipSpace()) {
       if (!object.empty() && !reader_.Consume(",")) return std::nullopt;
       reader_.SkipSpace();
@@ -207,7 +213,7 @@ class GemmaReader {
       if (!key) return std::nullopt;
       auto value = Value(depth + 1);
       if (!value) return std::nullopt;
-      SetMember(object, *key, *std::move(value));
+      members.Set(*key, *std::move(value));
     }
     return object;
   }

@@ -22,12 +22,13 @@ bool IsNameByte(char c) {
 
 }  // namespace
 
-void SetMember(Json& object, std::string key, Json value) {
-  const auto found = object.find(key);
-  if (found != object.end()) {
-    *found = std::move(value);
+void MemberWriter::Set(std::string key, Json value) {
+  const auto [place, is_new] = places_.try_emplace(std::move(key), object_.size());
+  if (is_new) {
+    object_[std::string(place->first)] = std::move(value);
   } else {
-    object[std::move(key)] = std::move(value);
+    object_.get_ref<Json::object_t&>().begin()[static_cast<std::ptrdiff_t>(place->second)].second =
+        std::move(value);
   }
 }
 
@@ -180,6 +181,7 @@ std::optional<Json> LiteralReader::List(char end, int depth) {
 
 std::optional<Json> LiteralReader::Dict(int depth) {
   Json dict = Json::object();
+  MemberWriter members(dict);
   for (SkipSpace(); !Consume("}"); SkipSpace()) {
     if (!dict.empty() && !Consume(",")) return std::nullopt;
     SkipSpace();
@@ -190,7 +192,7 @@ std::optional<Json> LiteralReader::Dict(int depth) {
     if (!Consume(":")) return std::nullopt;
     auto value = PythonValue(depth + 1);
     if (!value) return std::nullopt;
-    SetMember(dict, key->is_string() ? key->get<std::string>() : api::DumpJson(*key), *std::move(value));
+    members.Set(key->is_string() ? key->get<std::string>() : api::DumpJson(*key), *std::move(value));
   }
   return dict;
 }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,8 +14,18 @@ namespace quire::runner::output {
 
 inline constexpr int kLiteralDepthMax = 100;  // nested lists and dicts
 
-// Sets the member; the last value of a repeated key counts.
-void SetMember(api::Json& object, std::string key, api::Json value);
+// Sets the members of one object, which was empty: the last value of a repeated key counts, at the place of the first.
+// Time: n log n in their number.
+class MemberWriter {
+ public:
+  // `object` outlives this and is changed by nobody else meanwhile.
+  explicit MemberWriter(api::Json& object) : object_(object) {}
+  void Set(std::string key, api::Json value);
+
+ private:
+  api::Json& object_;
+  std::map<std::string, size_t> places_;
+};
 
 class LiteralReader {
  public:
@@ -25,6 +36,9 @@ class LiteralReader {
   bool at_end() const { return at_ == text_.size(); }
   std::string_view rest() const { return text_.substr(at_); }
   void Skip(size_t bytes) { at_ += bytes; }
+  // A search of this many bytes beyond the cursor has found nothing; false once that is too much to search on.
+  void RecordSearch(size_t bytes) { searched_ += bytes; }
+  bool MaySearch() const { return searched_ < kSearchBytesMax; }
   void SkipSpace();
   // Takes `expected` if it comes next, else leaves everything as it is; notes when the text ends before it.
   bool Consume(std::string_view expected);
@@ -47,7 +61,10 @@ class LiteralReader {
   std::optional<char32_t> Hex(size_t digits);
 
   std::string_view text_;
+  static constexpr size_t kSearchBytesMax = size_t{4} << 20;
+
   size_t at_ = 0;
+  size_t searched_ = 0;
   bool ran_out_ = false;
 };
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "runner/output/testing/parse_whole.h"
+#include "runner/output/tool_call_syntax.h"
 
 namespace quire::runner::output {
 namespace {
@@ -101,6 +102,45 @@ TEST(Scaling, MarkersInAMalformedCallAreRemovedInOnePass) {
   const Format gemma = FormatOf("tools <|tool_call> <|channel>thought");
   EXPECT_EQ(Parse(gemma, "<|tool_call>" + Repeated("<|\"|>", kMarkers) + "<tool_call|>").text,
             std::string(kMarkers, '"'));
+}
+
+// Each form of a call with many arguments, the first of them twice.
+TEST(Scaling, ManyArgumentsCostTheirNumber) {
+  constexpr int kMembers = 200'000;
+  const auto members = [](std::string_view open, std::string_view between, std::string_view close) {
+    std::string text;
+    for (int i = 0; i <= kMembers; ++i) {
+      text.append(open).append("k").append(std::to_string(i % kMembers)).append(between);
+      text.append(std::to_string(i)).append(close);
+    }
+    return text;
+  };
+  struct Form {
+    ReadCalls read;
+    std::string text;
+  };
+  const std::string in_dict = members("'", "': ", ", ");
+  for (const Form& form : std::vector<Form>{
+           {ReadPythonicCalls, "[f(" + members("", "=", ", ") + ")]"},
+           {ReadPythonicCalls, "[f(a={" + in_dict + "})]"},
+           {ReadTaggedCalls, "<function=f>" + members("<parameter=", ">", "</parameter>") + "</function>"},
+           {ReadTaggedCalls, "f" + members("<arg_key>", "</arg_key><arg_value>", "</arg_value>")},
+           {ReadGemmaCalls, "call:f{" + members("", ":", ",") + "z:1}"},
+       }) {
+    SCOPED_TRACE(form.text.substr(0, 20));
+    std::vector<api::ToolCall> calls;
+    ASSERT_EQ(form.read(form.text, Tools(testing::SomeTools()), calls), Reading::kCalls);
+    const std::string& arguments = calls[0].arguments_json;
+    EXPECT_NE(arguments.find(R"({"k0":200000,"k1":1,)"), std::string::npos);
+    EXPECT_NE(arguments.find(R"(,"k199999":199999)"), std::string::npos);
+  }
+}
+
+TEST(Scaling, ValuesThatNeverEnd) {
+  std::string text = "<function=add>";
+  for (int i = 0; i < kTokens; ++i) text += "<parameter=tags>[\"\\\"</parameter>";
+  std::vector<api::ToolCall> calls;
+  EXPECT_EQ(ReadTaggedCalls(text + "</function>", Tools(testing::SomeTools()), calls), Reading::kCalls);
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include "runner/output/tools.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "api/json/read.h"
@@ -57,27 +56,29 @@ TypeSet TypesOfSchema(const Json& schema, bool alternatives = true) {
 }  // namespace
 
 TypeSet Tool::TypesOf(std::string_view parameter) const {
-  const auto found = std::ranges::find(parameters, parameter, &Parameter::name);
-  return found == parameters.end() ? TypeSet{0} : found->types;
+  const auto found = types_by_name.find(parameter);
+  return found == types_by_name.end() ? TypeSet{0} : found->second;
 }
 
 Tools::Tools(std::span<const api::Tool> tools) {
   for (const api::Tool& given : tools) {
     Tool& tool = tools_.emplace_back();
     tool.name = given.name;
+    by_name_.emplace(tool.name, tools_.size() - 1);
     if (given.parameters_json.empty()) continue;
     const auto parameters = api::ReadJson(given.parameters_json);
     const Json* properties = parameters ? Member(*parameters, "properties") : nullptr;
     if (properties == nullptr || !properties->is_object()) continue;
     for (const auto& [key, schema] : properties->get_ref<const Json::object_t&>()) {
       tool.parameters.push_back({key, TypesOfSchema(schema)});
+      tool.types_by_name.emplace(key, tool.parameters.back().types);
     }
   }
 }
 
 const Tool* Tools::Find(std::string_view name) const {
-  const auto found = std::ranges::find(tools_, name, &Tool::name);
-  return found == tools_.end() ? nullptr : &*found;
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : &tools_[found->second];
 }
 
 }  // namespace quire::runner::output

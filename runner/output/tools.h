@@ -1,7 +1,10 @@
 // A request's tools, as parsers of calls use them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,6 +26,7 @@ struct Parameter {
 struct Tool {
   std::string name;
   std::vector<Parameter> parameters;  // in the schema's order
+  std::map<std::string, TypeSet, std::less<>> types_by_name = {};
 
   TypeSet TypesOf(std::string_view parameter) const;  // of one it does not have: nothing is known
 };
@@ -36,6 +40,7 @@ class Tools {
 
  private:
   std::vector<Tool> tools_;
+  std::map<std::string, size_t, std::less<>> by_name_;  // the first of each name
 };
 
 }  // namespace quire::runner::output
