@@ -12,6 +12,16 @@ namespace quire::api {
 namespace {
 
 constexpr double kTwoTo63 = 9223372036854775808.0;
+constexpr size_t kScannedMax = 32;  // members: a few are searched faster than an index is made
+constexpr size_t kBuckets = 256;
+
+// The same for names that differ in case only. What a client can put into one bucket is of use against the few names that we
+// look up there.
+size_t BucketOf(std::string_view name) {
+  if (name.empty()) return 0;
+  const auto letter = [](char c) { return static_cast<size_t>(static_cast<unsigned char>(AsciiLower(c))); };
+  return (name.size() * 37 + letter(name.front()) * 5 + letter(name.back()) * 11) % kBuckets;
+}
 
 // Where an integral number that no int64_t holds lies.
 bool IsIntegral(const Json& value) {
@@ -51,18 +61,43 @@ Fields::Fields(const Json& object, std::string path, FirstError& error, Noun nou
 const Json* Fields::Search(std::string_view name) const {
   if (!ok() || object_ == nullptr) return nullptr;
   const auto& members = object_->get_ref<const Json::object_t&>();
-  auto found = members.end();
-  for (auto member = members.begin(); member != members.end(); ++member) {
-    if (member->first == name) {
-      found = member;
-      break;
-    }
-    if (EqualIgnoringCase(member->first, name)) found = member;
-  }
-  if (found == members.end()) return nullptr;
+  const size_t found = PositionOf(name);
+  if (found == members.size()) return nullptr;
   if (read_.empty()) read_.resize(members.size());
-  read_[static_cast<size_t>(found - members.begin())] = true;
-  return found->second.is_null() ? nullptr : &found->second;
+  read_[found] = true;
+  const Json& value = members.data()[found].second;
+  return value.is_null() ? nullptr : &value;
+}
+
+size_t Fields::PositionOf(std::string_view name) const {
+  const auto& members = object_->get_ref<const Json::object_t&>();
+  size_t found = members.size();
+  const auto is_it = [&](size_t at) {                      // the exact name; else the last of the others
+    const std::string& member = members.data()[at].first;  // not [at], which takes a name
+    if (EqualIgnoringCase(member, name)) found = at;
+    return member == name;
+  };
+  if (members.size() <= kScannedMax) {
+    for (size_t at = 0; at < members.size() && !is_it(at); ++at) {
+    }
+    return found;
+  }
+  if (index_.empty()) BuildIndex();
+  const size_t bucket = BucketOf(name);
+  for (size_t i = index_[bucket]; i < index_[bucket + 1] && !is_it(index_[i]); ++i) {
+  }
+  return found;
+}
+
+void Fields::BuildIndex() const {
+  const auto& members = object_->get_ref<const Json::object_t&>();
+  index_.assign(kBuckets + 1 + members.size(), 0);
+  for (const auto& member : members) ++index_[BucketOf(member.first) + 1];
+  index_[0] = kBuckets + 1;
+  for (size_t bucket = 0; bucket < kBuckets; ++bucket) index_[bucket + 1] += index_[bucket];
+  std::vector<uint32_t> next(index_.begin(), index_.begin() + kBuckets);
+  uint32_t at = 0;
+  for (const auto& member : members) index_[next[BucketOf(member.first)]++] = at++;
 }
 
 void Fields::VisitUnread(const std::function<bool(std::string_view name)>& visit) const {

@@ -75,11 +75,16 @@ class Fields {
 
  private:
   const Json* Search(std::string_view name) const;
+  size_t PositionOf(std::string_view name) const;  // of the member; their number: there is none
+  void BuildIndex() const;
   const Json* FindAs(std::string_view name, bool array);
   std::optional<int64_t> Integer(std::string_view name, int64_t min, int64_t max);
 
   const Json* object_ = nullptr;    // nullptr when the value is not an object
   mutable std::vector<bool> read_;  // of each member, in their order; empty: none
+  // Of an object with many members: where each bucket of names begins, then all positions, bucket after bucket. Empty: it
+  // is not needed, or not yet. Requests look up many names that they do not have.
+  mutable std::vector<uint32_t> index_;
   std::string path_;
   FirstError& error_;
   Noun noun_;
