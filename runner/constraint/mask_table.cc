@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 #include <unordered_set>
 #include <utility>
 
@@ -78,14 +79,25 @@ MaskTable::MaskTable(const Grammar& grammar, const VocabularyIndex& vocabulary)
       marks_(levels_.size()),
       set_nodes_(levels_.size()) {}
 
-const StateMask* MaskTable::Of(StateId state, MaskAllowance& allowance) {
+std::shared_ptr<const StateMask> MaskTable::Of(StateId state, MaskAllowance& allowance,
+                                               std::optional<PartialMask>& partial, uint64_t& slice) {
   if (const auto found = masks_.find(state); found != masks_.end()) {
-    return allowance.ChargeOnce(state, found->second.steps) ? &found->second : nullptr;
+    partial.reset();
+    return allowance.ChargeOnce(state, found->second->steps) ? found->second : nullptr;
   }
-  std::optional<StateMask> built = Build(state, allowance.LimitOf(state));
-  if (!allowance.ChargeOnce(state, built ? built->steps : std::numeric_limits<uint64_t>::max()))
+  if (slice == 0) return nullptr;
+  const uint64_t steps_max = allowance.LimitOf(state);
+  if (!Build(state, steps_max, partial, slice)) {
+    if (partial->mask.steps > steps_max) allowance.Charge(std::numeric_limits<uint64_t>::max());
     return nullptr;
-  StateMask& mask = *built;
+  }
+  StateMask mask = std::move(partial->mask);
+  partial.reset();
+  if (!allowance.ChargeOnce(state, mask.steps)) return nullptr;
+  return Insert(state, std::move(mask));
+}
+
+std::shared_ptr<const StateMask> MaskTable::Insert(StateId state, StateMask mask) {
   size_t bytes = sizeof(StateMask) + 64 + mask.tokens.capacity() * sizeof(api::TokenId) +
                  mask.open.capacity() * sizeof(uint32_t);
   if (mask.dense) bytes += mask.dense->words().size_bytes();
@@ -94,7 +106,7 @@ const StateMask* MaskTable::Of(StateId state, MaskAllowance& allowance) {
     bytes_ = 0;
   }
   bytes_ += bytes;
-  return &masks_.insert_or_assign(state, std::move(mask)).first->second;
+  return masks_[state] = std::make_shared<const StateMask>(std::move(mask));
 }
 
 const MaskTable::PlainStep& MaskTable::AfterPlain(StateId state) {
@@ -171,28 +183,42 @@ bool MaskTable::Step(const Level& from, uint8_t byte, Level& to, bool& ends) {
   return !to.parse_states.empty();
 }
 
-// Preorder, skipping what cannot be read. `open` gets nodes where the rule's end was passed and something
-// that can follow the rule comes behind.
-bool MaskTable::WalkFrom(StateId state, const TokenTrie& trie, TokenMask& accepted, StateMask& mask,
-                         uint64_t steps_max) {
+void MaskTable::RestoreLevels(const TokenTrie& trie, uint32_t node) {
   arena_.Rewind(ParseArena().mark());
   marks_[0] = arena_.mark();
+  if (node >= trie.size()) return;
+  bool ends = false;
+  uint32_t depth = 1;
+  for (const char c : vocabulary_.PathTo(trie, node).substr(0, trie.depth(node) - 1)) {
+    Step(levels_[depth - 1], static_cast<uint8_t>(c), levels_[depth], ends);
+    marks_[depth++] = arena_.mark();
+  }
+}
+
+// Preorder, skipping what cannot be read. `open` gets nodes where the rule's end was passed and something
+// that can follow the rule comes behind.
+bool MaskTable::WalkFrom(StateId state, const TokenTrie& trie, uint64_t steps_max, PartialMask& partial,
+                         uint64_t& slice) {
+  StateMask& mask = partial.mask;
   within_item_ = grammar_.KindOf(state) == RuleKind::kDistinctItem;
   levels_[0].state = state;
+  RestoreLevels(trie, partial.node);
   const ByteSet& follow = grammar_.FollowOf(state);
-  for (uint32_t node = 0; node < trie.size();) {
+  for (uint32_t& node = partial.node; node < trie.size();) {
+    if (mask.steps > steps_max || slice == 0) return false;
     const uint32_t depth = trie.depth(node);
     bool ends = false;
     arena_.Rewind(marks_[depth - 1]);
     const bool read = Step(levels_[depth - 1], trie.byte(node), levels_[depth], ends);
     marks_[depth] = arena_.mark();
-    mask.steps += StepsOf(levels_[depth - 1].parse_states, levels_[depth].parse_states);
-    if (mask.steps > steps_max) return false;
+    const uint64_t steps = StepsOf(levels_[depth - 1].parse_states, levels_[depth].parse_states);
+    mask.steps += steps;
+    slice -= std::min(slice, steps);
     if (!read) {
       node = trie.skip(node);
       continue;
     }
-    for (const api::TokenId id : trie.tokens(node)) accepted.Set(id);
+    for (const api::TokenId id : trie.tokens(node)) partial.accepted.Set(id);
     if (ends) {
       for (uint32_t child = node + 1; child < trie.skip(node); child = trie.skip(child)) {
         if (!follow.test(trie.byte(child))) continue;
@@ -202,64 +228,86 @@ bool MaskTable::WalkFrom(StateId state, const TokenTrie& trie, TokenMask& accept
     }
     ++node;
   }
-  return true;
+  return mask.steps <= steps_max;
 }
 
-std::optional<StateMask> MaskTable::Build(StateId state, uint64_t steps_max) {
-  StateMask mask;
-  mask.plain = PlainRun(state, mask.steps, steps_max);
-  mask.of_other = mask.plain > 0;
-  TokenMask accepted(vocabulary_.size());
-  const TokenTrie& trie = mask.of_other ? vocabulary_.other() : vocabulary_.all();
-  if (!WalkFrom(state, trie, accepted, mask, steps_max)) return std::nullopt;
+bool MaskTable::Build(StateId state, uint64_t steps_max, std::optional<PartialMask>& partial,
+                      uint64_t& slice) {
+  if (!partial) {
+    partial.emplace().accepted = TokenMask(vocabulary_.size());
+    StateMask& mask = partial->mask;
+    mask.plain = PlainRun(state, mask.steps, steps_max);
+    mask.of_other = mask.plain > 0;
+    slice -= std::min(slice, mask.steps);
+  }
+  StateMask& mask = partial->mask;
+  if (!WalkFrom(state, mask.of_other ? vocabulary_.other() : vocabulary_.all(), steps_max, *partial, slice)) {
+    return false;
+  }
+  const TokenMask& accepted = partial->accepted;
   const size_t count = accepted.Count();
   if (count * sizeof(api::TokenId) < accepted.words().size_bytes()) {
     mask.tokens = accepted.Ids();
   } else {
-    mask.dense = std::make_unique<TokenMask>(std::move(accepted));
+    mask.dense = std::make_shared<const TokenMask>(std::move(partial->accepted));
   }
-  return mask;
+  return true;
 }
 
-void MaskTable::AddBelow(const TokenTrie& trie, uint32_t node, const ParseStates& from, ParseArena& arena,
-                         MaskAllowance& allowance, TokenMask& out) {
-  AddNodes(trie, node + 1, trie.skip(node), trie.depth(node), from, arena, allowance, out);
+bool MaskTable::AddBelow(const TokenTrie& trie, uint32_t node, const ParseStates& from, ParseArena& arena,
+                         MaskAllowance& allowance, TokenMask& out, uint32_t& at, uint64_t& slice) {
+  if (at == 0) at = node + 1;
+  return AddNodes(trie, trie.skip(node), trie.depth(node), from, arena, allowance, out, at, slice);
 }
 
-void MaskTable::AddAll(const TokenTrie& trie, const ParseStates& from, ParseArena& arena,
-                       MaskAllowance& allowance, TokenMask& out) {
-  AddNodes(trie, 0, trie.size(), 0, from, arena, allowance, out);
+bool MaskTable::AddAll(const TokenTrie& trie, const ParseStates& from, ParseArena& arena,
+                       MaskAllowance& allowance, TokenMask& out, uint32_t& at, uint64_t& slice) {
+  return AddNodes(trie, trie.size(), 0, from, arena, allowance, out, at, slice);
 }
 
-void MaskTable::AddNodes(const TokenTrie& trie, uint32_t begin, uint32_t end, uint32_t top,
-                         const ParseStates& from, ParseArena& arena, MaskAllowance& allowance,
-                         TokenMask& out) {
-  std::vector<Level>& levels = levels_;
+bool MaskTable::AddNodes(const TokenTrie& trie, uint32_t end, uint32_t top, const ParseStates& from,
+                         ParseArena& arena, MaskAllowance& allowance, TokenMask& out, uint32_t& at,
+                         uint64_t& slice) {
+  if (slice == 0) return at >= end;
   marks_[top] = arena.mark();
-  for (uint32_t at = begin; at < end;) {
-    const uint32_t depth = trie.depth(at);
-    const ParseStates& before = depth == top + 1 ? from : levels[depth - 1].parse_states;
+  const auto read = [&](uint32_t depth, char byte) -> uint64_t {
+    const ParseStates& before = depth == top + 1 ? from : levels_[depth - 1].parse_states;
+    ParseStates& after = levels_[depth].parse_states;
     arena.Rewind(marks_[depth - 1]);
-    Read(grammar_, arena, before, trie.byte(at), levels[depth].parse_states);
+    Read(grammar_, arena, before, static_cast<uint8_t>(byte), after);
     marks_[depth] = arena.mark();
-    if (!allowance.Charge(StepsOf(before, levels[depth].parse_states))) break;
-    if (levels[depth].parse_states.empty()) {
+    return StepsOf(before, after);
+  };
+  if (at < end) {
+    const std::string_view path = vocabulary_.PathTo(trie, at);
+    for (uint32_t depth = top + 1; depth < trie.depth(at); ++depth) read(depth, path[depth - 1]);
+  }
+  while (at < end && slice > 0) {
+    const uint32_t depth = trie.depth(at);
+    const uint64_t steps = read(depth, static_cast<char>(trie.byte(at)));
+    slice -= std::min(slice, steps);
+    if (!allowance.Charge(steps)) {
+      at = end;
+    } else if (levels_[depth].parse_states.empty()) {
       at = trie.skip(at);
-      continue;
+    } else {
+      for (const api::TokenId id : trie.tokens(at)) out.Set(id);
+      ++at;
     }
-    for (const api::TokenId id : trie.tokens(at)) out.Set(id);
-    ++at;
   }
   arena.Rewind(marks_[top]);
+  return at >= end;
 }
 
 void MaskTable::MaskUsedItems(const TokenTrie& trie, StateId state, const ListItems& items,
-                              const ItemSets& sets, MaskAllowance& allowance, TokenMask& out) {
+                              const ItemSets& sets, MaskAllowance& allowance, TokenMask& out,
+                              uint64_t& slice) {
   set_nodes_[0] = items.written == 0 ? items.set : items.node;
   if (set_nodes_[0] == 0) return;
   levels_[0].state = state;
   for (uint32_t at = 0; at < trie.size();) {
     if (!allowance.Charge(1)) return;
+    slice -= std::min<uint64_t>(slice, 1);
     const uint32_t depth = trie.depth(at);
     const StateId next = grammar_.Next(levels_[depth - 1].state, trie.byte(at));
     const uint32_t node = next == kDead ? 0 : sets.Child(set_nodes_[depth - 1], trie.byte(at));

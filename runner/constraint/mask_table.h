@@ -48,34 +48,47 @@ class MaskAllowance {
 // Tokens that begin with a byte that the state itself reads. Those that go on after the end of the state's
 // rule are left open: they depend on who called.
 struct StateMask {
-  size_t plain = 0;                  // plain tokens of up to this many characters
-  std::vector<api::TokenId> tokens;  // where they are few
-  std::unique_ptr<TokenMask> dense;  // where they are many
-  bool of_other = false;             // `open` are nodes of the trie of tokens that are not plain
-  std::vector<uint32_t> open;        // trie nodes that end the rule; what is below them is open
-  uint64_t steps = 0;                // that it took
+  size_t plain = 0;                        // plain tokens of up to this many characters
+  std::vector<api::TokenId> tokens;        // where they are few
+  std::shared_ptr<const TokenMask> dense;  // where they are many
+  bool of_other = false;                   // `open` are nodes of the trie of tokens that are not plain
+  std::vector<uint32_t> open;              // trie nodes that end the rule; what is below them is open
+  uint64_t steps = 0;                      // that it took
+};
+
+// A state's mask in the making.
+struct PartialMask {
+  StateMask mask;
+  TokenMask accepted;
+  uint32_t node = 0;  // of the trie: the next to read
 };
 
 // Fills itself as states are asked for. One thread, but for bytes().
+//
+// Masks are made piece by piece: a function that gets `slice` takes about as many steps at most, lowers it by those that it
+// took and says whether it has finished. Called again with the same arguments it goes on. Where pieces end changes nothing
+// else.
 class MaskTable {
  public:
   MaskTable(const Grammar& grammar, const VocabularyIndex& vocabulary);
 
   // Of states inside an item of a list of distinct ones: as if there were no items before. Not of states
-  // between such items: what may come depends on those. Valid until the next call. Null: the allowance is spent.
-  const StateMask* Of(StateId state, MaskAllowance& allowance);
+  // between such items: what may come depends on those. Null: not finished, or the allowance is spent.
+  std::shared_ptr<const StateMask> Of(StateId state, MaskAllowance& allowance,
+                                      std::optional<PartialMask>& partial, uint64_t& slice);
 
-  // The functions below stop where the allowance is spent.
+  // The functions below finish where the allowance is spent. `at`: the node to go on with; 0 at first.
   // The arena has at most the parse states of one path through the trie meanwhile, and none of them afterwards.
   // Adds the tokens of the subtree below `node` that `from` can read, from their byte behind it on.
-  void AddBelow(const TokenTrie& trie, uint32_t node, const ParseStates& from, ParseArena& arena,
-                MaskAllowance& allowance, TokenMask& out);
+  bool AddBelow(const TokenTrie& trie, uint32_t node, const ParseStates& from, ParseArena& arena,
+                MaskAllowance& allowance, TokenMask& out, uint32_t& at, uint64_t& slice);
   // Adds the tokens that `from` can read.
-  void AddAll(const TokenTrie& trie, const ParseStates& from, ParseArena& arena, MaskAllowance& allowance,
-              TokenMask& out);
-  // Masks the tokens after which the item can only become one that the list already has.
+  bool AddAll(const TokenTrie& trie, const ParseStates& from, ParseArena& arena, MaskAllowance& allowance,
+              TokenMask& out, uint32_t& at, uint64_t& slice);
+  // Masks the tokens after which the item can only become one that the list already has. One piece: it reads the trie once
+  // at most.
   void MaskUsedItems(const TokenTrie& trie, StateId state, const ListItems& items, const ItemSets& sets,
-                     MaskAllowance& allowance, TokenMask& out);
+                     MaskAllowance& allowance, TokenMask& out, uint64_t& slice);
 
   size_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
 
@@ -93,25 +106,27 @@ class MaskTable {
     uint64_t steps = 0;
   };
 
-  // Nothing where it would take more than `steps_max`.
-  std::optional<StateMask> Build(StateId state, uint64_t steps_max);
+  // False where it is not finished; never will be where its steps exceed `steps_max`.
+  bool Build(StateId state, uint64_t steps_max, std::optional<PartialMask>& partial, uint64_t& slice);
   // How many plain characters the state can read, if it can read any that many times and nothing else
   // matters; 0 when one number cannot express it. Adds its steps; any number where they exceed `steps_max`.
   size_t PlainRun(StateId state, uint64_t& steps, uint64_t steps_max);
   // The state after any one plain character; dead when none can be read, nothing when it depends on which.
   const PlainStep& AfterPlain(StateId state);
   PlainStep ComputeAfterPlain(StateId state) const;
-  // False where it would take more than `steps_max`.
-  bool WalkFrom(StateId state, const TokenTrie& trie, TokenMask& accepted, StateMask& mask,
-                uint64_t steps_max);
+  bool WalkFrom(StateId state, const TokenTrie& trie, uint64_t steps_max, PartialMask& partial,
+                uint64_t& slice);
+  // Reads the bytes of a token up to `node`, without it.
+  void RestoreLevels(const TokenTrie& trie, uint32_t node);
+  std::shared_ptr<const StateMask> Insert(StateId state, StateMask mask);
   bool Step(const Level& from, uint8_t byte, Level& to, bool& ends);
-  // Nodes [begin, end), at the depths behind `top`.
-  void AddNodes(const TokenTrie& trie, uint32_t begin, uint32_t end, uint32_t top, const ParseStates& from,
-                ParseArena& arena, MaskAllowance& allowance, TokenMask& out);
+  // Nodes [at, end), at the depths behind `top`.
+  bool AddNodes(const TokenTrie& trie, uint32_t end, uint32_t top, const ParseStates& from, ParseArena& arena,
+                MaskAllowance& allowance, TokenMask& out, uint32_t& at, uint64_t& slice);
 
   const Grammar& grammar_;
   const VocabularyIndex& vocabulary_;
-  std::unordered_map<StateId, StateMask> masks_;
+  std::unordered_map<StateId, std::shared_ptr<const StateMask>> masks_;
   std::unordered_map<StateId, PlainStep> after_plain_;
   ParseArena arena_;                     // of the walk in hand: relative to the rule's caller
   bool within_item_ = false;             // no items are tracked

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <utility>
 
 namespace quire::runner::constraint {
@@ -28,82 +29,118 @@ Matcher::Matcher(std::shared_ptr<Constraint> constraint)
 }
 
 const TokenMask& Matcher::Mask() {
-  if (!mask_valid_) FillMask();
-  mask_valid_ = true;
+  uint64_t slice = std::numeric_limits<uint64_t>::max();
+  while (!PrepareMask(slice)) slice = std::numeric_limits<uint64_t>::max();
   return mask_;
 }
 
-void Matcher::FillMask() {
-  const VocabularyIndex& vocabulary = constraint_->vocabulary();
-  mask_.Clear();
-  if (ended_ || too_large_) return;
-  if (may_end_) {
-    for (const api::TokenId id : vocabulary.eos_tokens()) mask_.Set(id);
-  }
-  const ParseArena::Mark mark = arena_.mark();
-  for (const ParseState& at : parse_states_) {
-    switch (constraint_->grammar().KindOf(at.state)) {
-      case RuleKind::kText:
-        AddTokensOf(at);
-        break;
-      case RuleKind::kDistinctList:
-        scratch_[0].assign(1, {at.state, at.stack, arena_.sets.InsertLast(at.items)});
-        constraint_->masks_.AddAll(vocabulary.all(), scratch_[0], arena_, allowance_, mask_);
-        break;
-      case RuleKind::kDistinctItem:
-        AddTokensInItem({at.state, at.stack, arena_.sets.InsertLast(at.items)});
-        break;
+bool Matcher::PrepareMask(uint64_t& slice) {
+  if (mask_valid_) return true;
+  if (!making_) {
+    making_.emplace();
+    mask_.Clear();
+    if (may_end_ && !ended_ && !too_large_) {
+      for (const api::TokenId id : constraint_->vocabulary().eos_tokens()) mask_.Set(id);
     }
-    arena_.Rewind(mark);
   }
+  if (!ended_ && !too_large_ && !FillMask(slice)) return false;
   if (allowance_.spent()) mask_.Clear();
+  making_.reset();
+  mask_valid_ = true;
+  return true;
 }
 
-void Matcher::AddTokensOf(const ParseState& at) {
-  const VocabularyIndex& vocabulary = constraint_->vocabulary();
-  const StateMask* const found = constraint_->masks_.Of(at.state, allowance_);
-  if (found == nullptr) return;
-  const StateMask& own = *found;
-  if (own.plain > 0) mask_.Add(vocabulary.PlainUpTo(own.plain));
-  if (own.dense) mask_.Add(*own.dense);
-  for (const api::TokenId id : own.tokens) mask_.Set(id);
-  if (own.open.empty() || at.stack == kEmptyStack) return;
+bool Matcher::FillMask(uint64_t& slice) {
+  const ParseArena::Mark mark = arena_.mark();
+  while (making_->state < parse_states_.size() && !allowance_.spent()) {
+    const bool finished = AddTokensAt(parse_states_[making_->state], slice);
+    arena_.Rewind(mark);
+    if (!finished) return allowance_.spent();
+    const size_t next = making_->state + 1;
+    making_.emplace().state = next;
+  }
+  return true;
+}
+
+bool Matcher::AddTokensAt(const ParseState& at, uint64_t& slice) {
+  switch (constraint_->grammar().KindOf(at.state)) {
+    case RuleKind::kText:
+      return AddTokensOf(at, slice);
+    case RuleKind::kDistinctList:
+      scratch_[0].assign(1, {at.state, at.stack, arena_.sets.InsertLast(at.items)});
+      return constraint_->masks_.AddAll(constraint_->vocabulary().all(), scratch_[0], arena_, allowance_,
+                                        mask_, making_->node, slice);
+    case RuleKind::kDistinctItem:
+      return AddTokensInItem({at.state, at.stack, arena_.sets.InsertLast(at.items)}, slice);
+  }
+  return true;
+}
+
+bool Matcher::FindOwn(const ParseState& at, uint64_t& slice) {
+  making_->own = constraint_->masks_.Of(at.state, allowance_, making_->partial, slice);
+  return making_->own != nullptr;
+}
+
+void Matcher::AddOwn(TokenMask& out) const {
+  const StateMask& own = *making_->own;
+  if (own.plain > 0) out.Add(constraint_->vocabulary().PlainUpTo(own.plain));
+  if (own.dense) out.Add(*own.dense);
+  for (const api::TokenId id : own.tokens) out.Set(id);
+}
+
+bool Matcher::AddTokensOf(const ParseState& at, uint64_t& slice) {
+  if (!making_->own) {
+    if (!FindOwn(at, slice)) return false;
+    AddOwn(mask_);
+  }
+  const StateMask& own = *making_->own;
+  if (own.open.empty() || at.stack == kEmptyStack) return true;
   ParseStates& after = scratch_[0];
   after.assign(1, Return(constraint_->grammar(), arena_, at));
   Close(constraint_->grammar(), arena_, after);
+  const VocabularyIndex& vocabulary = constraint_->vocabulary();
   const TokenTrie& trie = own.of_other ? vocabulary.other() : vocabulary.all();
-  for (const uint32_t node : own.open)
-    constraint_->masks_.AddBelow(trie, node, after, arena_, allowance_, mask_);
+  for (; making_->open < own.open.size(); ++making_->open, making_->node = 0) {
+    if (!constraint_->masks_.AddBelow(trie, own.open[making_->open], after, arena_, allowance_, mask_,
+                                      making_->node, slice)) {
+      return false;
+    }
+  }
+  return true;
 }
 
 // As above, but without items that the list already has.
-void Matcher::AddTokensInItem(const ParseState& at) {
+bool Matcher::AddTokensInItem(const ParseState& at, uint64_t& slice) {
   const VocabularyIndex& vocabulary = constraint_->vocabulary();
-  const StateMask* const found = constraint_->masks_.Of(at.state, allowance_);
-  if (found == nullptr) return;
-  const StateMask& own = *found;
-  item_mask_.Clear();
-  if (own.plain > 0) item_mask_.Add(vocabulary.PlainUpTo(own.plain));
-  if (own.dense) item_mask_.Add(*own.dense);
-  for (const api::TokenId id : own.tokens) item_mask_.Set(id);
-  constraint_->masks_.MaskUsedItems(vocabulary.all(), at.state, at.items, arena_.sets, allowance_,
-                                    item_mask_);
-  mask_.Add(item_mask_);
+  if (!making_->own) {
+    if (!FindOwn(at, slice)) return false;
+    item_mask_.Clear();
+    AddOwn(item_mask_);
+    constraint_->masks_.MaskUsedItems(vocabulary.all(), at.state, at.items, arena_.sets, allowance_,
+                                      item_mask_, slice);
+    mask_.Add(item_mask_);
+  }
+  const StateMask& own = *making_->own;
   const TokenTrie& trie = own.of_other ? vocabulary.other() : vocabulary.all();
-  for (const uint32_t node : own.open) {
+  for (; making_->open < own.open.size(); ++making_->open, making_->node = 0) {
+    const uint32_t node = own.open[making_->open];
     const ParseArena::Mark mark = arena_.mark();
     ParseState over = at;
     for (const char c : vocabulary.PathTo(trie, node)) {
       over.items = arena_.sets.Write(over.items, static_cast<uint8_t>(c));
     }
+    bool finished = true;
     if (!arena_.sets.Has(over.items)) {
       ParseStates& after = scratch_[0];
       after.assign(1, Return(constraint_->grammar(), arena_, over));
       Close(constraint_->grammar(), arena_, after);
-      constraint_->masks_.AddBelow(trie, node, after, arena_, allowance_, mask_);
+      finished =
+          constraint_->masks_.AddBelow(trie, node, after, arena_, allowance_, mask_, making_->node, slice);
     }
     arena_.Rewind(mark);
+    if (!finished) return false;
   }
+  return true;
 }
 
 bool Matcher::Empty() {
@@ -124,6 +161,7 @@ std::optional<api::TokenId> Matcher::SingleAllowedToken() {
 
 bool Matcher::Accept(api::TokenId token) {
   if (ended_) return false;
+  if (making_) Mask();  // is charged as a whole
   if (constraint_->vocabulary().EndsGeneration(token)) {
     if (!may_end_) return false;
     ended_ = true;

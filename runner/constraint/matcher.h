@@ -36,6 +36,10 @@ class Matcher {
   // The tokens that may come next: exactly those whose bytes keep the text the beginning of one that matches,
   // and the end-of-generation tokens when it matches as it is. Valid until the next call of anything.
   const TokenMask& Mask();
+  // Makes a piece of the mask, in about `slice` steps at most, which it lowers by those that it took. True: Mask() is there.
+  // Where pieces end changes no mask.
+  bool PrepareMask(uint64_t& slice);
+  bool has_mask() const { return mask_valid_; }
   // The forced token: the only one of Mask().
   std::optional<api::TokenId> SingleAllowedToken();
 
@@ -66,13 +70,27 @@ class Matcher {
   size_t bytes() const { return arena_.stacks.bytes() + arena_.sets.bytes(); }
 
  private:
-  void FillMask();
-  void AddTokensOf(const ParseState& at);
-  void AddTokensInItem(const ParseState& at);
+  // The mask in the making: how far it has come.
+  struct Making {
+    size_t state = 0;                           // of the parse states, in hand
+    std::optional<PartialMask> partial;         // of its own mask
+    std::shared_ptr<const StateMask> own = {};  // is in the mask
+    size_t open = 0;                            // of `own`, in hand
+    uint32_t node = 0;                          // below that, to go on with
+  };
+
+  // The functions below are false where `slice` is used up before they are finished.
+  bool FillMask(uint64_t& slice);
+  bool AddTokensAt(const ParseState& at, uint64_t& slice);
+  bool AddTokensOf(const ParseState& at, uint64_t& slice);
+  bool AddTokensInItem(const ParseState& at, uint64_t& slice);
+  // The state's own mask, once it is made: false before, and where the allowance is spent.
+  bool FindOwn(const ParseState& at, uint64_t& slice);
+  void AddOwn(TokenMask& out) const;
   bool Empty();
   void BoundArena();
 
-  const std::shared_ptr<Constraint> constraint_;
+  std::shared_ptr<Constraint> constraint_;
   ParseArena arena_;          // between two calls, what the tokens so far have pushed; nothing of masks
   size_t stacks_checked_at_;  // the size at which those that nobody uses are looked for next
   bool too_large_ = false;
@@ -85,6 +103,7 @@ class Matcher {
   TokenMask mask_;
   TokenMask item_mask_;  // of one parse state inside an item; only where there are lists
   bool mask_valid_ = false;
+  std::optional<Making> making_;
 };
 
 }  // namespace quire::runner::constraint

@@ -274,6 +274,61 @@ TEST(Matcher, GoesOnWithTheStepsThatAreLeft) {
   }
 }
 
+// A mask in pieces of some steps. How many pieces.
+int MaskInPieces(Matcher& matcher, uint64_t steps) {
+  for (int pieces = 1;; ++pieces) {
+    uint64_t slice = steps;
+    if (matcher.PrepareMask(slice)) return pieces;
+    EXPECT_EQ(slice, 0U);
+  }
+}
+
+// Two answers make the masks of one table by turns, in pieces; the third makes its own at once.
+TEST(Matcher, PiecesGiveTheSameMasks) {
+  const TestVocabulary vocabulary;
+  const std::vector<api::OutputFormat> formats = {
+      {api::OutputFormat::Kind::kGrammar,
+       "root ::= text\ntext ::= word text | \"0\"\nword ::= [^\\x00] word | [^\\x01]", "grammar"},
+      SchemaFormat(R"({"type":"array","items":{"type":"string"},"uniqueItems":true,"minItems":9})"),
+      SchemaFormat(R"({"type":"array","items":{"enum":["a","ab","abc",12]},"uniqueItems":true})"),
+      SchemaFormat(R"({"type":"object"})")};
+  std::mt19937 random(19);
+  for (const api::OutputFormat& format : formats) {
+    SCOPED_TRACE(format.text);
+    Matcher whole(Constrain(format, vocabulary));
+    const auto shared = Constrain(format, vocabulary);
+    Matcher small(shared), large(shared);
+    int pieces = 0;
+    for (int i = 0; i < 30; ++i) {
+      uint64_t first = 1 + random() % 50;
+      large.PrepareMask(first);
+      pieces += MaskInPieces(small, 1 + random() % 500);
+      MaskInPieces(large, 1000);
+      const std::vector<api::TokenId> ids = whole.Mask().Ids();
+      ASSERT_EQ(small.Mask().Ids(), ids) << i;
+      ASSERT_EQ(large.Mask().Ids(), ids) << i;
+      ASSERT_EQ(small.IsTooExpensive(), whole.IsTooExpensive());
+      if (ids.empty()) break;
+      const api::TokenId next = ids[random() % ids.size()];
+      for (Matcher* matcher : {&whole, &small, &large}) ASSERT_TRUE(matcher->Accept(next));
+      ASSERT_EQ(small.mask_steps(), whole.mask_steps()) << i;
+      ASSERT_EQ(large.mask_steps(), whole.mask_steps()) << i;
+    }
+    EXPECT_GT(pieces, 10);
+  }
+}
+
+TEST(Matcher, AMaskInHandIsFinishedBeforeATokenIsAccepted) {
+  const TestVocabulary vocabulary;
+  const api::OutputFormat format = SchemaFormat(R"({"type":"object"})");
+  Matcher whole(Constrain(format, vocabulary)), piece(Constrain(format, vocabulary));
+  whole.Mask();
+  uint64_t slice = 5;
+  EXPECT_FALSE(piece.PrepareMask(slice));
+  for (Matcher* matcher : {&whole, &piece}) ASSERT_TRUE(matcher->Accept('{' + 2));
+  EXPECT_EQ(piece.mask_steps(), whole.mask_steps());
+}
+
 TEST(Matcher, NoMoreStepsThanThereCanBeAreRestored) {
   const TestVocabulary vocabulary;
   Matcher matcher(Constrain(SchemaFormat(R"({"type":"object"})"), vocabulary));
