@@ -25,7 +25,8 @@ struct OutputChunk {
 
 using OutputChunks = std::vector<OutputChunk>;
 
-// One per answer; one thread. Time: linear in the text, but for calls that turn out to be malformed.
+// One per answer; one thread. Time: linear in the text, whatever is held back; what is read again, of calls that turn out
+// to be malformed, is bounded.
 class Parser {
  public:
   virtual ~Parser() = default;

@@ -136,11 +136,72 @@ TEST(Scaling, ManyArgumentsCostTheirNumber) {
   }
 }
 
+// The end tag in an open JSON string, and in a text that no reader can tell to be open.
+TEST(Scaling, ApparentEndsOfACall) {
+  const Format qwen = FormatOf("tools <tool_call> <think>");
+  const std::string open = R"(<tool_call>{"name": "f", "arguments": {"a": ")";
+  const Answer whole = Stream({qwen, open, "</tool_call>", "\"}}</tool_call>", ""});
+  ASSERT_EQ(whole.calls.size(), 1U);
+  EXPECT_GT(whole.calls[0].size(), kTokens * std::string_view("</tool_call>").size());
+  EXPECT_EQ(Stream({qwen, open, "</tool_call>", "", ""}).text,
+            open.substr(std::string_view("<tool_call>").size()));
+
+  const Format gemma = FormatOf("tools <|tool_call> <|channel>thought");
+  const std::string quote = "<|\"|>";
+  const Answer text =
+      Stream({gemma, "<|tool_call>call:f{s:" + quote, "<tool_call|>", quote + "}<tool_call|>", ""});
+  EXPECT_EQ(text.text, "call:f{s:\"" + quote + "}") << "too many apparent ends: text from the first on";
+  const Answer call = Parse(
+      gemma, "<|tool_call>call:f{s:" + quote + Repeated("<tool_call|>", 1000) + quote + "}<tool_call|>");
+  ASSERT_EQ(call.calls.size(), 1U);
+}
+
+// Calls that never end, in each of which the next one begins.
+TEST(Scaling, CallsInsideCalls) {
+  for (const auto& [format, begin] : std::vector<std::pair<Format, std::string>>{
+           {FormatOf("tools <tool_call> <think>"), "<tool_call>"},
+           {FormatOf("tools <tool_call> <think>"), "<tool_call>{\"\\\""},
+           {FormatOf("tools [TOOL_CALLS] [THINK]"), "[TOOL_CALLS][\"\\\""},
+           {FormatOf("tools <|python_tag|>"), "<|python_tag|>{\"\\\""},
+           {FormatOf("tools <minimax:tool_call>"),
+            "<minimax:tool_call><invoke name=\"add\"><parameter name=\"tags\">[\"\\\""},
+       }) {
+    SCOPED_TRACE(begin);
+    const Answer answer = Stream({format, "", begin, "", ""});
+    EXPECT_TRUE(answer.calls.empty());
+    EXPECT_EQ(answer.text.find(format.calls->begin), std::string::npos);
+  }
+}
+
 TEST(Scaling, ValuesThatNeverEnd) {
   std::string text = "<function=add>";
   for (int i = 0; i < kTokens; ++i) text += "<parameter=tags>[\"\\\"</parameter>";
   std::vector<api::ToolCall> calls;
   EXPECT_EQ(ReadTaggedCalls(text + "</function>", Tools(testing::SomeTools()), calls), Reading::kCalls);
+}
+
+// What is read again is bounded; where the bound lies does not depend on the cuts.
+TEST(Scaling, TheBoundOfRereadingDoesNotDependOnTheCuts) {
+  const std::string quote = "<|\"|>";
+  const std::string now = R"({"name": "now"})";
+  for (const auto& [format, text] : std::vector<std::pair<Format, std::string>>{
+           {FormatOf("tools <|tool_call> <|channel>thought"),
+            "<|tool_call>call:f{s:" + quote + Repeated("<tool_call|>", 3000) + quote + "}<tool_call|>"},
+           {FormatOf("tools <tool_call> <think>"), Repeated("<tool_call>{\"\\\"x", 5000) + "</tool_call>"},
+           {FormatOf("tools <tool_call> <think>"), Repeated("<tool_call>" + now, 3000) + "</tool_call>"},
+           {FormatOf("tools [TOOL_CALLS] [THINK]"),
+            Repeated("[TOOL_CALLS][\"\\\"", 5000) + "[TOOL_CALLS]now{}"},
+       }) {
+    SCOPED_TRACE(text.substr(0, 40));
+    const Answer whole = Parse(format, text);
+    for (const size_t step : {size_t{7}, size_t{4096}}) {
+      const auto parser =
+          MakeParser({.format = format, .expects_calls = true, .tools = testing::SomeTools()});
+      std::vector<std::string> cut;
+      for (size_t at = 0; at < text.size(); at += step) cut.push_back(text.substr(at, step));
+      EXPECT_TRUE(testing::ParseChunks(*parser, cut) == whole);
+    }
+  }
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "runner/output/tagged_parser.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "runner/output/chunk_writer.h"
@@ -11,6 +12,13 @@ namespace {
 
 // A name longer than this before a call's arguments is no name.
 constexpr size_t kNameBytesMax = 512;
+
+// What an answer may have read more than once, some 50 ms: 1,600 apparent ends of one call in each other's way.
+constexpr size_t kRereadBytesMax = size_t{16} << 20;
+
+// Those that read a text which begins with {, or with [ and {, as JSON and nothing else.
+constexpr std::array kJsonReaders = {ReadJsonCalls, ReadTaggedCalls, ReadPythonicCalls, ReadInvokeCalls,
+                                     ReadDsmlCalls};
 
 std::string ReplaceAll(std::string_view text, const Replacement& replacement) {
   std::string replaced;
@@ -41,7 +49,8 @@ TaggedParser::TaggedParser(const ToolCallSyntax* calls, const Format& format, bo
       thinking_(format.thinking),
       tools_(std::move(tools)),
       state_(thinking_open && thinking_ != nullptr ? State::kThinking : State::kText),
-      drop_space_(state_ == State::kThinking) {
+      drop_space_(state_ == State::kThinking),
+      rereads_left_(kRereadBytesMax) {
   if (thinking_ != nullptr) {
     thinking_end_ = MarkerSearch(thinking_->end);
     markers_.push_back({Kind::kThinkingBegin, thinking_->begin});
@@ -64,6 +73,7 @@ void TaggedParser::Feed(std::string_view text, OutputChunks& chunks) {
   for (Marker& marker : markers_) marker.search.Cut(begin_);
   for (MarkerSearch* search : {&thinking_end_, &call_begin_, &call_end_}) search->Cut(begin_);
   for (SpaceRun* run : {&space_run_, &before_answer_end_}) run->Cut(begin_);
+  read_until_ -= std::min(read_until_, begin_);
   buffer_.erase(0, std::exchange(begin_, 0));
 }
 
@@ -231,15 +241,51 @@ bool TaggedParser::ConsumeCall(bool end, OutputChunks& chunks) {
   return ConsumeValueCall(end, chunks);
 }
 
-// True when `text` is calls. A call without a marker has to name a tool there is.
-bool TaggedParser::Read(std::string_view text, std::vector<api::ToolCall>& calls, Reading& reading) const {
-  reading = calls_->read(text, tools_, calls);
+size_t TaggedParser::BytesRead(size_t from) const {
+  return read_until_ - std::min(read_until_, begin_ + from);
+}
+
+// True when they are calls. A call without a marker has to name a tool there is.
+bool TaggedParser::Read(size_t size, std::vector<api::ToolCall>& calls, Reading& reading) {
+  reading = Reading::kMalformed;
+  const size_t again = std::min(size, BytesRead(0));
+  if (again > rereads_left_) return false;
+  rereads_left_ -= again;
+  RecordRead(size);
+  reading = calls_->read(rest().substr(0, size), tools_, calls);
   if (reading != Reading::kCalls) return false;
   const bool known = std::ranges::all_of(
       calls, [this](const api::ToolCall& call) { return tools_.Find(call.name) != nullptr; });
   if (!unmarked_ || known) return true;
   reading = Reading::kMalformed;
   return false;
+}
+
+// Each byte is read once by a call; what an earlier one has read counts, and at its bound the value is broken.
+ValueEnd::State TaggedParser::AdvanceValue(size_t until) {
+  const auto value = rest().substr(value_begin_, until - value_begin_);
+  const size_t before = value_->size();
+  const size_t again = std::min(BytesRead(value_begin_), value.size());
+  if (before < again) {
+    const size_t allowed = std::min(again, before + std::max<size_t>(rereads_left_, 1));
+    const auto state = value_->Advance(value.substr(0, allowed));
+    rereads_left_ -= std::min(rereads_left_, value_->size() - before);
+    if (state != ValueEnd::State::kOpen) return state;
+    if (allowed < again) return ValueEnd::State::kBroken;
+  }
+  return value_->Advance(value);
+}
+
+bool TaggedParser::IsInsideJson(size_t size) {
+  if (!value_) {
+    if (first_end_ || std::ranges::find(kJsonReaders, calls_->read) == kJsonReaders.end()) return false;
+    const auto text = TrimLeft(rest().substr(0, size));
+    const auto first = text.starts_with('[') ? TrimLeft(text.substr(1)) : text;
+    if (!first.starts_with('{')) return false;
+    value_begin_ = size - text.size();
+    value_.emplace();
+  }
+  return !value_->ended() && AdvanceValue(size) == ValueEnd::State::kOpen;
 }
 
 bool TaggedParser::ConsumeMarkedCall(bool end, OutputChunks& chunks) {
@@ -249,7 +295,9 @@ bool TaggedParser::ConsumeMarkedCall(bool end, OutputChunks& chunks) {
   for (size_t found = Find(call_end_, searched_); found != std::string_view::npos;
        found = Find(call_end_, searched_)) {
     const size_t consumed = found + calls_->end.size();
-    if (Read(text.substr(0, found), calls, reading)) {
+    if (IsInsideJson(found)) {
+      reading = Reading::kIncomplete;
+    } else if (Read(found, calls, reading)) {
       EndCalls(std::move(calls), consumed, chunks);
       return true;
     }
@@ -262,7 +310,7 @@ bool TaggedParser::ConsumeMarkedCall(bool end, OutputChunks& chunks) {
     searched_ = consumed;
   }
   if (!end) return false;
-  if (!first_end_ && Read(text, calls, reading)) {
+  if (!first_end_ && Read(text.size(), calls, reading)) {
     EndCalls(std::move(calls), text.size(), chunks);
   } else if (first_end_) {
     EndMalformed(*first_end_, *first_end_ + calls_->end.size(), chunks);
@@ -305,15 +353,15 @@ bool TaggedParser::ConsumeValueCall(bool end, OutputChunks& chunks) {
       EndMalformed(size, size, chunks);
       return true;
     }
-    searched_ = begin.at;
+    value_begin_ = begin.at;
     value_.emplace();
   }
-  const auto state = value_->Advance(text.substr(searched_));
+  const auto state = AdvanceValue(text.size());
   if (state == ValueEnd::State::kOpen && !end) return false;
-  const size_t size = searched_ + value_->size();
+  const size_t size = value_begin_ + value_->size();
   std::vector<api::ToolCall> calls;
   Reading reading = Reading::kMalformed;
-  if (state == ValueEnd::State::kEnded && Read(text.substr(0, size), calls, reading)) {
+  if (state == ValueEnd::State::kEnded && Read(size, calls, reading)) {
     EndCalls(std::move(calls), size, chunks);
   } else {
     EndMalformed(size, size, chunks);
@@ -330,6 +378,7 @@ void TaggedParser::EndCalls(std::vector<api::ToolCall> calls, size_t consumed, O
 
 // The first `size` bytes are text; where another call begins among them, only those before it.
 void TaggedParser::EndMalformed(size_t size, size_t consumed, OutputChunks& chunks) {
+  if (value_) RecordRead(value_begin_ + value_->size());
   auto body = rest().substr(0, size);
   const size_t next = Find(call_begin_);
   state_ = State::kText;
@@ -338,7 +387,7 @@ void TaggedParser::EndMalformed(size_t size, size_t consumed, OutputChunks& chun
     consumed = next;
     std::vector<api::ToolCall> calls;
     Reading reading = Reading::kMalformed;
-    if (Read(body, calls, reading)) return EndCalls(std::move(calls), consumed, chunks);
+    if (Read(body.size(), calls, reading)) return EndCalls(std::move(calls), consumed, chunks);
   }
   std::string shown = space_;
   shown += body;

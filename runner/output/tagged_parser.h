@@ -1,6 +1,7 @@
 // Answers in which markers set thinking and calls apart from text; with no markers at all, plain text.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -57,7 +58,15 @@ class TaggedParser final : public Parser {
   };
   ValueBegin FindValue(std::string_view text);
   bool EndsWithinMarker(std::string_view text, const ValueBegin& begin) const;
-  bool Read(std::string_view text, std::vector<api::ToolCall>& calls, Reading& reading) const;
+  // Reads the next `size` bytes as calls.
+  bool Read(size_t size, std::vector<api::ToolCall>& calls, Reading& reading);
+  // Whether a marked call that ends behind `size` bytes has its JSON value still open.
+  bool IsInsideJson(size_t size);
+  // Goes on with value_, which begins at value_begin_, up to `until`.
+  ValueEnd::State AdvanceValue(size_t until);
+  // How much of what comes next was read before, as part of a call that turned out to be none.
+  size_t BytesRead(size_t from) const;
+  void RecordRead(size_t size) { read_until_ = std::max(read_until_, begin_ + size); }
   void EndCalls(std::vector<api::ToolCall> calls, size_t consumed, OutputChunks& chunks);
   void EndMalformed(size_t size, size_t consumed, OutputChunks& chunks);
 
@@ -97,6 +106,12 @@ class TaggedParser final : public Parser {
   size_t searched_ = 0;    // of rest(): no end of it before
   std::optional<size_t> first_end_;
   std::optional<ValueEnd> value_;
+  size_t value_begin_ = 0;  // of rest()
+
+  // What is no call is read again as text in which other calls may begin, and a call up to each of its apparent ends. All
+  // of that together is bounded: what exceeds it is text. Both depend on the answer's text alone.
+  size_t read_until_ = 0;  // of buffer_: as (part of) calls
+  size_t rereads_left_;    // bytes
 };
 
 }  // namespace quire::runner::output

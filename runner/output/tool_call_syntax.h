@@ -79,6 +79,7 @@ class ValueEnd {
   // Goes on where the last call stopped; `text` is the same text, or longer. REQUIRES: it begins with { or [.
   State Advance(std::string_view text);
   size_t size() const { return at_; }  // of the value, once it ended
+  bool ended() const { return at_ > 0 && open_.empty(); }
 
  private:
   size_t at_ = 0;
