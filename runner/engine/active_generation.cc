@@ -15,10 +15,6 @@ namespace {
 // does.
 constexpr int64_t kUnlimitedContexts = 10;
 
-// A token may make several deltas (text, calls, what the end of the answer lets go): that many are always
-// left.
-constexpr int32_t kCreditReserve = 4;
-
 constexpr int32_t kForcedMax = 32;  // tokens in one go
 
 int64_t Nanoseconds(Clock::duration duration) {
@@ -56,7 +52,7 @@ ActiveGeneration::ActiveGeneration(Setup setup, int32_t context_max,
       prompt_tokens_(static_cast<int32_t>(setup.prompt.tokens.size())),
       tokenizer_(std::move(tokenizer)),
       end_of_generation_(end_of_generation),
-      emit_(std::move(emit)),
+      outbox_(std::move(emit)),
       tokens_(std::move(setup.prompt.tokens)),
       logit_processor_(params_, end_of_generation),
       sampler_(params_, [tokens = tokenizer_](api::TokenId id) { return tokens->TokenBytes(id); }),
@@ -72,12 +68,10 @@ ActiveGeneration::ActiveGeneration(Setup setup, int32_t context_max,
   if (setup.prompt.constraint) matcher_.emplace(std::move(setup.prompt.constraint));
   tokens_.reserve(tokens_.size() + static_cast<size_t>(std::clamp(OutputLimit(), 1, std::max(num_ctx_, 1))));
   Replay(setup.resume);
-  credit_ -= kCreditReserve;
 }
 
 void ActiveGeneration::Replay(const api::ipc::Resume& resume) {
-  deltas_to_skip_ = resume.deltas;
-  credit_ = resume.credit;
+  outbox_.Resume(resume.deltas, resume.credit);
   for (const api::TokenId token : resume.tokens) {
     if (FillsContext()) return SetState(resume.state_at_shift);
     sampler_.SkipOne();
@@ -109,7 +103,7 @@ void ActiveGeneration::Start(int32_t computed, api::PromptReady how) {
   how.prompt_tokens = prompt_tokens_;
   how.cached_tokens = cached_tokens_;
   how.build_ns = build_time_.count();
-  emit_(std::move(how));
+  outbox_.Add(std::move(how));
 }
 
 int32_t ActiveGeneration::prefill_left() const {
@@ -132,7 +126,7 @@ bool ActiveGeneration::AllComputedAfter(int32_t count) const {
 void ActiveGeneration::Computed(int32_t count) {
   computed_ += count;
   const bool in_prompt = prefilling_ && !first_token_ && computed_ < prompt_tokens_;
-  if (report_progress_ && in_prompt && output_tokens_ == 0) emit_(api::PrefillProgress{computed_});
+  if (report_progress_ && in_prompt && output_tokens_ == 0) outbox_.Add(api::PrefillProgress{computed_});
 }
 
 int32_t ActiveGeneration::OutputLimit() const {
@@ -328,12 +322,7 @@ void ActiveGeneration::EmitDelta(api::TextDelta delta) {
     delta.state_at_shift = std::exchange(unsent_shift_, std::nullopt);
   }
   delta.token_ids = std::exchange(unsent_ids_, {});
-  if (deltas_to_skip_ > 0) {
-    --deltas_to_skip_;
-    return;
-  }
-  emit_(std::move(delta));
-  --credit_;
+  outbox_.AddDelta(std::move(delta));
 }
 
 void ActiveGeneration::Finish(api::FinishReason reason, std::optional<size_t> stop, bool cut) {
@@ -351,7 +340,7 @@ void ActiveGeneration::Finish(api::FinishReason reason, std::optional<size_t> st
                          .usage = UsageNow(),
                          .prompt_dropped = prompt_dropped_};
   if (return_context_) finished.context = tokens_;
-  emit_(std::move(finished));
+  outbox_.Add(std::move(finished));
 }
 
 // Never before the first token is sampled: a resumed answer repeats its own first.
@@ -382,12 +371,12 @@ void ActiveGeneration::FinishEmbedding(std::vector<float> vector) {
                          .usage = UsageNow(),
                          .prompt_dropped = prompt_dropped_};
   finished.embedding = std::move(vector);
-  emit_(std::move(finished));
+  outbox_.Add(std::move(finished));
 }
 
 void ActiveGeneration::Fail(api::Error error) {
   ended_ = true;
-  emit_(api::Failed{std::move(error)});
+  outbox_.Add(api::Failed{std::move(error)});
 }
 
 void ActiveGeneration::EndOfContext() {

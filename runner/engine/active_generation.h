@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -17,6 +16,7 @@
 #include "api/base/request.h"
 #include "api/ipc/messages.h"
 #include "runner/constraint/matcher.h"
+#include "runner/engine/delta_outbox.h"
 #include "runner/engine/prompt_builder.h"
 #include "runner/engine/step_plan.h"
 #include "runner/sampler/indent_limit.h"
@@ -48,7 +48,7 @@ class ActiveGeneration {
     Clock::time_point arrived;
     api::ipc::Resume resume = {};
   };
-  using Emit = std::function<void(api::Event)>;
+  using Emit = DeltaOutbox::Emit;
 
   // `context_max`: tokens that the caches can hold of one sequence.
   ActiveGeneration(Setup setup, int32_t context_max, std::shared_ptr<const tokenizer::Tokenizer> tokenizer,
@@ -58,7 +58,8 @@ class ActiveGeneration {
   std::span<const api::TokenId> tokens() const { return tokens_; }
   int32_t prompt_tokens() const { return prompt_tokens_; }
   int32_t computed() const { return computed_; }
-  bool ended() const { return ended_; }
+  // Its last event is out.
+  bool ended() const { return ended_ && outbox_.empty(); }
   int32_t output_tokens() const { return output_tokens_; }
   // Since its first prefill began; nothing before, and once a token is sampled.
   std::optional<Clock::duration> PrefillTime(Clock::time_point now) const {
@@ -72,12 +73,13 @@ class ActiveGeneration {
 
   int32_t prefill_left() const;
   int32_t decode_left() const;  // 0 while it prefills
-  bool backpressured() const { return credit_ <= 0; }
+  // Nothing more of it is to be computed for now, or ever.
+  bool backpressured() const { return ended_ || outbox_.backpressured(); }
   // The next `count` tokens to compute. REQUIRES: as many are left.
   std::span<const api::TokenId> Uncomputed(int32_t count) const;
   bool AllComputedAfter(int32_t count) const;
 
-  void AddCredit(int32_t deltas) { credit_ += deltas; }
+  void AddCredit(int32_t deltas) { outbox_.AddCredit(deltas); }
 
   // `count` more tokens are in the caches.
   void Computed(int32_t count);
@@ -158,13 +160,12 @@ class ActiveGeneration {
   const int32_t prompt_tokens_;
   const std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;
   const std::unordered_set<api::TokenId>& end_of_generation_;
-  const Emit emit_;
+  DeltaOutbox outbox_;
 
   std::vector<api::TokenId> tokens_;
   int32_t computed_ = 0;
   bool prefilling_ = true;
   int32_t cached_tokens_ = 0;
-  int32_t credit_ = api::ipc::kInitialCredit;
 
   sampler::LogitProcessor logit_processor_;
   sampler::Sampler sampler_;
@@ -182,7 +183,6 @@ class ActiveGeneration {
   output::OutputChunks chunks_;  // scratch
   std::vector<api::TokenLogprob> unsent_logprobs_;
   decltype(api::TextDelta::token_ids) unsent_ids_;
-  int64_t deltas_to_skip_ = 0;  // of a resumed one: the client has them
   int32_t output_tokens_ = 0;
   int32_t reasoning_tokens_ = 0;
   size_t closing_tokens_ = 0;                     // sampled or not, since thinking had all its tokens

@@ -178,15 +178,19 @@ void Engine::Cancel(api::RequestId id) {
   }
 }
 
+// One that waits has stepped back while its last deltas waited for credit.
 bool Engine::RemoveEnded() {
-  const size_t removed = std::erase_if(running_, [this](const std::unique_ptr<ActiveRequest>& request) {
-    if (!request->generation->ended()) return false;
-    EndDraft(*request);
-    prefixes_.StorePrefix(*request);
-    shares_.Exit(request->tenant);
-    admission_paused_ = false;
-    return true;
-  });
+  size_t removed = 0;
+  for (auto* list : {&running_, &waiting_}) {
+    removed += std::erase_if(*list, [this](const std::unique_ptr<ActiveRequest>& request) {
+      if (!request->generation->ended()) return false;
+      EndDraft(*request);
+      prefixes_.StorePrefix(*request);
+      shares_.Exit(request->tenant);
+      admission_paused_ = false;
+      return true;
+    });
+  }
   return removed > 0;
 }
 
