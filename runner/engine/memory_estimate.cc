@@ -13,9 +13,9 @@
 namespace quire::runner::engine {
 namespace {
 
-// Per number of the vocabulary, what choosing a token takes (sampler::Workspace): four arrays of four bytes,
-// candidates and their weights.
-constexpr int64_t kSamplingBytes = 4 * 4 + 8 + 8;
+// Per number of the vocabulary, what choosing a token takes (sampler::Workspace): four arrays of four bytes, candidates,
+// their weights, and ranked candidates; twice what is sorted.
+constexpr int64_t kSamplingBytes = 4 * 4 + 2 * 8 + 8 + 2 * 16;
 
 }  // namespace
 

@@ -3,9 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <functional>
 #include <limits>
+
+#include "runner/sampler/sort_by_key.h"
 
 namespace quire::runner::sampler {
 namespace {
@@ -16,6 +20,7 @@ std::ptrdiff_t Offset(size_t index) { return static_cast<std::ptrdiff_t>(index);
 
 constexpr size_t kBlock = 64;  // logits whose maximum is kept
 constexpr size_t kGroupsMin = 64;
+constexpr size_t kFirstSorted = 128;  // candidates that are sorted before all are
 
 // The widest vectors of the machine; a sanitizer's run-time library is not there yet when the choice is made.
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -51,6 +56,13 @@ QUIRE_WIDEST_VECTORS bool BlockMaxima(const float* logits, size_t blocks, float*
   int32_t bad = 0;
   for (const int32_t lane : not_below_infinity) bad |= lane;
   return bad == 0;
+}
+
+// Lower for a higher logit, the same for both zeros.
+uint32_t DescendingKey(const Candidate& candidate) {
+  const auto bits = std::bit_cast<uint32_t>(candidate.logit + 0.0F);
+  constexpr uint32_t kSign = uint32_t{1} << 31U;
+  return (bits & kSign) != 0 ? bits : ~(bits | kSign);
 }
 
 // Keeps the `count` best, unordered.
@@ -104,7 +116,8 @@ TokenId FirstOf(std::span<const float> logits, float logit) {
   return static_cast<TokenId>(std::find(logits.begin(), logits.end(), logit) - logits.begin());
 }
 
-void SelectBest(std::span<const float> logits, size_t count, Maxima& maxima, std::vector<Candidate>& out) {
+void SelectBest(std::span<const float> logits, size_t count, Maxima& maxima, std::vector<Candidate>& out,
+                std::vector<Candidate>& spare) {
   out.clear();
   count = std::min(count, logits.size());
   // Nothing at or below it can be among the best any more.
@@ -122,17 +135,31 @@ void SelectBest(std::span<const float> logits, size_t count, Maxima& maxima, std
       floor = out[count - 1].logit;
     }
   }
-  Prune(out, count);
-  std::sort(out.begin(), out.end(), Better);
+  if (count < kSortByKeyMin) Prune(out, count);
+  SortBest(out, spare);
+  if (out.size() > count) out.resize(count);
+}
+
+void SortBest(std::vector<Candidate>& candidates, std::vector<Candidate>& spare) {
+  const auto by_id = [](const Candidate& a, const Candidate& b) { return a.id < b.id; };
+  if (candidates.size() >= kSortByKeyMin && !std::ranges::is_sorted(candidates, by_id)) {
+    // Then equal logits are in order, too.
+    SortByKey(
+        candidates, spare, [](const Candidate& c) { return static_cast<uint32_t>(c.id); }, by_id);
+  }
+  SortByKey(candidates, spare, DescendingKey, Better);
 }
 
 const Candidate& PartlySorted::At(size_t index) {
-  while (index >= sorted_) {
-    const size_t end = std::min(candidates_.size(), std::max<size_t>(4 * sorted_, 128));
-    const auto from = candidates_.begin() + Offset(sorted_);
-    std::nth_element(from, candidates_.begin() + Offset(end - 1), candidates_.end(), Better);
-    std::sort(from, candidates_.begin() + Offset(end), Better);
-    sorted_ = end;
+  if (index < sorted_) return candidates_[index];
+  if (sorted_ > 0 || index >= kFirstSorted) {
+    SortBest(candidates_, spare_);
+    sorted_ = candidates_.size();
+  } else {
+    sorted_ = std::min(candidates_.size(), kFirstSorted);
+    const auto end = candidates_.begin() + Offset(sorted_);
+    std::nth_element(candidates_.begin(), end - 1, candidates_.end(), Better);
+    std::sort(candidates_.begin(), end, Better);
   }
   return candidates_[index];
 }

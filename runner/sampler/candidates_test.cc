@@ -32,7 +32,8 @@ api::Result<float> Maximum(const std::vector<float>& logits) {
 std::vector<Candidate> Best(const std::vector<float>& logits, size_t count) {
   Maxima maxima;
   std::vector<Candidate> best;
-  if (CheckedMaximum(logits, maxima)) SelectBest(logits, count, maxima, best);
+  std::vector<Candidate> spare;
+  if (CheckedMaximum(logits, maxima)) SelectBest(logits, count, maxima, best, spare);
   return best;
 }
 
@@ -79,7 +80,8 @@ TEST(Candidates, PartlySortedGivesTheWholeOrder) {
   const auto expected = Sorted(logits);
   auto shuffled = expected;
   std::shuffle(shuffled.begin(), shuffled.end(), random);
-  PartlySorted order(shuffled, 0);
+  std::vector<Candidate> spare;
+  PartlySorted order(shuffled, 0, spare);
   for (size_t i = 0; i < expected.size(); ++i) ASSERT_EQ(order.At(i), expected[i]) << i;
 }
 

@@ -24,7 +24,8 @@ api::Result<Logprobs> ComputeLogprobs(std::span<const float> logits, api::TokenI
   result.chosen = {.id = chosen, .logprob = logprob(logits[static_cast<size_t>(chosen)])};
   if (top_count <= 0) return result;
   std::vector<Candidate> best;
-  SelectBest(logits, static_cast<size_t>(top_count), maxima, best);
+  std::vector<Candidate> spare;
+  SelectBest(logits, static_cast<size_t>(top_count), maxima, best, spare);
   for (const Candidate& candidate : best) {
     result.top.push_back({.id = candidate.id, .logprob = logprob(candidate.logit)});
   }

@@ -4,8 +4,6 @@
 #include <cmath>
 #include <vector>
 
-#include "runner/sampler/candidates.h"
-
 namespace quire::runner::sampler {
 namespace {
 
@@ -31,10 +29,9 @@ size_t CountWithin(const std::vector<double>& weights, double limit) {
 
 }  // namespace
 
-TokenId Mirostat::Draw(std::span<Candidate> candidates, float temperature, double uniform) {
-  std::ranges::sort(candidates, Better);
-  std::vector<double> weights;
-  weights.reserve(candidates.size());
+TokenId Mirostat::Draw(std::span<const Candidate> candidates, std::vector<double>& weights, float temperature,
+                       double uniform) {
+  weights.clear();
   double total = 0;
   for (const Candidate& candidate : candidates) {
     const double below = double{candidate.logit} - double{candidates.front().logit};

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "api/base/request.h"
 #include "runner/sampler/sampler.h"
@@ -25,9 +26,10 @@ class Mirostat {
   float state() const { return limit_; }
   void set_state(float limit) { limit_ = limit; }
 
-  // One of the candidates, at least one of which has a weight; their order does not matter. A choice among one leaves
-  // the state as it is.
-  TokenId Draw(std::span<Candidate> candidates, float temperature, double uniform);
+  // One of the candidates, which are in order; the first has a weight. A choice among one leaves the state as it is.
+  // `weights`: memory.
+  TokenId Draw(std::span<const Candidate> candidates, std::vector<double>& weights, float temperature,
+               double uniform);
 
  private:
   int32_t version_;

@@ -9,6 +9,7 @@
 #include "runner/sampler/candidates.h"
 #include "runner/sampler/dry.h"
 #include "runner/sampler/mirostat.h"
+#include "runner/sampler/sort_by_key.h"
 
 namespace quire::runner::sampler {
 namespace {
@@ -19,15 +20,22 @@ uint64_t Finalize(uint64_t x) {
   return x ^ (x >> 31U);
 }
 
+// Never falls with the distance.
+uint32_t KeyOf(const RankedCandidate& r) { return std::bit_cast<uint32_t>(static_cast<float>(r.distance)); }
+
+bool Nearer(const RankedCandidate& a, const RankedCandidate& b) {
+  return a.distance < b.distance || (a.distance == b.distance && Better(a.candidate, b.candidate));
+}
+
 // The filters that follow the penalties, on one list of candidates.
 class Filters {
  public:
-  Filters(std::vector<Candidate>& candidates, std::vector<double>& weights, float maximum)
-      : candidates_(candidates), weights_(weights), maximum_(maximum) {}
+  Filters(FilterMemory& memory, float maximum)
+      : candidates_(memory.candidates), weights_(memory.weights), memory_(memory), maximum_(maximum) {}
 
   void TopK(std::span<const float> logits, int32_t k, Maxima& maxima) {
     if (k > 0 && static_cast<size_t>(k) < logits.size()) {
-      SelectBest(logits, static_cast<size_t>(k), maxima, candidates_);
+      SelectBest(logits, static_cast<size_t>(k), maxima, candidates_, memory_.spare_candidates);
       sorted_ = candidates_.size();
       return;
     }
@@ -44,42 +52,34 @@ class Filters {
   void Typical(float p) {
     if (!(p < 1)) return;
     const double total = Weigh(1);
+    std::vector<RankedCandidate>& ranked = memory_.ranked;
+    ranked.clear();
     double entropy = 0;
-    for (double& weight : weights_) {
-      weight /= total;
-      if (weight > 0) entropy -= weight * std::log(weight);
-    }
-    struct Ranked {
-      double distance;
-      double probability;
-      Candidate candidate;
-    };
-    std::vector<Ranked> ranked;
-    ranked.reserve(candidates_.size());
     for (size_t i = 0; i < candidates_.size(); ++i) {
-      if (weights_[i] == 0) continue;
-      ranked.push_back({std::abs(-std::log(weights_[i]) - entropy), weights_[i], candidates_[i]});
+      const double probability = weights_[i] / total;
+      if (!(probability > 0)) continue;
+      const double logarithm = std::log(probability);
+      entropy -= probability * logarithm;
+      ranked.push_back({.distance = logarithm, .candidate = candidates_[i]});
     }
-    std::sort(ranked.begin(), ranked.end(), [](const Ranked& a, const Ranked& b) {
-      return a.distance < b.distance || (a.distance == b.distance && Better(a.candidate, b.candidate));
-    });
+    for (RankedCandidate& r : ranked) r.distance = std::abs(-r.distance - entropy);
+    SortByKey(ranked, memory_.spare_ranked, KeyOf, Nearer);
     candidates_.clear();
     double covered = 0;
-    for (const Ranked& r : ranked) {
+    for (const RankedCandidate& r : ranked) {
       candidates_.push_back(r.candidate);
-      covered += r.probability;
+      covered += Weight(r.candidate, 1) / total;
       if (covered > double{p}) break;
     }
-    std::sort(candidates_.begin(), candidates_.end(), Better);
+    Sort();
     maximum_ = candidates_.front().logit;
-    sorted_ = candidates_.size();
   }
 
   // Keeps the fewest of the best that make up `p`.
   void TopP(float p) {
     if (!(p < 1)) return;
     const double target = double{p} * Weigh(1);
-    PartlySorted order(candidates_, sorted_);
+    PartlySorted order(candidates_, sorted_, memory_.spare_candidates);
     double covered = 0;
     size_t kept = 0;
     while (kept < candidates_.size()) {
@@ -107,18 +107,25 @@ class Filters {
 
   // XTC: drops all but the last of the candidates with at least this probability.
   void ExcludeTop(float threshold) {
-    PartlySorted order(candidates_, sorted_);
-    const double least = double{threshold} * Weigh(1);
-    size_t likely = 0;
-    while (likely < candidates_.size() && Weight(order.At(likely), 1) >= least) ++likely;
-    if (likely < 2) return;
-    std::sort(candidates_.begin(), candidates_.end(), Better);
+    const size_t likely = CountLikely(double{threshold} * Weigh(1));
+    if (likely < 2) {
+      // The draw adds the weights up in the order of the candidates, which this determines.
+      PartlySorted(candidates_, sorted_, memory_.spare_candidates)
+          .At(std::min(likely, candidates_.size() - 1));
+      return;
+    }
+    Sort();
     candidates_.erase(candidates_.begin(), candidates_.begin() + static_cast<ptrdiff_t>(likely - 1));
     maximum_ = candidates_.front().logit;
     sorted_ = candidates_.size();
   }
 
-  std::span<Candidate> candidates() { return candidates_; }
+  void Sort() {
+    SortBest(candidates_, memory_.spare_candidates);
+    sorted_ = candidates_.size();
+  }
+
+  std::span<const Candidate> candidates() const { return candidates_; }
 
   TokenId Draw(float temperature, double uniform) {
     double left = uniform * Weigh(double{temperature});
@@ -144,9 +151,22 @@ class Filters {
       total += weights_[i] = Weight(candidates_[i], temperature);
     return total;
   }
+  // How many of the best weigh at least `least`. REQUIRES: weights_ are the candidates'.
+  size_t CountLikely(double least) const {
+    const Candidate* unlikely = nullptr;  // the best of those that weigh less
+    for (size_t i = 0; i < candidates_.size(); ++i) {
+      if (weights_[i] >= least) continue;
+      if (unlikely == nullptr || Better(candidates_[i], *unlikely)) unlikely = &candidates_[i];
+    }
+    if (unlikely == nullptr) return candidates_.size();
+    const auto count =
+        std::ranges::count_if(candidates_, [&](const Candidate& c) { return Better(c, *unlikely); });
+    return static_cast<size_t>(count);
+  }
 
   std::vector<Candidate>& candidates_;
   std::vector<double>& weights_;
+  FilterMemory& memory_;
   float maximum_;      // of the candidates' logits
   size_t sorted_ = 0;  // candidates in order
 };
@@ -286,10 +306,11 @@ api::Result<TokenId> Sampler::Sample(std::span<const float> logits, std::span<co
   if (!maximum) return std::unexpected(std::move(maximum.error()));
   const double uniform = stream_.Next();
   if (!(temperature_ > 0)) return FirstOf(logits, *maximum);
-  Filters filters(workspace.candidates, workspace.weights, *maximum);
+  Filters filters(workspace.filters, *maximum);
   if (mirostat_) {
     filters.TopK(logits, 0, workspace.maxima);
-    return mirostat_->Draw(filters.candidates(), temperature_, uniform);
+    filters.Sort();
+    return mirostat_->Draw(filters.candidates(), workspace.filters.weights, temperature_, uniform);
   }
   filters.TopK(logits, top_k_, workspace.maxima);
   if (top_n_sigma_ > 0) filters.Below(double{top_n_sigma_} * Deviation(logits));

@@ -47,6 +47,21 @@ struct Maxima {
   std::vector<float> groups;  // of blocks; for the search
 };
 
+// A candidate of typical_p.
+struct RankedCandidate {
+  double distance = 0;  // of its information from the entropy
+  Candidate candidate;
+};
+
+// Memory that the filters work in. A list is sorted between it and its spare.
+struct FilterMemory {
+  std::vector<Candidate> candidates;  // <= vocab
+  std::vector<Candidate> spare_candidates;
+  std::vector<double> weights;          // [candidates]
+  std::vector<RankedCandidate> ranked;  // <= candidates
+  std::vector<RankedCandidate> spare_ranked;
+};
+
 // Memory that sampling works in; keeps its size between calls. Nothing of a call matters to the next: one per
 // thread serves all sequences.
 class Workspace {
@@ -62,9 +77,8 @@ class Workspace {
   std::vector<float> logits;     // [vocab]
   std::vector<int32_t> counts;   // [vocab] zero between calls
   Maxima maxima;
-  std::vector<Candidate> candidates;  // <= vocab
-  std::vector<double> weights;        // [candidates]
-  std::vector<float> masked;          // [vocab]
+  FilterMemory filters;
+  std::vector<float> masked;  // [vocab]
 };
 
 class DryPenalty;
