@@ -19,8 +19,8 @@ Awaitable<api::Result<std::unique_ptr<TokenStream>>> Dispatcher::Submit(ModelSpe
 
 Awaitable<api::Result<std::chrono::nanoseconds>> Dispatcher::Load(ModelSpec spec,
                                                                   std::optional<KeepAlive> keep_alive,
-                                                                  std::string tenant) {
-  return Impl::Load(impl_, std::move(spec), keep_alive, std::move(tenant));
+                                                                  std::string party) {
+  return Impl::Load(impl_, std::move(spec), keep_alive, std::move(party));
 }
 
 void Dispatcher::Unload(const std::string& key) { impl_->Unload(key); }
@@ -45,8 +45,8 @@ Awaitable<api::Result<CacheView>> Dispatcher::InspectCache(std::string key, api:
                                                            int known_pid) {
   return Impl::InspectCache(impl_, std::move(key), std::move(question), known_pid);
 }
-std::optional<api::Error> Dispatcher::RefusalFor(const std::string& tenant) const {
-  return impl_->RefusalFor(tenant);
+std::optional<api::Error> Dispatcher::RefusalFor(const std::string& party) const {
+  return impl_->RefusalFor(party);
 }
 int64_t Dispatcher::memory_limit() const { return impl_->memory_limit(); }
 

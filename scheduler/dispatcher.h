@@ -148,7 +148,7 @@ class Dispatcher {
                                                               std::optional<KeepAlive> keep_alive);
   // Loads without a request; restarts the keep-alive timer. The value is the time the load took.
   Awaitable<api::Result<std::chrono::nanoseconds>> Load(ModelSpec spec, std::optional<KeepAlive> keep_alive,
-                                                        std::string tenant = {});
+                                                        std::string party = {});
   // Unloads once its running requests have ended; returns at once. Unknown keys are ignored.
   void Unload(const std::string& key);
 
@@ -174,8 +174,8 @@ class Dispatcher {
   Counters counters() const;
   // At `now` a runner has sent no frame or made no progress for so long that it should have been replaced.
   bool Stuck(std::chrono::steady_clock::time_point now) const;
-  // The error that Submit() would return at once for any request of the tenant; nothing while one may wait.
-  std::optional<api::Error> RefusalFor(const std::string& tenant) const;
+  // The error that Submit() would return at once for any request of the party; nothing while one may wait.
+  std::optional<api::Error> RefusalFor(const std::string& party) const;
   int64_t memory_limit() const;  // bytes of all runners together; 0 = none
 
   // Rejects new requests, waits for the running ones until `deadline`, then stops and reaps every runner.

@@ -98,7 +98,7 @@ api::Result<void> Dispatcher::Impl::Queue(const std::shared_ptr<Pending>& pendin
                                           std::optional<KeepAlive> keep_alive) {
   const api::ReservedMemoryScope reserved;
   auto queued =
-      scheduler_.Enqueue(pending->id, pending->spec.key, keep_alive, pending->arrived, pending->tenant);
+      scheduler_.Enqueue(pending->id, pending->spec.key, keep_alive, pending->arrived, pending->party);
   if (queued) pending_.emplace(pending->id, pending);
   return queued;
 }
@@ -107,7 +107,7 @@ Awaitable<api::Result<std::unique_ptr<TokenStream>>> Dispatcher::Impl::Submit(
     Self self, ModelSpec spec, api::Request request, std::optional<KeepAlive> keep_alive) {
   const auto pending = std::make_shared<Pending>(self->executor_);
   pending->spec = std::move(spec);
-  pending->tenant = request.client.tenant;
+  pending->party = request.client.Party();
   pending->request = std::move(request);
   if (auto answered = co_await Await(self, pending, keep_alive); !answered) {
     co_return std::unexpected(std::move(answered).error());
@@ -117,10 +117,10 @@ Awaitable<api::Result<std::unique_ptr<TokenStream>>> Dispatcher::Impl::Submit(
 
 Awaitable<api::Result<std::chrono::nanoseconds>> Dispatcher::Impl::Load(Self self, ModelSpec spec,
                                                                         std::optional<KeepAlive> keep_alive,
-                                                                        std::string tenant) {
+                                                                        std::string party) {
   const auto pending = std::make_shared<Pending>(self->executor_);
   pending->spec = std::move(spec);
-  pending->tenant = std::move(tenant);
+  pending->party = std::move(party);
   if (auto answered = co_await Await(self, pending, keep_alive); !answered) {
     co_return std::unexpected(std::move(answered).error());
   }
@@ -198,8 +198,8 @@ int32_t Dispatcher::Impl::EffectiveContext(int32_t asked, int32_t by_default,
   return info.context_length > 0 && wanted > info.context_length ? info.context_length : wanted;
 }
 
-std::optional<api::Error> Dispatcher::Impl::RefusalFor(const std::string& tenant) const {
-  if (!scheduler_.IsFullFor(tenant)) return std::nullopt;
+std::optional<api::Error> Dispatcher::Impl::RefusalFor(const std::string& party) const {
+  if (!scheduler_.IsFullFor(party)) return std::nullopt;
   return api::Error{api::ErrorCode::kOverloaded, Scheduler::kBusy};
 }
 

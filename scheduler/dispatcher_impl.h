@@ -44,7 +44,7 @@ class Dispatcher::Impl : public ModelRunner::Owner,
                                                                      std::optional<KeepAlive> keep_alive);
   static Awaitable<api::Result<std::chrono::nanoseconds>> Load(Self self, ModelSpec spec,
                                                                std::optional<KeepAlive> keep_alive,
-                                                               std::string tenant);
+                                                               std::string party);
   // One-off jobs (dispatcher_jobs.cc).
   static Awaitable<api::Result<api::ipc::Inspected>> Inspect(Self self, api::ipc::InspectModel request);
   static Awaitable<api::Result<api::ipc::Inspected>> InspectOnce(Self self, api::ipc::InspectModel request);
@@ -66,7 +66,7 @@ class Dispatcher::Impl : public ModelRunner::Owner,
   std::string CheckInvariants() const;
 
   void Unload(const std::string& key);
-  std::optional<api::Error> RefusalFor(const std::string& tenant) const;
+  std::optional<api::Error> RefusalFor(const std::string& party) const;
   // The operator's, with the memory that there is.
   api::ipc::RunnerSettings SettingsForRunner() const {
     api::ipc::RunnerSettings settings = limits_.runner_settings;
@@ -84,7 +84,7 @@ class Dispatcher::Impl : public ModelRunner::Owner,
     api::RequestId id{};
     ModelSpec spec;
     std::optional<api::Request> request;  // absent: a bare load
-    std::string tenant;                   // whose it is (api::Client)
+    std::string party;                    // whose it is (api::Client)
     std::chrono::steady_clock::time_point arrived;
     std::chrono::nanoseconds waited{};
     std::optional<api::Result<std::unique_ptr<TokenStream>>> answer;  // of a bare load: null

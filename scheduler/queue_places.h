@@ -1,6 +1,6 @@
 // The places of requests that no runner has started: how many wait, and who still finds a place.
 //
-// Behind the places that anyone may take lies an eighth more, for tenants that have less than a quarter of these waiting: one
+// Behind the places that anyone may take lies an eighth more, for parties that have less than a quarter of these waiting: one
 // that fills the queue leaves room for others, and so do two.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace quire::scheduler {
 
-// Owned by the scheduler; I/O thread only. A tenant is api::Client::tenant; the empty one, of which nobody knows how many
+// Owned by the scheduler; I/O thread only. A party is api::Client::Party(); the empty one, of which nobody knows how many
 // there are, finds none of the places behind.
 class QueuePlaces {
  public:
@@ -19,20 +19,20 @@ class QueuePlaces {
   QueuePlaces(int32_t all_max, int32_t model_max) : all_max_(std::max(all_max, 1)), model_max_(model_max) {}
 
   // For any model at all.
-  bool HasRoom(const std::string& tenant) const { return HasRoom(waiting_, all_max_, tenant); }
-  bool HasRoom(const std::string& model, const std::string& tenant) const {
-    return HasRoom(tenant) && (model_max_ < 1 || HasRoom(CountOf(models_, model), model_max_, tenant));
+  bool HasRoom(const std::string& party) const { return HasRoom(waiting_, all_max_, party); }
+  bool HasRoom(const std::string& model, const std::string& party) const {
+    return HasRoom(party) && (model_max_ < 1 || HasRoom(CountOf(models_, model), model_max_, party));
   }
-  void Add(const std::string& model, const std::string& tenant) {
+  void Add(const std::string& model, const std::string& party) {
     ++waiting_;
     ++models_[model];
-    ++tenants_[tenant];
+    ++parties_[party];
   }
   // REQUIRES: Add() of the same.
-  void Remove(const std::string& model, const std::string& tenant) {
+  void Remove(const std::string& model, const std::string& party) {
     --waiting_;
     RemoveOne(models_, model);
-    RemoveOne(tenants_, tenant);
+    RemoveOne(parties_, party);
   }
 
   int32_t waiting() const { return waiting_; }
@@ -41,12 +41,12 @@ class QueuePlaces {
     const auto beyond = [](int32_t most) {
       return [most](const auto& entry) { return entry.second > most; };
     };
-    return waiting_ > all_max_ + Behind(all_max_) || std::ranges::any_of(tenants_, beyond(all_max_)) ||
+    return waiting_ > all_max_ + Behind(all_max_) || std::ranges::any_of(parties_, beyond(all_max_)) ||
            (model_max_ > 0 && std::ranges::any_of(models_, beyond(model_max_ + Behind(model_max_))));
   }
   // The same requests wait.
   bool HasCountsOf(const QueuePlaces& other) const {
-    return waiting_ == other.waiting_ && models_ == other.models_ && tenants_ == other.tenants_;
+    return waiting_ == other.waiting_ && models_ == other.models_ && parties_ == other.parties_;
   }
 
  private:
@@ -62,15 +62,15 @@ class QueuePlaces {
     const auto found = counts.find(name);
     if (--found->second == 0) counts.erase(found);
   }
-  bool HasRoom(int32_t waiting, int32_t places, const std::string& tenant) const {
+  bool HasRoom(int32_t waiting, int32_t places, const std::string& party) const {
     if (waiting < places) return true;
-    return !tenant.empty() && waiting < places + Behind(places) &&
-           CountOf(tenants_, tenant) < BehindForOne(places);
+    return !party.empty() && waiting < places + Behind(places) &&
+           CountOf(parties_, party) < BehindForOne(places);
   }
 
   int32_t all_max_, model_max_;
   int32_t waiting_ = 0;
-  Counts models_, tenants_;
+  Counts models_, parties_;
 };
 
 }  // namespace quire::scheduler

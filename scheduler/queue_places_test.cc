@@ -7,11 +7,11 @@ namespace {
 
 const std::string kNobody;
 
-void Fill(QueuePlaces& places, const std::string& model, const std::string& tenant) {
-  while (places.HasRoom(model, tenant)) places.Add(model, tenant);
+void Fill(QueuePlaces& places, const std::string& model, const std::string& party) {
+  while (places.HasRoom(model, party)) places.Add(model, party);
 }
 
-TEST(QueuePlaces, ATenantThatFillsTheQueueLeavesRoomForOthers) {
+TEST(QueuePlaces, APartyThatFillsTheQueueLeavesRoomForOthers) {
   QueuePlaces places(64, 0);
   Fill(places, "m", "a");
   EXPECT_EQ(places.waiting(), 64);
@@ -21,7 +21,7 @@ TEST(QueuePlaces, ATenantThatFillsTheQueueLeavesRoomForOthers) {
   Fill(places, "m", "b");
   EXPECT_EQ(places.waiting(), 66) << "a quarter of the places behind";
   EXPECT_TRUE(places.HasRoom("c"));
-  for (const char* tenant : {"c", "d", "e"}) Fill(places, "m", tenant);
+  for (const char* party : {"c", "d", "e"}) Fill(places, "m", party);
   EXPECT_EQ(places.waiting(), 72);
   EXPECT_FALSE(places.HasRoom("f")) << "the places behind are taken, too";
   EXPECT_FALSE(places.IsOverfull());
@@ -30,7 +30,7 @@ TEST(QueuePlaces, ATenantThatFillsTheQueueLeavesRoomForOthers) {
   EXPECT_TRUE(places.HasRoom("f"));
 }
 
-TEST(QueuePlaces, NoTenantHasMoreThanThePlacesInFront) {
+TEST(QueuePlaces, NoPartyHasMoreThanThePlacesInFront) {
   QueuePlaces places(64, 8);
   for (int i = 0; i < 9; ++i) places.Add("m", "a");
   EXPECT_FALSE(places.IsOverfull());
@@ -41,7 +41,7 @@ TEST(QueuePlaces, NoTenantHasMoreThanThePlacesInFront) {
   EXPECT_TRUE(all.IsOverfull());
 }
 
-TEST(QueuePlaces, WithoutATenantThereAreNoPlacesBehind) {
+TEST(QueuePlaces, WithoutAPartyThereAreNoPlacesBehind) {
   QueuePlaces places(16, 0);
   Fill(places, "m", kNobody);
   EXPECT_EQ(places.waiting(), 16);

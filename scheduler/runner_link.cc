@@ -38,12 +38,12 @@ void RunnerLink::Start(Gate& gate) {
   gate.Start(Write(shared_from_this()));
 }
 
-bool RunnerLink::HasRoomFor(size_t bytes, const std::string& tenant) const {
+bool RunnerLink::HasRoomFor(size_t bytes, const std::string& party) const {
   if (request_frames_ >= kQueuedFramesMax || bytes > queued_bytes_max_ - request_bytes_) return false;
   const size_t eighth = queued_bytes_max_ / 8;
-  const auto queued = tenant_bytes_.find(tenant);
-  const size_t of_tenant = bytes + (queued == tenant_bytes_.end() ? 0 : queued->second);
-  const bool bulk = bytes > kSmallFrameBytes && of_tenant > eighth;
+  const auto queued = party_bytes_.find(party);
+  const size_t of_party = bytes + (queued == party_bytes_.end() ? 0 : queued->second);
+  const bool bulk = bytes > kSmallFrameBytes && of_party > eighth;
   return !bulk || request_bytes_ + bytes <= queued_bytes_max_ - eighth;
 }
 
@@ -72,8 +72,8 @@ api::Result<void> RunnerLink::TrySend(const api::ipc::Submit& submit) {
     return api::Fail(api::ErrorCode::kTooLarge,
                      fmt::format("the encoded request is larger than {} bytes", api::ipc::kFrameBytesMax));
   }
-  const std::string& tenant = submit.request.client.tenant;
-  if (!HasRoomFor(bytes.size(), tenant)) {
+  const std::string& party = submit.request.client.Party();
+  if (!HasRoomFor(bytes.size(), party)) {
     return api::Fail(api::ErrorCode::kOverloaded,
                      "server busy, please try again.  the model runner is overloaded");
   }
@@ -81,7 +81,7 @@ api::Result<void> RunnerLink::TrySend(const api::ipc::Submit& submit) {
   // No frame before the first one of a request is about it. A short chat waits for the large frame that is being sent, not
   // for those behind it.
   const auto position = bytes.size() <= kSmallFrameBytes ? BeforeLargeFrames() : queue_.end();
-  Queue({std::move(bytes), submit.id, tenant}, position);
+  Queue({std::move(bytes), submit.id, party}, position);
   return {};
 }
 
@@ -98,9 +98,9 @@ std::deque<RunnerLink::Frame>::iterator RunnerLink::SubmitOf(api::RequestId id) 
 void RunnerLink::Queue(Frame frame, const std::deque<Frame>::iterator& position) {
   if (frame.submits) {
     const size_t bytes = frame.bytes.size();
-    size_t& of_tenant = tenant_bytes_[frame.tenant];
+    size_t& of_party = party_bytes_[frame.party];
     queue_.insert(position, std::move(frame));
-    of_tenant += bytes;
+    of_party += bytes;
     request_bytes_ += bytes;
     ++request_frames_;
   } else {
@@ -118,9 +118,9 @@ void RunnerLink::Release(const Frame& frame) {
   }
   --request_frames_;
   request_bytes_ -= frame.bytes.size();
-  const auto tenant = tenant_bytes_.find(frame.tenant);
-  tenant->second -= frame.bytes.size();
-  if (tenant->second == 0) tenant_bytes_.erase(tenant);
+  const auto party = party_bytes_.find(frame.party);
+  party->second -= frame.bytes.size();
+  if (party->second == 0) party_bytes_.erase(party);
 }
 
 void RunnerLink::Close() { End({.protocol_error = false, .reason = "the connection was closed"}); }

@@ -2,7 +2,7 @@
 //
 // Requests wait in the daemon while the runner reads others. Control frames (all that are not a Submit) have room of their
 // own: however much requests send, a credit or a cancel is queued, and finds the link full only if the runner has stopped
-// reading. A request above kSmallFrameBytes of a tenant that would have more than an eighth of the room leaves the last
+// reading. A request above kSmallFrameBytes of a party that would have more than an eighth of the room leaves the last
 // eighth free for others.
 //
 // The runner is not trusted: what it sends is decoded with bounds, what waits to be sent to it is bounded,
@@ -62,7 +62,7 @@ class RunnerLink : public std::enable_shared_from_this<RunnerLink> {
   // on. A small one is sent before large ones that wait.
   api::Result<void> TrySend(const api::ipc::Submit& submit);
   // Whether a request of this size may be sent now.
-  bool HasRoomFor(size_t bytes, const std::string& tenant = {}) const;
+  bool HasRoomFor(size_t bytes, const std::string& party = {}) const;
   void Close();
 
  private:
@@ -75,7 +75,7 @@ class RunnerLink : public std::enable_shared_from_this<RunnerLink> {
   struct Frame {
     std::string bytes;
     std::optional<api::RequestId> submits = {};  // nothing: a control frame
-    std::string tenant = {};
+    std::string party = {};
   };
   void Queue(Frame frame, const std::deque<Frame>::iterator& position);
   std::deque<Frame>::iterator BeforeLargeFrames();
@@ -92,7 +92,7 @@ class RunnerLink : public std::enable_shared_from_this<RunnerLink> {
   size_t control_frames_ = 0;  // in the queue, or being sent
   size_t request_frames_ = 0;
   size_t request_bytes_ = 0;
-  std::map<std::string, size_t> tenant_bytes_;  // of request_bytes_; no zeros
+  std::map<std::string, size_t> party_bytes_;  // of request_bytes_; no zeros
   std::optional<LinkEnd> end_;
 };
 

@@ -55,10 +55,10 @@ class RunnerLinkTest : public testing::Test {
     return *recorder_->end;
   }
   // A request of about `bytes`.
-  bool Submit(uint64_t id, size_t bytes, const std::string& tenant = {}) {
+  bool Submit(uint64_t id, size_t bytes, const std::string& party = {}) {
     api::ipc::Submit message{api::RequestId{id}, {}};
     message.request.prompt = api::RawPrompt{std::string(bytes, 'x')};
-    message.request.client.tenant = tenant;
+    message.request.client.address = party;
     return link().TrySend(message).has_value();
   }
   // The next `count` frames, as their kinds and ids.
@@ -194,8 +194,8 @@ TEST_F(RunnerLinkTest, ACanceledRequestThatStillWaitsIsNotSent) {
   EXPECT_EQ(ReadFrames(2), (std::vector<std::string>{"1", "3"}));
 }
 
-// However much one tenant sends, the last eighth is for others and for what is small.
-TEST_F(RunnerLinkTest, ATenantsLargeRequestsLeaveRoomForOthers) {
+// However much one party sends, the last eighth is for others and for what is small.
+TEST_F(RunnerLinkTest, APartysLargeRequestsLeaveRoomForOthers) {
   uint64_t id = 0;
   while (Submit(++id, kLarge, "alice")) ASSERT_LT(id, 100U);
   EXPECT_EQ(id, 14U);  // 7/8 of the room, less the headers

@@ -15,16 +15,16 @@ std::optional<Scheduler::Time> Scheduler::ExpiresAt(const Model& model, Time idl
 
 api::Result<void> Scheduler::Enqueue(api::RequestId id, const std::string& key,
                                      std::optional<KeepAlive> keep_alive, Time now,
-                                     const std::string& tenant) {
-  if (!places_.HasRoom(key, tenant)) return api::Fail(api::ErrorCode::kOverloaded, kBusy);
-  Request request{.key = key, .tenant = tenant, .keep_alive = keep_alive};
+                                     const std::string& party) {
+  if (!places_.HasRoom(key, party)) return api::Fail(api::ErrorCode::kOverloaded, kBusy);
+  Request request{.key = key, .party = party, .keep_alive = keep_alive};
   const bool bounded =
       options_.queue_timeout > KeepAlive::zero() && options_.queue_timeout < Time::max() - now;
   if (bounded) request.give_up_at = now + options_.queue_timeout;
   newest_ = std::max(newest_, id);
   requests_.emplace(id, std::move(request));
   models_[key].waiting.push_back(id);
-  places_.Add(key, tenant);
+  places_.Add(key, party);
   return {};
 }
 
@@ -33,7 +33,7 @@ void Scheduler::Start(api::RequestId id) {
   if (found == requests_.end() || found->second.started) return;
   found->second.started = true;
   found->second.give_up_at.reset();
-  places_.Remove(found->second.key, found->second.tenant);
+  places_.Remove(found->second.key, found->second.party);
 }
 
 void Scheduler::Progress(api::RequestId id) {
@@ -50,7 +50,7 @@ void Scheduler::Progress(api::RequestId id) {
 // Erases the request's record; the caller has removed it from its model.
 void Scheduler::EraseRequest(api::RequestId id) {
   const auto found = requests_.find(id);
-  if (!found->second.started) places_.Remove(found->second.key, found->second.tenant);
+  if (!found->second.started) places_.Remove(found->second.key, found->second.party);
   requests_.erase(found);
 }
 
@@ -481,7 +481,7 @@ std::string Scheduler::CheckInvariants() const {
   if (counted_requests != std::ssize(requests_)) return "a request is in no state, or in two";
   QueuePlaces taken(options_.queue_max, options_.model_queue_max);
   for (const auto& [id, request] : requests_) {
-    if (!request.started) taken.Add(request.key, request.tenant);
+    if (!request.started) taken.Add(request.key, request.party);
   }
   if (!taken.HasCountsOf(places_)) return "wrong count of waiting requests";
   if (taken.IsOverfull()) return "more waiting requests than places";

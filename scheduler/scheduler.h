@@ -6,7 +6,7 @@
 //    memory_bytes: memory is freed before it is granted;
 //  - every request is in exactly one state: waiting for its model, or admitted and counted as running;
 //  - requests that no runner has started yet never exceed queue_max, nor model_queue_max for one model, and an
-//    eighth more of tenants that have few of them (QueuePlaces), whether or not their model is loaded;
+//    eighth more of parties that have few of them (QueuePlaces), whether or not their model is loaded;
 //  - a plan never unloads a model that has admitted requests, unless it has drained for longer than drain_limit:
 //    then they wait for its next runner and go on there;
 //  - requests whose runner died are quarantined: they are re-admitted one at a time, each after the one
@@ -125,11 +125,11 @@ class Scheduler {
 
   // Queues a request, or a bare load, for a model. `keep_alive` takes effect when the request is admitted; a
   // negative one also pins the model: it is never unloaded to make room. Absent leaves the model's value as
-  // it is. kOverloaded when the tenant (api::Client) finds no place.
+  // it is. kOverloaded when the party (api::Client) finds no place.
   api::Result<void> Enqueue(api::RequestId id, const std::string& key, std::optional<KeepAlive> keep_alive,
-                            Time now, const std::string& tenant = {});
-  // Whether a request of the tenant would find no place, whatever its model.
-  bool IsFullFor(const std::string& tenant) const { return !places_.HasRoom(tenant); }
+                            Time now, const std::string& party = {});
+  // Whether a request of the party would find no place, whatever its model.
+  bool IsFullFor(const std::string& party) const { return !places_.HasRoom(party); }
   // The runner started the request: it no longer waits, also if its runner has been stopped meanwhile.
   void Start(api::RequestId id);
   // The runner computed something for the request: its quarantine ends.
@@ -197,7 +197,7 @@ class Scheduler {
   };
   struct Request {
     std::string key;
-    std::string tenant;
+    std::string party;
     std::optional<KeepAlive> keep_alive;
     bool admitted = false;
     bool started = false;

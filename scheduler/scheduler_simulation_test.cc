@@ -4,7 +4,7 @@
 // Checked after every plan: its invariants; memory and model slots as the runners see them; quarantined requests are
 // admitted one at a time; requests of one model are admitted in the order in which they came; no model is loaded before
 // another one that has waited longer; a request whose model is loaded is passed over for a drain_pause at most. At every
-// arrival: a tenant is refused only where the rule of the queue's places says so (scheduler/README.md, invariant 8). In the
+// arrival: a party is refused only where the rule of the queue's places says so (scheduler/README.md, invariant 8). In the
 // end every request is served.
 #include <gtest/gtest.h>
 
@@ -224,13 +224,12 @@ class Simulation {
     }
     return count;
   }
-  // An eighth more than the places may wait, of tenants that have less than a quarter of these waiting.
-  bool MayQueue(const std::string& key, const std::string& tenant) const {
-    const int32_t own = CountQueued([&](RequestId id, const auto&) { return tenants_.at(id) == tenant; });
+  // An eighth more than the places may wait, of parties that have less than a quarter of these waiting.
+  bool MayQueue(const std::string& key, const std::string& party) const {
+    const int32_t own = CountQueued([&](RequestId id, const auto&) { return parties_.at(id) == party; });
     const auto has_room = [&](int32_t queued, int32_t places) {
       const int32_t behind = std::max(places / 8, 1);
-      return queued < places ||
-             (!tenant.empty() && queued < places + behind && own < std::max(behind / 4, 1));
+      return queued < places || (!party.empty() && queued < places + behind && own < std::max(behind / 4, 1));
     };
     return has_room(CountQueued([](RequestId, const auto&) { return true; }), queue_max_) &&
            (model_queue_max_ == 0 ||
@@ -247,13 +246,13 @@ class Simulation {
     const std::string key = Key();
     std::optional<KeepAlive> keep_alive;
     if (Below(4) == 0) keep_alive = seconds(Below(4) - 1);
-    const std::string tenant = Below(2) == 0 ? "" : std::string(1, static_cast<char>('a' + Below(4)));
-    const bool expected = MayQueue(key, tenant);
-    const bool queued = scheduler_.Enqueue(id, key, keep_alive, now_, tenant).has_value();
-    ASSERT_EQ(queued, expected) << "tenant \"" << tenant << "\" at " << scheduler_.waiting()
+    const std::string party = Below(2) == 0 ? "" : std::string(1, static_cast<char>('a' + Below(4)));
+    const bool expected = MayQueue(key, party);
+    const bool queued = scheduler_.Enqueue(id, key, keep_alive, now_, party).has_value();
+    ASSERT_EQ(queued, expected) << "party \"" << party << "\" at " << scheduler_.waiting()
                                 << " waiting requests";
     if (queued) waiting_[id] = key;
-    tenants_[id] = tenant;
+    parties_[id] = party;
     if (keep_alive) keep_alive_[id] = *keep_alive;
   }
   void FinishOne() {
@@ -345,7 +344,7 @@ class Simulation {
   std::map<RequestId, std::string> waiting_, running_;
   std::set<std::string> loading_, granted_, ready_, stopping_;
   std::map<RequestId, KeepAlive> keep_alive_;  // what requests said
-  std::map<RequestId, std::string> tenants_;
+  std::map<RequestId, std::string> parties_;
   std::set<RequestId> started_;
   std::map<RequestId, Time> waits_since_;
   std::set<std::string> unloading_;  // by name, until they are

@@ -387,14 +387,14 @@ TEST_F(SchedulerTest, TheQueueIsBoundedOverAllModelsLoadedOrNot) {
   EXPECT_EQ(refused.error().code, api::ErrorCode::kOverloaded);
   EXPECT_EQ(refused.error().message, "server busy, please try again.  maximum pending requests exceeded");
   EXPECT_TRUE(scheduler().IsFullFor(""));
-  EXPECT_FALSE(scheduler().IsFullFor("another tenant"));
+  EXPECT_FALSE(scheduler().IsFullFor("another party"));
   scheduler().Start(Id(2));
   EXPECT_EQ(scheduler().waiting(), 2);
   EXPECT_TRUE(scheduler().Enqueue(Id(6), "a", {}, kStart));
-  EXPECT_TRUE(scheduler().Enqueue(Id(7), "a", {}, kStart, "another tenant"));
-  EXPECT_FALSE(scheduler().Enqueue(Id(8), "a", {}, kStart, "a third tenant"));
+  EXPECT_TRUE(scheduler().Enqueue(Id(7), "a", {}, kStart, "another party"));
+  EXPECT_FALSE(scheduler().Enqueue(Id(8), "a", {}, kStart, "a third party"));
   scheduler().Remove(Id(7), kStart);
-  EXPECT_FALSE(scheduler().IsFullFor("a third tenant"));
+  EXPECT_FALSE(scheduler().IsFullFor("a third party"));
 }
 
 TEST_F(SchedulerTest, WaitersOfDifferentModelsAreServedInOrderOfArrival) {

@@ -118,6 +118,7 @@ void VisitFields(M& m, V& visit) {
   visit("cache_salt", m.cache_salt);
   visit("weight", m.weight, 1, kWeightMax);
   visit("exchange", m.exchange);
+  visit.IfAny("address", m.address);
 }
 template <Is<LogitBias> M, class V>
 void VisitFields(M& m, V& visit) {

@@ -49,10 +49,10 @@ struct Draft {
 // Owned by the engine, in its waiting or its running list. Engine thread only.
 struct ActiveRequest {
   std::unique_ptr<ActiveGeneration> generation;
-  std::string tenant;     // whom it counts for in fairness
-  std::string party;      // whose places in the batch it takes (place_share.h); empty: nobody's in particular
-  std::string isolation;  // whose cached prefixes it may see
-  uint64_t arrival = 0;   // order among all requests of this runner
+  std::string party;   // whom it counts for in fairness, and whose places in the batch it takes (api::Client)
+  std::string member;  // and who of the party
+  std::string isolation;                // whose cached prefixes it may see
+  uint64_t arrival = 0;                 // order among all requests of this runner
   std::vector<int32_t> boundaries;      // offsets of message ends in the prompt, ascending
   std::vector<int32_t> restore_points;  // and of those that the client marked
   std::optional<Embedding> embedding;

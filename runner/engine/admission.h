@@ -16,17 +16,17 @@ namespace quire::runner::engine {
 size_t SequenceBytes(const cache::Layout& layout, int64_t tokens, int64_t batch);
 
 struct WaitingState {
-  double virtual_time = 0;  // of its tenant (fair_share.h)
+  double virtual_time = 0;  // of its party (fair_share.h)
   uint64_t arrival = 0;
   bool preempted = false;
   bool follows = false;    // waits for another request to compute what both begin with, or for its reader
-  bool has_place = false;  // its party runs something
-  bool crowded = false;    // its party has all places that one party may have (PlacesOfOneParty)
+  bool has_place = false;  // its member of its party runs something
+  bool crowded = false;    // it has all places that one may have (PlacesOfOne)
   size_t bytes = 0;
 };
 
-// Preempted requests first, then the tenant with the smallest virtual time, then parties without a place, then order of arrival; followers
-// and requests of crowded parties are skipped. Nothing when the next one finds too little memory left: nobody overtakes it, so that it is not
+// Preempted requests first, then the party with the smallest virtual time, then members without a place, then order of arrival; followers
+// and requests of crowded members are skipped. Nothing when the next one finds too little memory left: nobody overtakes it, so that it is not
 // starved. With nobody running it is admitted whatever its size.
 std::optional<size_t> NextToAdmit(std::span<const WaitingState> waiting, size_t bytes_left,
                                   bool anyone_running);

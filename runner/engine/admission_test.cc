@@ -51,9 +51,9 @@ TEST(NextToAdmit, APartyWithAllPlacesThatOneMayHaveIsPassedOver) {
   EXPECT_EQ(
       NextToAdmit(Waiting{{.arrival = 1, .has_place = true, .crowded = true}, {.arrival = 2}}, 100, true),
       1U);
-  EXPECT_EQ(PlacesOfOneParty(32), 30);
-  EXPECT_EQ(PlacesOfOneParty(16), 15);
-  EXPECT_EQ(PlacesOfOneParty(15), 15) << "a small batch is not made smaller";
+  EXPECT_EQ(PlacesOfOne(32), 30);
+  EXPECT_EQ(PlacesOfOne(16), 15);
+  EXPECT_EQ(PlacesOfOne(15), 15) << "a small batch is not made smaller";
 }
 
 TEST(NextToAdmit, NobodyOvertakesWhoWaitsForMemory) {

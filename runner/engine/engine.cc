@@ -132,14 +132,13 @@ void Engine::Enter(PromptBuilt built) {
   auto request = std::make_unique<ActiveRequest>();
   request->embedding = *std::move(embedding);
   request->reuses = !request->embedding || request->embedding->pooling == models::Pooling::kLast;
-  request->tenant = built.request.client.tenant;
-  const api::Client& client = built.request.client;
-  request->party = client.tenant.empty() && client.exchange.empty() ? std::string() : client.Party();
+  request->party = built.request.client.Party();
+  request->member = built.request.client.Member();
   request->isolation = built.request.client.IsolationKey();
   request->arrival = ++arrivals_;
   request->boundaries = std::move(built.prompt->boundaries);
   request->restore_points = std::move(built.prompt->restore_points);
-  shares_.Enter(request->tenant, built.request.client.weight);
+  shares_.Enter(request->party, built.request.client.weight);
   ActiveGeneration::Setup setup{id, std::move(built.request), std::move(*built.prompt), built.arrived,
                                 std::move(built.resume)};
   request->generation = std::make_unique<ActiveGeneration>(
@@ -171,7 +170,7 @@ void Engine::Cancel(api::RequestId id) {
       if (request->generation->id() != id) return false;
       EndDraft(*request);
       prefixes_.StorePrefix(*request);
-      shares_.Exit(request->tenant);
+      shares_.Exit(request->party);
       admission_paused_ = false;
       return true;
     });
@@ -186,7 +185,7 @@ bool Engine::RemoveEnded() {
       if (!request->generation->ended()) return false;
       EndDraft(*request);
       prefixes_.StorePrefix(*request);
-      shares_.Exit(request->tenant);
+      shares_.Exit(request->party);
       admission_paused_ = false;
       return true;
     });

@@ -17,8 +17,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <unordered_map>
 #include <unordered_set>
 #include <variant>
 #include <vector>
@@ -143,9 +141,13 @@ class Engine {
     std::vector<size_t> leaving;  // indexes into running_; empty: it needs nobody's place
   };
   std::optional<Succession> ChooseNext();
-  std::optional<Succession> ChooseForPlaces(bool idle_parties_only);
+  enum class Claim : uint8_t {
+    kIdleParty,     // its party runs nothing
+    kIdleMember,    // it is of a member that runs nothing, and another of its party has more than one place
+    kStalledPlace,  // a reader takes nothing
+  };
+  std::optional<Succession> ChooseForPlaces(Claim claim);
   std::vector<Place> Places() const;
-  std::unordered_map<std::string_view, int32_t> PlacesByParty() const;
   std::vector<WaitingState> WaitingStates();
   void StepBack(size_t running, bool preempted);
   size_t MemoryLeft() const;
@@ -216,7 +218,7 @@ class Engine {
   // Memory that steps reuse: decoding allocates none.
   struct Scratch {
     std::vector<SequenceState> states;      // of running_
-    std::vector<TenantState> tenants;       // that have a running request
+    std::vector<PartyState> parties;        // that have a running request
     std::vector<const std::string*> names;  // theirs
     std::vector<StepItem> items;
     std::vector<cache::Append> appends;

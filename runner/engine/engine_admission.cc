@@ -4,8 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <string_view>
-#include <unordered_map>
+#include <string>
 #include <utility>
 
 #include "runner/engine/engine.h"
@@ -56,8 +55,10 @@ std::optional<Engine::Succession> Engine::ChooseNext() {
   if (!full) {
     if (const auto next = PickNext(MemoryLeft())) return Succession{*next, {}};
   }
-  if (auto choice = ChooseForPlaces(/*idle_parties_only=*/true)) return choice;
-  return ChooseForPlaces(/*idle_parties_only=*/false);
+  for (const auto claim : {Claim::kIdleParty, Claim::kIdleMember, Claim::kStalledPlace}) {
+    if (auto choice = ChooseForPlaces(claim)) return choice;
+  }
+  return std::nullopt;
 }
 
 std::vector<Place> Engine::Places() const {
@@ -65,28 +66,36 @@ std::vector<Place> Engine::Places() const {
   places.reserve(running_.size());
   for (const auto& request : running_) {
     const bool stalled = request->stalled_since && Clock::now() - *request->stalled_since >= kStalledAfter;
-    places.push_back({request->party, request->arrival, stalled, request->exact, request->reserved_bytes});
+    places.push_back({request->party, request->arrival, stalled, request->exact, request->reserved_bytes,
+                      request->member});
   }
   return places;
 }
 
-// The first request of a party that runs nothing, or the first of all, and who steps back for it. It is admitted at once,
-// so that they do not change places forever. A request that was preempted for lack of memory takes no place of one that
-// is read: it would soon be preempted again. But neither does it keep an idle party out.
-std::optional<Engine::Succession> Engine::ChooseForPlaces(bool idle_parties_only) {
+// The first request that has the claim, and who steps back for it. It is admitted at once, so that they do not change places
+// forever. A request that was preempted for lack of memory takes no place of one that is read: it would soon be preempted
+// again. But neither does it keep an idle party out.
+std::optional<Engine::Succession> Engine::ChooseForPlaces(Claim claim) {
   const std::vector<Place> places = Places();
-  if (!idle_parties_only && std::ranges::none_of(places, &Place::stalled)) return std::nullopt;
+  if (claim == Claim::kStalledPlace && std::ranges::none_of(places, &Place::stalled)) return std::nullopt;
+  const PlaceCounts counts(places);
   std::vector<WaitingState> states = WaitingStates();
   bool memory_is_taken = admission_paused_;
-  for (WaitingState& state : states) {
-    memory_is_taken |= state.preempted;
-    if (idle_parties_only && (state.preempted || state.has_place)) state.follows = true;
+  for (size_t i = 0; i < states.size(); ++i) {
+    memory_is_taken |= states[i].preempted;
+    if (claim == Claim::kStalledPlace) continue;
+    const std::string& party = waiting_[i]->party;
+    const bool has_claim = claim == Claim::kIdleParty
+                               ? counts.OfParty(party) == 0
+                               : !states[i].has_place && counts.LargestMemberOf(party) > 1;
+    if (states[i].preempted || !has_claim) states[i].follows = true;
   }
   const auto next = NextToAdmit(states, SIZE_MAX, !running_.empty());
   if (!next) return std::nullopt;
   const size_t left = memory_is_taken ? 0 : MemoryLeft();
   const size_t bytes = states[*next].bytes;
-  auto leaving = PlacesToGive(places, waiting_[*next]->party, bytes - std::min(bytes, left));
+  const Owner owner{waiting_[*next]->party, waiting_[*next]->member};
+  auto leaving = PlacesToGive(places, owner, bytes - std::min(bytes, left));
   if (leaving.empty()) return std::nullopt;
   return Succession{*next, std::move(leaving)};
 }
@@ -100,33 +109,27 @@ size_t Engine::MemoryLeft() const {
 std::optional<size_t> Engine::PickNext(size_t bytes_left) {
   if (admission_paused_ && !running_.empty()) return std::nullopt;
   std::vector<WaitingState> states = WaitingStates();
-  const std::unordered_map<std::string_view, int32_t> places = PlacesByParty();
+  const PlaceCounts counts(Places());
   for (size_t i = 0; i < states.size(); ++i) {
-    const auto found = places.find(waiting_[i]->party);
-    states[i].crowded = found != places.end() && !found->first.empty() &&
-                        found->second >= PlacesOfOneParty(limits_.running_max);
+    const Owner owner{waiting_[i]->party, waiting_[i]->member};
+    states[i].crowded =
+        owner != Owner{} && std::cmp_greater_equal(counts.Of(owner), PlacesOfOne(limits_.running_max));
   }
   return NextToAdmit(states, bytes_left, !running_.empty());
-}
-
-std::unordered_map<std::string_view, int32_t> Engine::PlacesByParty() const {
-  std::unordered_map<std::string_view, int32_t> places;
-  for (const auto& request : running_) ++places[request->party];
-  return places;
 }
 
 std::vector<WaitingState> Engine::WaitingStates() {
   std::vector<WaitingState> states;
   states.reserve(waiting_.size());
-  const std::unordered_map<std::string_view, int32_t> places = PlacesByParty();
+  const PlaceCounts counts(Places());
   for (const auto& request : waiting_) {
     if (request->leader && !StillFollows(*request)) request->leader.reset();
-    states.push_back({.virtual_time = shares_.Of(request->tenant).virtual_time,
+    states.push_back({.virtual_time = shares_.Of(request->party).virtual_time,
                       .arrival = request->arrival,
                       .preempted = request->preempted,
                       .follows = request->leader.has_value() || request->generation->backpressured() ||
                                  request->tier_wait == ActiveRequest::TierWait::kWaiting,
-                      .has_place = places.contains(request->party),
+                      .has_place = counts.Of({request->party, request->member}) > 0,
                       .bytes = BytesFor(*request)});
   }
   return states;

@@ -102,7 +102,7 @@ ipc::InspectedSequence Engine::Describe(const ActiveRequest& request, bool runs)
           .computed_tokens = runs ? generation.computed() : 0,
           .output_tokens = generation.output_tokens(),
           .prefill_ns = prefill ? std::max<int64_t>(prefill->count(), 1) : 0,
-          .virtual_time = std::llround(std::max(shares_.Of(request.tenant).virtual_time, 0.0))};
+          .virtual_time = std::llround(std::max(shares_.Of(request.party).virtual_time, 0.0))};
 }
 
 ipc::EngineInspected Engine::Inspect(const ipc::InspectEngine& question) const {

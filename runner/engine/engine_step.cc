@@ -12,28 +12,28 @@ namespace quire::runner::engine {
 
 void Engine::PlanNext(std::vector<StepItem>& items) {
   auto& states = scratch_.states;
-  auto& tenants = scratch_.tenants;
+  auto& parties = scratch_.parties;
   auto& names = scratch_.names;
   states.clear();
-  tenants.clear();
+  parties.clear();
   names.clear();
   int32_t decoding = 0;
   for (const auto& request : running_) {
     const ActiveGeneration& generation = *request->generation;
-    size_t tenant = 0;
-    while (tenant < names.size() && *names[tenant] != request->tenant) ++tenant;
-    if (tenant == names.size()) {
-      names.push_back(&request->tenant);
-      tenants.push_back(shares_.Of(request->tenant));
+    size_t party = 0;
+    while (party < names.size() && *names[party] != request->party) ++party;
+    if (party == names.size()) {
+      names.push_back(&request->party);
+      parties.push_back(shares_.Of(request->party));
     }
     states.push_back({.prefill_left = generation.prefill_left(),
                       .decode_left = generation.decode_left(),
                       .backpressured = generation.backpressured(),
                       .skipped_tokens = request->skipped_tokens,
-                      .tenant = tenant});
+                      .party = party});
     decoding += states.back().prefill_left == 0 && !states.back().backpressured ? 1 : 0;
   }
-  PlanStep(states, tenants, limits_.prefill_tokens > 0 ? limits_.prefill_tokens : budget_.Tokens(decoding),
+  PlanStep(states, parties, limits_.prefill_tokens > 0 ? limits_.prefill_tokens : budget_.Tokens(decoding),
            items);
 }
 
@@ -163,7 +163,7 @@ void Engine::Advance(const std::vector<StepItem>& items, int32_t prefill) {
     const int32_t prompt_left = request.generation->prompt_tokens() - request.generation->computed();
     prompt_tokens_computed_ += static_cast<uint64_t>(std::clamp(prompt_left, 0, item.tokens));
     tokens_computed_ += static_cast<uint64_t>(item.tokens);
-    shares_.Charge(request.tenant, item.tokens);
+    shares_.Charge(request.party, item.tokens);
     if (request.draft.open) continue;  // how many of them belong to it is yet to be seen
     request.generation->Computed(item.tokens);
     StoreHiddenStates(request, item.tokens, item.tokens);

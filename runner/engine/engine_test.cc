@@ -77,6 +77,32 @@ TEST(Engine, AnIdleTenantNeedNotWaitForTheEndOfAnother) {
   for (const auto id : choices) EXPECT_EQ(harness.Wait(id).text(), story);
 }
 
+// An address is one party with all its exchanges and whatever credentials it invents; while nobody else asks it has all places.
+TEST(Engine, AnAddressDoesNotKeepAnotherOut) {
+  EngineHarness harness({.limits = {.running_max = 4, .cache_bytes = kPlenty}, .model_stops = false});
+  const auto from = [](std::string address, int exchange, int32_t tokens) {
+    api::Request request = Greedy("Tell me a story.", tokens);
+    request.client.exchange = std::to_string(exchange);
+    request.client.tenant = "invented " + request.client.exchange;
+    request.client.address = std::move(address);
+    return request;
+  };
+  std::vector<api::RequestId> endless;
+  for (int i = 0; i < 8; ++i) endless.push_back(harness.Submit(from("10.0.0.1", i, 1'000'000)));
+  for (const auto id : endless) harness.Post(api::ipc::Credit{id, 1'000'000});  // nobody's reader stalls
+  for (int i = 0; i < 4; ++i)
+    harness.WaitUntil(endless[static_cast<size_t>(i)],
+                      [](const Outcome& outcome) { return !outcome.deltas.empty(); });
+  EXPECT_FALSE(harness.Generate(from("10.0.0.2", 100, 60)).text().empty());
+  // Nor do several choices of one exchange keep out another of their address.
+  for (const auto id : endless) harness.Post(api::ipc::Cancel{id});
+  endless.clear();
+  for (int i = 0; i < 8; ++i) endless.push_back(harness.Submit(from("10.0.0.1", 1, 1'000'000)));
+  for (const auto id : endless) harness.Post(api::ipc::Credit{id, 1'000'000});
+  EXPECT_FALSE(harness.Generate(from("10.0.0.1", 2, 60)).text().empty());
+  for (const auto id : endless) harness.Post(api::ipc::Cancel{id});
+}
+
 // One place of 16 stays free of a tenant, so nobody steps back for the next.
 TEST(Engine, AFewPlacesStayFreeOfOneTenant) {
   EngineHarness harness({.limits = {.running_max = 16, .cache_bytes = kPlenty}, .model_stops = false});

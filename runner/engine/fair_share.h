@@ -1,7 +1,7 @@
-// Weighted fair queueing between tenants (API keys).
+// Weighted fair queueing between parties (api::Client::Party).
 //
-// Start-time fair queueing: each tenant has a virtual time that advances by tokens / weight; the tenant with
-// the smallest virtual time is scheduled next. A tenant that was idle starts at the current minimum, so
+// Start-time fair queueing: each party has a virtual time that advances by tokens / weight; the party with
+// the smallest virtual time is scheduled next. A party that was idle starts at the current minimum, so
 // idling earns no credit. No clock, no threads.
 #pragma once
 
@@ -16,24 +16,24 @@ namespace quire::runner::engine {
 
 class FairShare {
  public:
-  // One more request of the tenant waits or runs. `weight` > 0; the latest one said holds.
-  void Enter(const std::string& tenant, double weight);
-  void Exit(const std::string& tenant);  // REQUIRES: it entered
-  // REQUIRES: the tenant has a request.
-  void Charge(const std::string& tenant, int64_t tokens);
-  TenantState Of(const std::string& tenant) const;
+  // One more request of the party waits or runs. `weight` > 0; the latest one said holds.
+  void Enter(const std::string& party, double weight);
+  void Exit(const std::string& party);  // REQUIRES: it entered
+  // REQUIRES: the party has a request.
+  void Charge(const std::string& party, int64_t tokens);
+  PartyState Of(const std::string& party) const;
 
-  size_t tenants() const { return tenants_.size(); }  // with requests, or ahead of those that have
+  size_t parties() const { return parties_.size(); }  // with requests, or ahead of those that have
 
  private:
-  struct Tenant {
-    TenantState state;
+  struct Party {
+    PartyState state;
     int64_t requests = 0;
   };
-  double Behind() const;  // the least virtual time of a tenant with requests
+  double Behind() const;  // the least virtual time of a party with requests
 
-  std::unordered_map<std::string, Tenant> tenants_;
-  double floor_ = 0;  // no tenant enters behind it
+  std::unordered_map<std::string, Party> parties_;
+  double floor_ = 0;  // no party enters behind it
 };
 
 }  // namespace quire::runner::engine

@@ -34,7 +34,7 @@ TEST(FairShare, LeavingAndComingBackPaysNothingOff) {
   EXPECT_EQ(shares.Of("other").virtual_time, 0);
 }
 
-TEST(FairShare, ForgetsTenantsThatHaveNothingLeft) {
+TEST(FairShare, ForgetsPartiesThatHaveNothingLeft) {
   FairShare shares;
   shares.Enter("stays", 1);
   for (int i = 0; i < 1000; ++i) {
@@ -44,9 +44,9 @@ TEST(FairShare, ForgetsTenantsThatHaveNothingLeft) {
     shares.Charge("stays", 20);
     shares.Exit(name);
   }
-  EXPECT_LT(shares.tenants(), 4U);
+  EXPECT_LT(shares.parties(), 4U);
   shares.Exit("stays");
-  EXPECT_EQ(shares.tenants(), 0U);
+  EXPECT_EQ(shares.parties(), 0U);
 }
 
 }  // namespace

@@ -1,10 +1,11 @@
-// Who computes and who has a place, over random requests of tenants of all weights, in steps without a clock: the engine's rules
+// Who computes and who has a place, over random requests of parties of all weights, in steps without a clock: the engine's rules
 // (fair_share.h, step_plan.h, admission.h, place_share.h) without its models and caches. All follows from one seed;
 // QUIRE_SIMULATION_SEEDS is how many there are, QUIRE_SIMULATION_FIRST the first.
 //
-// Checked in every step, for each tenant that has work:
+// Checked in every step, for each party that has work:
 //  - one that runs nothing has a place at once, while another has two or one whose reader takes nothing; nobody loses the
-//    only place but to the rule for stalled readers, and none is given more than one party may have;
+//    only place but to the rule for stalled readers, and none is given more than one may have;
+//  - the same holds among the members of one party, the exchanges of an address;
 //  - one whose prompt is in the batch is passed over for at most the tokens by which it was ahead of the others, by
 //    their weights, and one step of each; those that come meanwhile start at the least of all, and what it decodes itself counts.
 // In the end every request is served.
@@ -31,9 +32,11 @@ namespace {
 constexpr std::array<double, 7> kWeights = {1, 1, 2, 4, 1, 0.5, 10};
 constexpr double kRounding = 1e-6;
 constexpr size_t kWaitingMax = 32;
+constexpr size_t kAddresses = 4;  // of the parties; the others are keys, which have no members
 
 struct SimulatedRequest {
-  size_t tenant = 0;
+  size_t party = 0;
+  std::string member = {};
   uint64_t arrival = 0;
   int32_t prefill_left = 0;
   int32_t output_left = 0;
@@ -41,12 +44,12 @@ struct SimulatedRequest {
   bool stalled = false;
 };
 
-std::string TenantName(size_t tenant) { return std::string(1, static_cast<char>('a' + tenant)); }
+std::string PartyName(size_t party) { return std::string(1, static_cast<char>('a' + party)); }
 
 class FairnessSimulation {
  public:
   explicit FairnessSimulation(uint32_t seed)
-      : random_(seed), running_max_(2 + Below(19)), prefill_tokens_(8 + Below(60)), greedy_(Tenant()) {}
+      : random_(seed), running_max_(2 + Below(19)), prefill_tokens_(8 + Below(60)), greedy_(Party()) {}
 
   void Step(bool arrivals) {
     if (arrivals) Change();
@@ -62,32 +65,39 @@ class FairnessSimulation {
 
  private:
   using Requests = std::vector<SimulatedRequest>;
-  // Of a tenant whose prompt is in the batch and got nothing: what others may get before it does, and what they got.
+  enum class Claim : uint8_t { kIdleParty, kIdleMember, kStalledPlace };  // as in Engine
+  // Of a party whose prompt is in the batch and got nothing: what others may get before it does, and what they got.
   struct Turn {
     double allowed = 0;
     double skipped = 0;
   };
 
   int Below(int bound) { return static_cast<int>(random_() % static_cast<uint32_t>(bound)); }
-  size_t Tenant() { return static_cast<size_t>(Below(static_cast<int>(kWeights.size()))); }
-  double VirtualTime(size_t tenant) const { return shares_.Of(TenantName(tenant)).virtual_time; }
-  bool HasRequests(size_t tenant) const {
-    const auto of = [&](const SimulatedRequest& request) { return request.tenant == tenant; };
+  size_t Party() { return static_cast<size_t>(Below(static_cast<int>(kWeights.size()))); }
+  double VirtualTime(size_t party) const { return shares_.Of(PartyName(party)).virtual_time; }
+  bool HasRequests(size_t party) const {
+    const auto of = [&](const SimulatedRequest& request) { return request.party == party; };
     return std::ranges::any_of(running_, of) || std::ranges::any_of(waiting_, of);
   }
-  int32_t PlacesOf(size_t tenant) const {
-    return static_cast<int32_t>(std::ranges::count(running_, tenant, &SimulatedRequest::tenant));
+  int32_t PlacesOf(size_t party) const {
+    return static_cast<int32_t>(std::ranges::count(running_, party, &SimulatedRequest::party));
+  }
+  int32_t MemberPlaces(const SimulatedRequest& owner) const {
+    return static_cast<int32_t>(std::ranges::count_if(running_, [&](const SimulatedRequest& request) {
+      return request.party == owner.party && request.member == owner.member;
+    }));
   }
   static bool IsFollowing(const SimulatedRequest& request) { return request.stalled; }
 
   // ---- events ----
 
   void Change() {
-    if (Below(3) == 0) Arrive(Tenant());
+    if (Below(3) == 0) Arrive(Party(), Below(6));
     if (Below(8) == 0) {
-      for (int i = Below(30); i > 0; --i) Arrive(greedy_);
+      const int exchange = Below(3);  // all choices of one, or requests of their own
+      for (int i = Below(30); i > 0; --i) Arrive(greedy_, exchange == 0 ? i : 100 + exchange);
     }
-    if (Below(40) == 0) greedy_ = Tenant();
+    if (Below(40) == 0) greedy_ = Party();
     if (Below(6) == 0) RemoveOne();
     if (!running_.empty() && Below(10) == 0) Any(running_).stalled ^= true;
     if (!waiting_.empty() && Below(10) == 0) Any(waiting_).stalled = false;
@@ -95,22 +105,23 @@ class FairnessSimulation {
   SimulatedRequest& Any(Requests& list) {
     return list[static_cast<size_t>(Below(static_cast<int>(list.size())))];
   }
-  void Arrive(size_t tenant) {
+  void Arrive(size_t party, int exchange) {
     if (waiting_.size() >= kWaitingMax) return;
     const double least = LeastVirtualTime();
-    const bool was_idle = !HasRequests(tenant);
-    const double before = VirtualTime(tenant);
-    shares_.Enter(TenantName(tenant), kWeights[tenant]);
+    const bool was_idle = !HasRequests(party);
+    const double before = VirtualTime(party);
+    shares_.Enter(PartyName(party), kWeights[party]);
     if (was_idle) {
-      ASSERT_GE(VirtualTime(tenant), least) << "idling earned credit";
-      ASSERT_GE(VirtualTime(tenant), left_at_[tenant]) << "leaving paid off";
-      ASSERT_LE(VirtualTime(tenant), std::max(before, least) + kRounding) << "it starts behind all others";
+      ASSERT_GE(VirtualTime(party), least) << "idling earned credit";
+      ASSERT_GE(VirtualTime(party), left_at_[party]) << "leaving paid off";
+      ASSERT_LE(VirtualTime(party), std::max(before, least) + kRounding) << "it starts behind all others";
       for (auto& [other, turn] : turns_) {
-        if (other == tenant) continue;
-        turn.allowed += kWeights[tenant] * std::max(VirtualTime(other) - least, 0.0) + prefill_tokens_;
+        if (other == party) continue;
+        turn.allowed += kWeights[party] * std::max(VirtualTime(other) - least, 0.0) + prefill_tokens_;
       }
     }
-    waiting_.push_back({.tenant = tenant,
+    waiting_.push_back({.party = party,
+                        .member = party < kAddresses ? std::to_string(exchange) : std::string(),
                         .arrival = ++arrivals_,
                         .prefill_left = 1 + Below(Below(8) == 0 ? 500 : 60),
                         .output_left = 1 + Below(Below(8) == 0 ? 60 : 12)});
@@ -118,8 +129,8 @@ class FairnessSimulation {
   // Of all that have requests.
   double LeastVirtualTime() const {
     double least = std::numeric_limits<double>::infinity();
-    for (size_t tenant = 0; tenant < kWeights.size(); ++tenant) {
-      if (HasRequests(tenant)) least = std::min(least, VirtualTime(tenant));
+    for (size_t party = 0; party < kWeights.size(); ++party) {
+      if (HasRequests(party)) least = std::min(least, VirtualTime(party));
     }
     return least == std::numeric_limits<double>::infinity() ? 0 : least;
   }
@@ -127,15 +138,15 @@ class FairnessSimulation {
     Requests& list = Below(2) == 0 ? waiting_ : running_;
     if (list.empty()) return;
     const auto one = list.begin() + Below(static_cast<int>(list.size()));
-    const size_t tenant = one->tenant;
+    const size_t party = one->party;
     list.erase(one);
-    ExitOne(tenant);
+    ExitOne(party);
   }
 
-  // One request of the tenant has left the lists.
-  void ExitOne(size_t tenant) {
-    left_at_[tenant] = VirtualTime(tenant);
-    shares_.Exit(TenantName(tenant));
+  // One request of the party has left the lists.
+  void ExitOne(size_t party) {
+    left_at_[party] = VirtualTime(party);
+    shares_.Exit(PartyName(party));
     if (idle()) left_at_.fill(0);  // nobody is ahead of anybody
   }
 
@@ -149,9 +160,9 @@ class FairnessSimulation {
       const SimulatedRequest admitted = waiting_[*next];
       waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(*next));
       if (leaving)
-        StepBack(*leaving, admitted.tenant);
+        StepBack(*leaving, admitted);
       else
-        ASSERT_LT(PlacesOf(admitted.tenant), PlacesOfOneParty(running_max_));
+        ASSERT_LT(MemberPlaces(admitted), PlacesOfOne(running_max_));
       running_.push_back(admitted);
       ASSERT_LE(std::ssize(running_), running_max_);
     }
@@ -160,18 +171,24 @@ class FairnessSimulation {
     std::vector<WaitingState> states = WaitingStates();
     if (std::ssize(running_) < running_max_) {
       for (size_t i = 0; i < states.size(); ++i) {
-        states[i].crowded = PlacesOf(waiting_[i].tenant) >= PlacesOfOneParty(running_max_);
+        states[i].crowded = MemberPlaces(waiting_[i]) >= PlacesOfOne(running_max_);
       }
       if (const auto next = NextToAdmit(states, SIZE_MAX, !running_.empty())) return next;
     }
     const std::vector<Place> places = Places();
-    for (const bool idle_parties_only : {true, false}) {
-      if (!idle_parties_only && std::ranges::none_of(places, &Place::stalled)) return std::nullopt;
+    const PlaceCounts counts(places);
+    for (const auto claim : {Claim::kIdleParty, Claim::kIdleMember, Claim::kStalledPlace}) {
+      if (claim == Claim::kStalledPlace && std::ranges::none_of(places, &Place::stalled)) return std::nullopt;
       states = WaitingStates();
-      for (WaitingState& state : states) state.follows |= idle_parties_only && state.has_place;
+      for (size_t i = 0; i < states.size(); ++i) {
+        const size_t party = waiting_[i].party;
+        if (claim == Claim::kIdleParty) states[i].follows |= PlacesOf(party) > 0;
+        if (claim == Claim::kIdleMember)
+          states[i].follows |= states[i].has_place || counts.LargestMemberOf(names_[party]) < 2;
+      }
       const auto next = NextToAdmit(states, SIZE_MAX, !running_.empty());
       if (!next) continue;
-      *leaving = PlaceToGive(places, names_[waiting_[*next].tenant]);
+      *leaving = PlaceToGive(places, {names_[waiting_[*next].party], waiting_[*next].member});
       if (*leaving) return next;
     }
     return std::nullopt;
@@ -179,36 +196,46 @@ class FairnessSimulation {
   std::vector<WaitingState> WaitingStates() const {
     std::vector<WaitingState> states;
     for (const SimulatedRequest& request : waiting_) {
-      states.push_back({.virtual_time = VirtualTime(request.tenant),
+      states.push_back({.virtual_time = VirtualTime(request.party),
                         .arrival = request.arrival,
                         .follows = IsFollowing(request),
-                        .has_place = PlacesOf(request.tenant) > 0});
+                        .has_place = MemberPlaces(request) > 0});
     }
     return states;
   }
   std::vector<Place> Places() const {
     std::vector<Place> places;
     for (const SimulatedRequest& request : running_) {
-      places.push_back(
-          {.party = names_[request.tenant], .arrival = request.arrival, .stalled = request.stalled});
+      places.push_back({.party = names_[request.party],
+                        .arrival = request.arrival,
+                        .stalled = request.stalled,
+                        .member = request.member});
     }
     return places;
   }
-  void StepBack(size_t index, size_t admitted) {
+  void StepBack(size_t index, const SimulatedRequest& admitted) {
     const SimulatedRequest leaves = running_[index];
-    ASSERT_TRUE(leaves.stalled || PlacesOf(leaves.tenant) > 1) << "a tenant lost its only place";
-    ASSERT_TRUE(leaves.stalled || PlacesOf(admitted) == 0) << "a tenant took a place beside its own";
+    const bool within = leaves.party == admitted.party;
+    ASSERT_TRUE(leaves.stalled || (within ? MemberPlaces(leaves) : PlacesOf(leaves.party)) > 1)
+        << "the only place was lost";
+    ASSERT_TRUE(leaves.stalled || (within ? MemberPlaces(admitted) : PlacesOf(admitted.party)) == 0)
+        << "a place was taken beside another";
     running_.erase(running_.begin() + static_cast<ptrdiff_t>(index));
     waiting_.push_back(leaves);
     waiting_.back().prefill_left += 1;  // what it computed is a snapshot
   }
   void CheckPlaces() {
-    bool can_give = std::ssize(running_) < running_max_;
-    for (const SimulatedRequest& request : running_)
-      can_give |= request.stalled || PlacesOf(request.tenant) > 1;
+    const bool to_anybody =
+        std::ssize(running_) < running_max_ ||
+        std::ranges::any_of(running_, [](const auto& request) { return request.stalled; });
     for (const SimulatedRequest& request : waiting_) {
-      const bool waits = !IsFollowing(request) && PlacesOf(request.tenant) == 0;
-      ASSERT_FALSE(waits && can_give) << TenantName(request.tenant) << " has no place";
+      if (IsFollowing(request) || MemberPlaces(request) > 0) continue;
+      const bool idle_party = PlacesOf(request.party) == 0;
+      const bool can_give = std::ranges::any_of(running_, [&](const SimulatedRequest& other) {
+        return idle_party ? PlacesOf(other.party) > 1
+                          : other.party == request.party && MemberPlaces(other) > 1;
+      });
+      ASSERT_FALSE(can_give || to_anybody) << PartyName(request.party) << " has no place";
     }
   }
 
@@ -216,25 +243,24 @@ class FairnessSimulation {
 
   void Compute() {
     std::vector<SequenceState> states;
-    std::vector<TenantState> tenants;
-    for (size_t tenant = 0; tenant < kWeights.size(); ++tenant)
-      tenants.push_back(shares_.Of(TenantName(tenant)));
+    std::vector<PartyState> parties;
+    for (size_t party = 0; party < kWeights.size(); ++party) parties.push_back(shares_.Of(PartyName(party)));
     for (const SimulatedRequest& request : running_) {
       states.push_back({.prefill_left = request.prefill_left,
                         .backpressured = request.stalled,
                         .skipped_tokens = request.skipped_tokens,
-                        .tenant = request.tenant});
+                        .party = request.party});
     }
-    const std::vector<StepItem> items = PlanStep(states, tenants, prefill_tokens_);
+    const std::vector<StepItem> items = PlanStep(states, parties, prefill_tokens_);
     CheckTurns(items);
     std::vector<bool> planned(running_.size());
     int32_t prefill = 0;
     for (const StepItem& item : items) {
       SimulatedRequest& request = running_[item.sequence];
       planned[item.sequence] = true;
-      const double before = VirtualTime(request.tenant);
-      shares_.Charge(TenantName(request.tenant), item.tokens);
-      ASSERT_NEAR(VirtualTime(request.tenant), before + item.tokens / kWeights[request.tenant], kRounding);
+      const double before = VirtualTime(request.party);
+      shares_.Charge(PartyName(request.party), item.tokens);
+      ASSERT_NEAR(VirtualTime(request.party), before + item.tokens / kWeights[request.party], kRounding);
       if (request.prefill_left > 0) {
         prefill += item.tokens;
         request.prefill_left -= item.tokens;
@@ -248,41 +274,41 @@ class FairnessSimulation {
     }
     for (size_t i = running_.size(); i-- > 0;) {
       if (running_[i].output_left > 0) continue;
-      const size_t tenant = running_[i].tenant;
+      const size_t party = running_[i].party;
       running_.erase(running_.begin() + static_cast<ptrdiff_t>(i));
-      ExitOne(tenant);
+      ExitOne(party);
     }
   }
   void CheckTurns(const std::vector<StepItem>& items) {
     std::array<double, kWeights.size()> prompts{}, answers{};
     for (const StepItem& item : items) {
       const SimulatedRequest& request = running_[item.sequence];
-      (request.prefill_left > 0 ? prompts : answers)[request.tenant] += item.tokens;
+      (request.prefill_left > 0 ? prompts : answers)[request.party] += item.tokens;
     }
-    for (size_t tenant = 0; tenant < kWeights.size(); ++tenant) {
+    for (size_t party = 0; party < kWeights.size(); ++party) {
       const bool has_prompt = std::ranges::any_of(running_, [&](const SimulatedRequest& request) {
-        return request.tenant == tenant && request.prefill_left > 0 && !request.stalled;
+        return request.party == party && request.prefill_left > 0 && !request.stalled;
       });
-      if (!has_prompt || prompts[tenant] > 0) {
-        turns_.erase(tenant);
+      if (!has_prompt || prompts[party] > 0) {
+        turns_.erase(party);
         continue;
       }
-      const auto [turn, is_new] = turns_.try_emplace(tenant);
-      if (is_new) turn->second.allowed = LeadOf(tenant);
+      const auto [turn, is_new] = turns_.try_emplace(party);
+      if (is_new) turn->second.allowed = LeadOf(party);
       for (size_t other = 0; other < kWeights.size(); ++other) {
         turn->second.skipped += prompts[other];
-        turn->second.allowed += kWeights[other] * answers[tenant] / kWeights[tenant];
+        turn->second.allowed += kWeights[other] * answers[party] / kWeights[party];
       }
       ASSERT_LE(turn->second.skipped, turn->second.allowed + kRounding)
-          << TenantName(tenant) << " is passed over for longer than it was ahead";
+          << PartyName(party) << " is passed over for longer than it was ahead";
     }
   }
-  // Tokens that others may compute before it is the tenant's turn.
-  double LeadOf(size_t tenant) const {
+  // Tokens that others may compute before it is the party's turn.
+  double LeadOf(size_t party) const {
     double tokens = 0;
     for (size_t other = 0; other < kWeights.size(); ++other) {
-      if (other == tenant || !HasRequests(other)) continue;
-      tokens += kWeights[other] * std::max(VirtualTime(tenant) - VirtualTime(other), 0.0) + prefill_tokens_;
+      if (other == party || !HasRequests(other)) continue;
+      tokens += kWeights[other] * std::max(VirtualTime(party) - VirtualTime(other), 0.0) + prefill_tokens_;
     }
     return tokens;
   }
@@ -290,10 +316,10 @@ class FairnessSimulation {
   std::mt19937 random_;
   const int running_max_;
   const int prefill_tokens_;
-  size_t greedy_;  // the tenant that sends many at once
+  size_t greedy_;  // the party that sends many at once
   const std::array<std::string, kWeights.size()> names_ = [] {
     std::array<std::string, kWeights.size()> names;
-    for (size_t tenant = 0; tenant < names.size(); ++tenant) names[tenant] = TenantName(tenant);
+    for (size_t party = 0; party < names.size(); ++party) names[party] = PartyName(party);
     return names;
   }();
   FairShare shares_;
@@ -303,7 +329,7 @@ class FairnessSimulation {
   std::array<double, kWeights.size()> left_at_ = {};  // virtual time when its last request so far ended
 };
 
-TEST(FairnessSimulation, NoTenantIsPassedOverForLongerThanItWasAhead) {
+TEST(FairnessSimulation, NoPartyIsPassedOverForLongerThanItWasAhead) {
   api::test::ForEachSimulationSeed(1000, [](uint64_t seed) {
     SCOPED_TRACE(seed);
     FairnessSimulation simulation(static_cast<uint32_t>(seed));

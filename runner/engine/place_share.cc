@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <numeric>
 #include <tuple>
-#include <unordered_map>
 #include <utility>
 
 namespace quire::runner::engine {
@@ -21,34 +20,68 @@ std::optional<size_t> Youngest(std::span<const Place> running, May may) {
   return youngest;
 }
 
-using Counts = std::unordered_map<std::string_view, size_t>;
-
-Counts CountParties(std::span<const Place> running) {
-  Counts counts;
-  for (const Place& place : running) ++counts[place.party];
-  return counts;
-}
-
 }  // namespace
 
-std::optional<size_t> PlaceToGive(std::span<const Place> running, std::string_view party) {
-  if (const auto stalled = Youngest(running, [](const Place& place) { return place.stalled; }))
-    return stalled;
-  Counts counts = CountParties(running);
-  if (counts.contains(party)) return std::nullopt;
-  size_t most = 1;
-  for (const auto& [name, count] : counts) most = std::max(most, count);
-  if (most == 1) return std::nullopt;
-  return Youngest(running, [&](const Place& place) { return counts[place.party] == most; });
+PlaceCounts::PlaceCounts(std::span<const Place> running) {
+  for (const Place& place : running) {
+    ++parties_[place.party];
+    ++members_[{place.party, place.member}];
+  }
 }
 
-std::vector<size_t> PlacesToGive(std::span<const Place> running, std::string_view party, size_t bytes) {
+size_t PlaceCounts::OfParty(std::string_view party) const {
+  const auto found = parties_.find(party);
+  return found == parties_.end() ? 0 : found->second;
+}
+
+size_t PlaceCounts::Of(const Owner& owner) const {
+  const auto found = members_.find(owner);
+  return found == members_.end() ? 0 : found->second;
+}
+
+size_t PlaceCounts::LargestParty() const {
+  size_t most = 0;
+  for (const auto& [party, count] : parties_) most = std::max(most, count);
+  return most;
+}
+
+size_t PlaceCounts::LargestMember(size_t party_places) const {
+  size_t most = 0;
+  for (const auto& [owner, count] : members_) {
+    if (OfParty(owner.party) == party_places) most = std::max(most, count);
+  }
+  return most;
+}
+
+size_t PlaceCounts::LargestMemberOf(std::string_view party) const {
+  size_t most = 0;
+  for (auto at = members_.lower_bound({party}); at != members_.end() && at->first.party == party; ++at)
+    most = std::max(most, at->second);
+  return most;
+}
+
+std::optional<size_t> PlaceToGive(std::span<const Place> running, const Owner& owner) {
+  if (const auto stalled = Youngest(running, [](const Place& place) { return place.stalled; }))
+    return stalled;
+  const PlaceCounts counts(running);
+  if (counts.Of(owner) > 0) return std::nullopt;
+  const bool idle_party = counts.OfParty(owner.party) == 0;
+  const size_t party_most = counts.LargestParty();
+  const size_t most = idle_party ? counts.LargestMember(party_most) : counts.LargestMemberOf(owner.party);
+  if ((idle_party ? party_most : most) <= 1) return std::nullopt;
+  return Youngest(running, [&](const Place& place) {
+    const bool may = idle_party ? counts.OfParty(place.party) == party_most : place.party == owner.party;
+    return may && counts.Of({place.party, place.member}) == most;
+  });
+}
+
+std::vector<size_t> PlacesToGive(std::span<const Place> running, const Owner& owner, size_t bytes) {
   std::vector<Place> left(running.begin(), running.end());
   std::vector<size_t> indexes(running.size());
   std::iota(indexes.begin(), indexes.end(), size_t{0});
   std::vector<size_t> given;
   for (size_t freed = 0; given.empty() || freed < bytes;) {
-    const auto next = PlaceToGive(left, party);
+    const auto next = PlaceToGive(left, owner);
     if (!next) return {};
     const auto at = static_cast<ptrdiff_t>(*next);
     freed += left[*next].bytes;
@@ -60,9 +93,10 @@ std::vector<size_t> PlacesToGive(std::span<const Place> running, std::string_vie
 }
 
 size_t PlaceToPreempt(std::span<const Place> running) {
-  Counts counts = CountParties(running);
+  const PlaceCounts counts(running);
   const auto rank = [&counts](const Place& place) {
-    return std::tuple(place.stalled, place.exact, counts[place.party], place.arrival);
+    return std::tuple(place.stalled, place.exact, counts.OfParty(place.party),
+                      counts.Of({place.party, place.member}), place.arrival);
   };
   return static_cast<size_t>(std::ranges::max_element(running, {}, rank) - running.begin());
 }

@@ -1,11 +1,14 @@
 // Which running requests give up their places in the batch for one that waits. Pure functions of state.
 //
-// Places belong to parties: a tenant, or, where nobody said who asks, one exchange with all its choices. A party that has
-// no place gets one, and a client that does not read keeps none that others need.
+// Places belong to parties: a key, or an address where no key was checked. Behind an address may be several people, so that
+// its places belong to its members: its exchanges, each with all its choices. A party that has no place gets one of another
+// party's, a member that has none gets one of another member's, and a client that does not read keeps none that others need.
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -13,29 +16,55 @@
 
 namespace quire::runner::engine {
 
-// Free places that one party may take of `running_max` in all: a few stay free, so that the first requests of others need
-// not preempt one.
-constexpr int32_t PlacesOfOneParty(int32_t running_max) { return running_max - running_max / 16; }
+// Free places that one key, or one member of an address, may take of `running_max` in all: a few stay free, so that the first
+// requests of others need not preempt one. An address may take all: a machine for one person serves as many requests at once
+// as it has places, and the first request from elsewhere preempts one.
+constexpr int32_t PlacesOfOne(int32_t running_max) { return running_max - running_max / 16; }
 
 // Of a running request.
 struct Place {
   std::string_view party;
   uint64_t arrival = 0;
-  bool stalled = false;  // its reader has taken nothing for kStalledAfter
-  bool exact = true;     // computing it again is bit-identical
-  size_t bytes = 0;      // of the caches that are counted for it
+  bool stalled = false;          // its reader has taken nothing for kStalledAfter
+  bool exact = true;             // computing it again is bit-identical
+  size_t bytes = 0;              // of the caches that are counted for it
+  std::string_view member = {};  // of the party (api::Client)
 };
 
-// First a stalled request, then, if `party` runs nothing, the youngest of the party with the most places, if that has more
-// than one. Of these rather one that can be computed again than one that cannot. Index into `running`.
-std::optional<size_t> PlaceToGive(std::span<const Place> running, std::string_view party);
+// Who asks for a place, or has one.
+struct Owner {
+  std::string_view party;
+  std::string_view member = {};
+  auto operator<=>(const Owner&) const = default;
+};
+
+// Counts of places.
+class PlaceCounts {
+ public:
+  explicit PlaceCounts(std::span<const Place> running);
+  size_t OfParty(std::string_view party) const;
+  size_t Of(const Owner& owner) const;
+  size_t LargestParty() const;
+  // Of the largest member of any party that has this number of places.
+  size_t LargestMember(size_t party_places) const;
+  size_t LargestMemberOf(std::string_view party) const;
+
+ private:
+  std::map<std::string_view, size_t> parties_;
+  std::map<Owner, size_t> members_;
+};
+
+// First a stalled request, then, if the owner's party runs nothing, one of the party with the most places, if that has more
+// than one, and if only its member runs nothing, one of its party, if a member of that has more than one. Of these the
+// youngest of the member with the most, rather one that can be computed again than one that cannot. Index into `running`.
+std::optional<size_t> PlaceToGive(std::span<const Place> running, const Owner& owner);
 
 // One or more of them, by the same rule, that have `bytes` together: as few as that takes. Empty: the rule finds none, or
 // all that it finds have too little.
-std::vector<size_t> PlacesToGive(std::span<const Place> running, std::string_view party, size_t bytes);
+std::vector<size_t> PlacesToGive(std::span<const Place> running, const Owner& owner, size_t bytes);
 
-// Who is preempted when memory runs out: a stalled request, else the youngest of the party with the most places; of these
-// too rather one that can be computed again. The oldest request of all is preempted last. REQUIRES: there is one.
+// Who is preempted when memory runs out: a stalled request, else the youngest of the party with the most places, there of
+// the member with the most; of these too rather one that can be computed again. The oldest request of all is preempted last. REQUIRES: there is one.
 size_t PlaceToPreempt(std::span<const Place> running);
 
 }  // namespace quire::runner::engine

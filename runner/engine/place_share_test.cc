@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <span>
+#include <string_view>
 #include <vector>
 
 namespace quire::runner::engine {
@@ -9,30 +11,53 @@ namespace {
 
 using Places = std::vector<Place>;
 
+Place Of(std::string_view party, std::string_view member, uint64_t arrival) {
+  return {.party = party, .arrival = arrival, .member = member};
+}
+
 TEST(PlaceToGive, APartyWithoutOneGetsTheYoungestOfTheLargest) {
   const Places running{{"a", 1}, {"b", 2}, {"b", 5}, {"b", 4}, {"a", 9}};
-  EXPECT_EQ(PlaceToGive(running, "c"), 2U);
+  EXPECT_EQ(PlaceToGive(running, {"c"}), 2U);
 }
 
 TEST(PlaceToGive, APartyThatRunsGetsNoMore) {
-  EXPECT_EQ(PlaceToGive(Places{{"a", 1}, {"b", 2}, {"b", 3}}, "a"), std::nullopt);
+  EXPECT_EQ(PlaceToGive(Places{{"a", 1}, {"b", 2}, {"b", 3}}, {"a"}), std::nullopt);
 }
 
 TEST(PlaceToGive, NobodyLosesTheOnlyPlace) {
-  EXPECT_EQ(PlaceToGive(Places{{"a", 1}, {"b", 2}}, "c"), std::nullopt);
-  EXPECT_EQ(PlaceToGive({}, "c"), std::nullopt);
+  EXPECT_EQ(PlaceToGive(Places{{"a", 1}, {"b", 2}}, {"c"}), std::nullopt);
+  EXPECT_EQ(PlaceToGive({}, {"c"}), std::nullopt);
+}
+
+// However many exchanges an address has, another address gets a place of it.
+TEST(PlaceToGive, AnAddressIsOnePartyWithAllItsExchanges) {
+  const Places running{Of("10.0.0.1", "x", 1), Of("10.0.0.1", "y", 2), Of("10.0.0.1", "z", 3)};
+  EXPECT_EQ(PlaceToGive(running, {"10.0.0.2", "w"}), 2U);
+  EXPECT_EQ(PlaceToGive(running, {"key"}), 2U);
+  EXPECT_EQ(PlaceToGive(running, {"10.0.0.1", "w"}), std::nullopt) << "nobody behind it has two";
+}
+
+TEST(PlaceToGive, ExchangesOfAnAddressShareItsPlaces) {
+  const Places running{Of("a", "chat", 9), Of("a", "choices", 2), Of("a", "choices", 3), Of("key", "", 4),
+                       Of("key", "", 5),   Of("key", "", 6),      Of("key", "", 7)};
+  EXPECT_EQ(PlaceToGive(running, {"a", "another"}), 2U) << "of its own party only";
+  EXPECT_EQ(PlaceToGive(running, {"a", "chat"}), std::nullopt);
+  EXPECT_EQ(PlaceToGive(running, {"b", "one"}), 6U);
+  const std::span<const Place> without_key = std::span(running).first(3);
+  EXPECT_EQ(PlaceToGive(without_key, {"b", "one"}), 2U) << "the youngest of all is its exchange's only one";
+  EXPECT_EQ(PlaceToPreempt(without_key), 2U);
 }
 
 TEST(PlaceToGive, AStalledRequestGivesItsPlaceToAnybody) {
   const Places running{{"a", 1, true}, {"b", 2}, {"b", 3}};
-  EXPECT_EQ(PlaceToGive(running, "b"), 0U);
-  EXPECT_EQ(PlaceToGive(running, "c"), 0U);
+  EXPECT_EQ(PlaceToGive(running, {"b"}), 0U);
+  EXPECT_EQ(PlaceToGive(running, {"c"}), 0U);
 }
 
 TEST(PlaceToGive, WhatCannotBeComputedAgainGoesLast) {
-  EXPECT_EQ(PlaceToGive(Places{{"a", 1}, {"a", 2, false, false}, {"a", 3, false, false}}, "c"), 0U);
-  EXPECT_EQ(PlaceToGive(Places{{"a", 1, false, false}, {"a", 2, false, false}}, "c"), 1U);
-  EXPECT_EQ(PlaceToGive(Places{{"a", 1, true, false}, {"a", 2, true, false}}, "c"), 1U);
+  EXPECT_EQ(PlaceToGive(Places{{"a", 1}, {"a", 2, false, false}, {"a", 3, false, false}}, {"c"}), 0U);
+  EXPECT_EQ(PlaceToGive(Places{{"a", 1, false, false}, {"a", 2, false, false}}, {"c"}), 1U);
+  EXPECT_EQ(PlaceToGive(Places{{"a", 1, true, false}, {"a", 2, true, false}}, {"c"}), 1U);
 }
 
 TEST(PlacesToGive, AsManyAsTheMemoryTakes) {
@@ -40,11 +65,11 @@ TEST(PlacesToGive, AsManyAsTheMemoryTakes) {
                        {"b", 2, false, true, 40},
                        {"a", 3, false, true, 10},
                        {"a", 4, false, true, 10}};
-  EXPECT_EQ(PlacesToGive(running, "c", 0), std::vector<size_t>{3});
-  EXPECT_EQ(PlacesToGive(running, "c", 10), std::vector<size_t>{3});
-  EXPECT_EQ(PlacesToGive(running, "c", 15), (std::vector<size_t>{3, 2}));
-  EXPECT_EQ(PlacesToGive(running, "c", 25), std::vector<size_t>{}) << "nobody loses the only place";
-  EXPECT_EQ(PlacesToGive(running, "a", 0), std::vector<size_t>{});
+  EXPECT_EQ(PlacesToGive(running, {"c"}, 0), std::vector<size_t>{3});
+  EXPECT_EQ(PlacesToGive(running, {"c"}, 10), std::vector<size_t>{3});
+  EXPECT_EQ(PlacesToGive(running, {"c"}, 15), (std::vector<size_t>{3, 2}));
+  EXPECT_EQ(PlacesToGive(running, {"c"}, 25), std::vector<size_t>{}) << "nobody loses the only place";
+  EXPECT_EQ(PlacesToGive(running, {"a"}, 0), std::vector<size_t>{});
 }
 
 TEST(PlaceToPreempt, TheLargestPartyLosesItsYoungest) {

@@ -44,7 +44,7 @@ void PreparationQueue::Push(PreparationJob job) {
   {
     std::lock_guard lock(mutex_);
     const api::Client& client = job.submit.request.client;
-    shares_.Enter(client.tenant, client.weight);
+    shares_.Enter(client.Party(), client.weight);
     Waiting(LaneOf(job.submit.request)).push_back(std::move(job));
   }
   changed_.notify_all();
@@ -55,7 +55,7 @@ void PreparationQueue::Cancel(api::RequestId id) {
   for (auto& lane : waiting_) {
     std::erase_if(lane, [&](const PreparationJob& job) {
       if (job.submit.id != id) return false;
-      shares_.Exit(job.submit.request.client.tenant);
+      shares_.Exit(job.submit.request.client.Party());
       return true;
     });
   }
@@ -66,13 +66,13 @@ void PreparationQueue::Cancel(api::RequestId id) {
 
 PreparationJob PreparationQueue::Take(std::deque<PreparationJob>& lane) {
   const auto next = std::ranges::min_element(lane, {}, [this](const PreparationJob& job) {
-    return shares_.Of(job.submit.request.client.tenant).virtual_time;
+    return shares_.Of(job.submit.request.client.Party()).virtual_time;
   });
   PreparationJob job = std::move(*next);
   lane.erase(next);
   clockid_t clock{};
   pthread_getcpuclockid(pthread_self(), &clock);
-  running_.push_back({job.submit.id, job.submit.request.client.tenant, job.canceled, clock, TimeOf(clock)});
+  running_.push_back({job.submit.id, job.submit.request.client.Party(), job.canceled, clock, TimeOf(clock)});
   return job;
 }
 
@@ -90,8 +90,8 @@ void PreparationQueue::Finish(api::RequestId id) {
   std::lock_guard lock(mutex_);
   const auto running = std::ranges::find(running_, id, &Running::id);
   const nanoseconds used = TimeOf(running->clock) - running->begin;
-  shares_.Charge(running->tenant, std::chrono::duration_cast<std::chrono::microseconds>(used).count());
-  shares_.Exit(running->tenant);
+  shares_.Charge(running->party, std::chrono::duration_cast<std::chrono::microseconds>(used).count());
+  shares_.Exit(running->party);
   running_.erase(running);
 }
 

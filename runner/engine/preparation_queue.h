@@ -2,7 +2,7 @@
 //
 // Two lanes: a light request (a short text without a format, a template or schemas of tools) costs milliseconds, a heavy one
 // up to its whole CPU time. The threads of the light lane take no heavy request, so that a short chat never waits behind an expensive schema. In
-// a lane the tenant that used the least CPU time goes first, and within a tenant the oldest request.
+// a lane the party that used the least CPU time goes first, and within a party the oldest request.
 #pragma once
 
 #include <array>
@@ -52,7 +52,7 @@ class PreparationQueue {
  private:
   struct Running {
     api::RequestId id;
-    std::string tenant;
+    std::string party;
     std::shared_ptr<std::atomic<bool>> canceled;
     clockid_t clock;
     std::chrono::nanoseconds begin;

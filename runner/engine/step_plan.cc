@@ -5,15 +5,15 @@
 
 namespace quire::runner::engine {
 
-std::vector<StepItem> PlanStep(std::span<const SequenceState> sequences, std::span<const TenantState> tenants,
+std::vector<StepItem> PlanStep(std::span<const SequenceState> sequences, std::span<const PartyState> parties,
                                int32_t prefill_tokens) {
   std::vector<StepItem> items;
-  std::vector<TenantState> shares(tenants.begin(), tenants.end());
+  std::vector<PartyState> shares(parties.begin(), parties.end());
   PlanStep(sequences, shares, prefill_tokens, items);
   return items;
 }
 
-void PlanStep(std::span<const SequenceState> sequences, std::span<TenantState> shares, int32_t prefill_tokens,
+void PlanStep(std::span<const SequenceState> sequences, std::span<PartyState> shares, int32_t prefill_tokens,
               std::vector<StepItem>& items) {
   items.clear();
   std::vector<size_t> prompts;
@@ -27,7 +27,7 @@ void PlanStep(std::span<const SequenceState> sequences, std::span<TenantState> s
   }
   const auto urgency = [&](size_t i) {
     const SequenceState& state = sequences[i];
-    return std::tuple(shares[state.tenant].virtual_time, state.prefill_left - state.skipped_tokens / kAging,
+    return std::tuple(shares[state.party].virtual_time, state.prefill_left - state.skipped_tokens / kAging,
                       i);
   };
   while (prefill_tokens > 0 && !prompts.empty()) {
@@ -36,7 +36,7 @@ void PlanStep(std::span<const SequenceState> sequences, std::span<TenantState> s
     const int32_t tokens = std::min(state.prefill_left, prefill_tokens);
     items.push_back({*next, tokens});
     prefill_tokens -= tokens;
-    shares[state.tenant].virtual_time += tokens / shares[state.tenant].weight;
+    shares[state.party].virtual_time += tokens / shares[state.party].weight;
     prompts.erase(next);
   }
   std::ranges::sort(items, {}, &StepItem::sequence);

@@ -14,11 +14,11 @@ struct SequenceState {
   int32_t decode_left = 1;     // decoding: the newest token, behind the forced tokens
   bool backpressured = false;  // its client has no credit left: the sequence waits
   int64_t skipped_tokens = 0;  // aging: prefill tokens given to others while it got none
-  size_t tenant = 0;           // index into the tenants given to PlanStep
+  size_t party = 0;            // index into the parties given to PlanStep
 };
 
-// The planner's view of a tenant (fair_share.h).
-struct TenantState {
+// The planner's view of a party (fair_share.h).
+struct PartyState {
   double virtual_time = 0;  // tokens so far, divided by the weight
   double weight = 1;
 };
@@ -29,15 +29,15 @@ struct StepItem {
 };
 
 // Backpressured sequences wait. Every other decoding sequence gets its decode_left tokens. `prefill_tokens`
-// more go to prompts: to the tenant with the smallest virtual time, and among its prompts to the shortest
+// more go to prompts: to the party with the smallest virtual time, and among its prompts to the shortest
 // remaining first. Each kAging skipped tokens of a prompt count as one token fewer remaining, which prevents
 // starvation of long prompts. Items are in ascending order of `sequence`; empty when nobody can go on.
-std::vector<StepItem> PlanStep(std::span<const SequenceState> sequences, std::span<const TenantState> tenants,
+std::vector<StepItem> PlanStep(std::span<const SequenceState> sequences, std::span<const PartyState> parties,
                                int32_t prefill_tokens);
 
-// The same into `items`. `tenants` is scratch: its virtual times advance by the tokens of this step.
-void PlanStep(std::span<const SequenceState> sequences, std::span<TenantState> tenants,
-              int32_t prefill_tokens, std::vector<StepItem>& items);
+// The same into `items`. `parties` is scratch: its virtual times advance by the tokens of this step.
+void PlanStep(std::span<const SequenceState> sequences, std::span<PartyState> parties, int32_t prefill_tokens,
+              std::vector<StepItem>& items);
 
 inline constexpr int64_t kAging = 4;
 

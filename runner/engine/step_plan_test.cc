@@ -18,9 +18,9 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using Sequences = std::vector<SequenceState>;
 
-// All of one tenant.
+// All of one party.
 std::vector<StepItem> Plan(const Sequences& sequences, int32_t prefill_tokens) {
-  return PlanStep(sequences, std::vector<TenantState>(1), prefill_tokens);
+  return PlanStep(sequences, std::vector<PartyState>(1), prefill_tokens);
 }
 
 TEST(PlanStep, GivesEveryDecodingSequenceOneToken) {
@@ -83,17 +83,17 @@ TEST(PlanStep, EqualPromptsAreServedOneAfterTheOther) {
   EXPECT_THAT(finished, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
 }
 
-TEST(PlanStep, TenantsShareByWeightWhateverTheyAskFor) {
-  // One tenant with ten prompts, another of twice its weight with one.
+TEST(PlanStep, PartiesShareByWeightWhateverTheyAskFor) {
+  // One party with ten prompts, another of twice its weight with one.
   Sequences sequences(10, {.prefill_left = 1 << 20});
-  sequences.push_back({.prefill_left = 1 << 20, .tenant = 1});
-  std::vector<TenantState> tenants = {{.virtual_time = 0, .weight = 1}, {.virtual_time = 0, .weight = 2}};
+  sequences.push_back({.prefill_left = 1 << 20, .party = 1});
+  std::vector<PartyState> parties = {{.virtual_time = 0, .weight = 1}, {.virtual_time = 0, .weight = 2}};
   std::vector<int64_t> got(2);
   for (int step = 0; step < 300; ++step) {
-    for (const StepItem& item : PlanStep(sequences, tenants, 64)) {
-      const size_t tenant = sequences[item.sequence].tenant;
-      got[tenant] += item.tokens;
-      tenants[tenant].virtual_time += item.tokens / tenants[tenant].weight;
+    for (const StepItem& item : PlanStep(sequences, parties, 64)) {
+      const size_t party = sequences[item.sequence].party;
+      got[party] += item.tokens;
+      parties[party].virtual_time += item.tokens / parties[party].weight;
     }
   }
   EXPECT_EQ(got[1], 2 * got[0]);

@@ -111,7 +111,7 @@ api::Result<void> RunnerLink::TrySend(const api::ipc::Submit& submit) {
   return {};
 }
 
-bool RunnerLink::HasRoomFor(size_t /*bytes*/, const std::string& /*tenant*/) const {
+bool RunnerLink::HasRoomFor(size_t /*bytes*/, const std::string& /*party*/) const {
   return channels.at(this)->to_runner.size() < kQueuedFramesMax;
 }
 

@@ -153,7 +153,10 @@ TEST_F(RouteAccess, AKeysWeightTravelsWithItsRequests) {
       const size_t before = daemon_.backend().seen.requests.size();
       daemon_.Post(path, body, key);
       ASSERT_EQ(daemon_.backend().seen.requests.size(), before + 1) << path;
-      EXPECT_EQ(daemon_.backend().seen.requests.back().client.weight, weight) << path;
+      const api::Client& client = daemon_.backend().seen.requests.back().client;
+      EXPECT_EQ(client.weight, weight) << path;
+      EXPECT_EQ(client.Party(), client.tenant) << path;
+      EXPECT_EQ(client.Member(), "") << path;
     }
   }
 }

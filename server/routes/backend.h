@@ -17,14 +17,14 @@ class Backend {
   virtual Awaitable<api::Result<std::unique_ptr<scheduler::TokenStream>>> Submit(
       scheduler::ModelSpec spec, api::Request request, std::optional<scheduler::KeepAlive> keep_alive) = 0;
   virtual Awaitable<api::Result<std::chrono::nanoseconds>> Load(
-      scheduler::ModelSpec spec, std::optional<scheduler::KeepAlive> keep_alive, std::string tenant) = 0;
+      scheduler::ModelSpec spec, std::optional<scheduler::KeepAlive> keep_alive, std::string party) = 0;
   virtual void Unload(const std::string& key) = 0;
   virtual Awaitable<api::Result<api::ipc::Inspected>> Inspect(api::ipc::InspectModel request) = 0;
   virtual Awaitable<api::Result<std::unique_ptr<scheduler::ConversionJob>>> Convert(
       api::ipc::ConvertModel request, std::shared_ptr<const void> kept) = 0;
   virtual std::vector<scheduler::LoadedModel> Loaded() const = 0;
   virtual std::vector<scheduler::LoadingModel> Loading() const { return {}; }
-  virtual std::optional<api::Error> RefusalFor(const std::string& tenant) const = 0;
+  virtual std::optional<api::Error> RefusalFor(const std::string& party) const = 0;
   virtual int64_t MemoryLimit() const { return 0; }  // bytes of all models together; 0 = none
 };
 
@@ -39,8 +39,8 @@ class DispatcherBackend : public Backend {
   }
   Awaitable<api::Result<std::chrono::nanoseconds>> Load(scheduler::ModelSpec spec,
                                                         std::optional<scheduler::KeepAlive> keep_alive,
-                                                        std::string tenant) override {
-    return dispatcher_.Load(std::move(spec), keep_alive, std::move(tenant));
+                                                        std::string party) override {
+    return dispatcher_.Load(std::move(spec), keep_alive, std::move(party));
   }
   void Unload(const std::string& key) override { dispatcher_.Unload(key); }
   Awaitable<api::Result<api::ipc::Inspected>> Inspect(api::ipc::InspectModel request) override {
@@ -52,8 +52,8 @@ class DispatcherBackend : public Backend {
   }
   std::vector<scheduler::LoadedModel> Loaded() const override { return dispatcher_.Loaded(); }
   std::vector<scheduler::LoadingModel> Loading() const override { return dispatcher_.Loading(); }
-  std::optional<api::Error> RefusalFor(const std::string& tenant) const override {
-    return dispatcher_.RefusalFor(tenant);
+  std::optional<api::Error> RefusalFor(const std::string& party) const override {
+    return dispatcher_.RefusalFor(party);
   }
   int64_t MemoryLimit() const override { return dispatcher_.memory_limit(); }
 

@@ -8,6 +8,7 @@
 #include <ratio>
 
 #include "server/http/awaitable.h"
+#include "server/http/party.h"
 #include "server/http/request_log.h"
 #include "server/routes/embed.h"
 #include "server/routes/handlers.h"
@@ -58,10 +59,17 @@ std::string TenantOf(const HttpRequest& request) {
   return credential == nullptr || credential->empty() ? std::string() : Sha256Of(*credential);
 }
 
-void SetTenant(const Exchange& exchange, api::Client& client) {
+void SetClient(Exchange& exchange, api::Client& client) {
   client.tenant = TenantOf(exchange.request());
   client.weight = exchange.request().weight;
   client.exchange = exchange.id();
+  if (exchange.request().identity.empty()) client.address = PartyOf(exchange);
+}
+
+std::string QueuePartyOf(Exchange& exchange) {
+  api::Client client;
+  SetClient(exchange, client);
+  return client.Party();
 }
 
 void LogUnknownOptions(const Exchange& exchange, const std::vector<std::string>& names) {
@@ -110,9 +118,9 @@ Awaitable<bool> NameModel(Services& services, Exchange& exchange, std::string& n
 Awaitable<std::optional<StoredModel>> FindModelToAnswer(Services& services, Exchange& exchange,
                                                         const std::string& name) {
   if (services.backend.RefusalFor({})) {  // else it does not matter whose it is, which takes a hash to know
-    const std::string tenant = TenantOf(exchange.request());
-    if (services.backend.RefusalFor(tenant)) co_await WaitForRefusalTick();
-    if (const auto refusal = services.backend.RefusalFor(tenant)) {
+    const std::string party = QueuePartyOf(exchange);
+    if (services.backend.RefusalFor(party)) co_await WaitForRefusalTick();
+    if (const auto refusal = services.backend.RefusalFor(party)) {
       co_await SendError(exchange, *refusal);
       co_return std::nullopt;
     }
@@ -129,7 +137,7 @@ Awaitable<void> RelayJob(Services& services, Exchange& exchange, const StoredMod
                          std::optional<scheduler::KeepAlive> keep_alive, GenerationJob job) {
   job.spec = SpecOf(model);
   job.keep_alive = keep_alive;
-  for (api::Request& request : job.choices) SetTenant(exchange, request.client);
+  for (api::Request& request : job.choices) SetClient(exchange, request.client);
   if (services.import_layers) co_await services.import_layers(model);
   exchange.log().body_bytes = exchange.request().body.size();
   exchange.log().isolation = job.choices.front().client.IsolationKey();

@@ -111,7 +111,7 @@ Awaitable<api::Result<api::EmbedResult>> EmbedAll(Services& services, Exchange& 
   api::EmbedResult result;
   std::deque<TextJob> running;
   api::Client client;
-  SetTenant(exchange, client);
+  SetClient(exchange, client);
   const size_t count = request.inputs.size();
   size_t at_once = kAtOnceMax;
   // A request that says how long the model stays wants it loaded.
@@ -133,6 +133,7 @@ Awaitable<api::Result<api::EmbedResult>> EmbedAll(Services& services, Exchange& 
       api::Request one = request.At(submitted, model.parameters);
       one.client.tenant = client.tenant;
       one.client.weight = client.weight;
+      one.client.address = client.address;
       TextJob job{.index = submitted, .stream = nullptr};
       auto placed = co_await services.backend.Submit(SpecOf(model), std::move(one), request.keep_alive);
       // Texts of requests like this one may be what fills the queue: it goes on with fewer, so that all of them leave
@@ -172,7 +173,7 @@ Awaitable<api::Result<api::EmbedResult>> EmbedOrLoad(Services& services, Exchang
     co_return result;
   }
   const auto loaded =
-      co_await services.backend.Load(SpecOf(model), request.keep_alive, TenantOf(exchange.request()));
+      co_await services.backend.Load(SpecOf(model), request.keep_alive, QueuePartyOf(exchange));
   if (!loaded) co_return std::unexpected(loaded.error());
   co_return api::EmbedResult{.vectors = {}, .load = *loaded};
 }

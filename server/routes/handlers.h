@@ -69,8 +69,10 @@ void LogUnknownOptions(const Exchange& exchange, const std::vector<std::string>&
 
 // Who presents which credential, as api::Client has it.
 std::string TenantOf(const HttpRequest& request);
-// Sets the tenant, its weight and the exchange.
-void SetTenant(const Exchange& exchange, api::Client& client);
+// Sets all but the salt.
+void SetClient(Exchange& exchange, api::Client& client);
+// Whose places in the queue a request takes (api::Client).
+std::string QueuePartyOf(Exchange& exchange);
 
 // Bytes of a body that names a model and says little more.
 inline constexpr uint64_t kNameBodyBytesMax = uint64_t{64} << 10;

@@ -25,7 +25,7 @@ Awaitable<void> LoadOrUnload(Services& services, Exchange& exchange, ollama::End
     services.backend.Unload(model.digest);
   } else {
     const auto loaded =
-        co_await services.backend.Load(SpecOf(model), request.keep_alive, TenantOf(exchange.request()));
+        co_await services.backend.Load(SpecOf(model), request.keep_alive, QueuePartyOf(exchange));
     if (!loaded) {
       co_await SendError(exchange, loaded.error());
       co_return;

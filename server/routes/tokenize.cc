@@ -54,7 +54,7 @@ Awaitable<void> Convert(Services& services, Exchange& exchange,
   auto reply = std::make_unique<api::TokenizeEncoder>(ShapeOf(*parsed));
   GenerationJob job(api::ToRequest(*std::move(parsed)), std::move(reply));
   job.spec = *std::move(spec);
-  SetTenant(exchange, job.choices.front().client);
+  SetClient(exchange, job.choices.front().client);
   co_await RelayReply(exchange, services.backend, services.pools.cpu, std::move(job));
 }
 

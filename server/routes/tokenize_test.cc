@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "server/testing/test_daemon.h"
@@ -76,6 +77,24 @@ TEST(TokenizeRoutes, RequestsAreMadeInTheNameOfTheirClient) {
   ASSERT_EQ(requests.size(), 2U);
   EXPECT_NE(requests[0].client.tenant, "");
   EXPECT_NE(requests[0].client.tenant, requests[1].client.tenant);
+}
+
+// Nobody checks the credentials: they isolate caches, but make nobody another party.
+TEST(TokenizeRoutes, WithoutKeysAnAddressIsOneParty) {
+  TestDaemon daemon;
+  daemon.backend().script.events = {api::Event(api::PromptReady{2, 0}), api::Event(api::Finished{})};
+  const std::vector<std::pair<std::string, std::string>> routes = {
+      {"/tokenize", R"({"model":"demo","content":"hi"})"},
+      {"/api/generate", R"({"model":"demo","prompt":"hi"})"},
+      {"/v1/chat/completions", R"({"model":"demo","messages":[{"role":"user","content":"Hi"}]})"},
+      {"/api/embed", R"({"model":"demo","input":"hi"})"}};
+  for (const auto& [path, body] : routes) {
+    daemon.Post(path, body, "Authorization: Bearer " + path + "\r\n");
+    const api::Client& client = daemon.backend().seen.requests.back().client;
+    EXPECT_EQ(client.Party(), "127.0.0.1") << path;
+    EXPECT_NE(client.IsolationKey(), "0:") << path;
+  }
+  EXPECT_EQ(daemon.backend().seen.requests.size(), routes.size());
 }
 
 TEST(TokenizeRoutes, SlotsAreTheRequestsInFlightAndAFreeOne) {

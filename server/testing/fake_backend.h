@@ -50,7 +50,7 @@ class FakeBackend : public Backend {
       std::optional<scheduler::KeepAlive> keep_alive) override;
   Awaitable<api::Result<std::chrono::nanoseconds>> Load(scheduler::ModelSpec spec,
                                                         std::optional<scheduler::KeepAlive> keep_alive,
-                                                        std::string tenant) override;
+                                                        std::string party) override;
   void Unload(const std::string& key) override { seen.unloaded.push_back(key); }
   Awaitable<api::Result<api::ipc::Inspected>> Inspect(api::ipc::InspectModel request) override;
   Awaitable<api::Result<std::unique_ptr<scheduler::ConversionJob>>> Convert(
