@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "server/routes/vector_cache.h"
@@ -200,6 +201,101 @@ TEST(BodyLimits, LargeRepliesAreWrittenOffTheIoThread) {
   EXPECT_EQ(json::parse(daemon.Get("/api/tags").body)["models"].size(), 65u);
   EXPECT_EQ(json::parse(daemon.Get("/v1/models").body)["data"].size(), 65u);
   EXPECT_EQ(daemon.pools().cpu.tasks() - before, 3u);
+}
+
+// They wait for no large body, and no client's many of them hold the I/O thread up.
+TEST(BodyLimits, BodiesOfOrdinarySizeAreReadOnAThreadOfTheirOwn) {
+  TestDaemon daemon;
+  daemon.backend().script.events = ShortAnswer();
+  const auto parses_of = [&](size_t bytes) {
+    const uint64_t before = daemon.pools().parses.tasks();
+    const json messages = json::array({{{"role", "user"}, {"content", std::string(bytes, 'p')}}});
+    EXPECT_EQ(TasksOf(daemon, "/v1/chat/completions", {{"model", "demo"}, {"messages", messages}}), 0u);
+    return daemon.pools().parses.tasks() - before;
+  };
+  EXPECT_EQ(parses_of(15 * kKiB), 0u);
+  EXPECT_EQ(parses_of(17 * kKiB), 2u) << "parsed, and copied into its request";
+  EXPECT_EQ(parses_of(120 * kKiB), 2u);
+}
+
+// 21 KiB for each delta.
+std::vector<testing::Step> AnswerWithLogprobs(int deltas) {
+  const api::TokenCandidate candidate{.bytes = "t", .id = 1, .logprob = -0.5F};
+  const api::TokenLogprob token{candidate, std::vector<api::TokenCandidate>(20, candidate)};
+  const api::TextDelta delta{"tttttttt", std::vector<api::TokenLogprob>(8, token), 8};
+  std::vector<testing::Step> steps = {api::Event(api::PromptReady{3, 0})};
+  for (int i = 0; i < deltas; ++i) steps.emplace_back(api::Event(delta));
+  steps.emplace_back(api::Event(api::Finished{}));
+  return steps;
+}
+
+struct AnswerLimits : public ::testing::Test {
+  static TransportLimits Small() {
+    TransportLimits limits;
+    limits.connections = 8;
+    limits.answer_bytes_max = 1024 * kKiB;
+    limits.answers_bytes = 2 * 1024 * kKiB;  // of one client half
+    return limits;
+  }
+  static json Chat(bool stream, int choices = 1) {
+    return {{"model", "demo"},  {"messages", json::array({{{"role", "user"}, {"content", "x"}}})},
+            {"logprobs", true}, {"top_logprobs", 20},
+            {"stream", stream}, {"n", choices}};
+  }
+  uint64_t Collected() {
+    uint64_t bytes = 0;
+    daemon_.OnIoThread([&] { bytes = daemon_.server().collected_answers_bytes(); });
+    return bytes;
+  }
+  void ExpectTooLarge(const char* path, const json& body) {
+    const RawResponse refused = daemon_.Post(path, body.dump());
+    EXPECT_EQ(refused.status, 413) << path;
+    EXPECT_THAT(refused.body, HasSubstr("larger than 1048576 bytes, the limit of one that is sent whole"));
+  }
+
+  TestDaemon daemon_{Small()};
+};
+
+TEST_F(AnswerLimits, AnAnswerThatIsSentWholeHasABound) {
+  daemon_.backend().script.events = AnswerWithLogprobs(40);
+  const RawResponse whole = daemon_.Post("/v1/chat/completions", Chat(false).dump());
+  EXPECT_EQ(json::parse(whole.body)["choices"][0]["logprobs"]["content"].size(), 320u);
+  ExpectTooLarge("/v1/chat/completions", Chat(false, 2));
+  daemon_.backend().script.events = AnswerWithLogprobs(60);
+  ExpectTooLarge("/v1/chat/completions", Chat(false));
+  ExpectTooLarge("/api/chat", Chat(false));
+  ExpectTooLarge("/completion", {{"prompt", "x"}, {"n_probs", 20}});
+  const std::string streamed = daemon_.Post("/v1/chat/completions", Chat(true).dump()).body;
+  EXPECT_THAT(streamed, HasSubstr("[DONE]")) << "nothing of it is collected";
+  while (Collected() > 0) std::this_thread::yield();
+}
+
+TEST_F(AnswerLimits, AStreamThatRepeatsItsAnswerHasTheSame) {
+  auto& events = daemon_.backend().script.events;
+  events = {api::Event(api::PromptReady{3, 0})};
+  for (int i = 0; i < 6; ++i)
+    events.emplace_back(api::Event(api::TextDelta{std::string(64 * kKiB, 't'), {}, 1}));
+  events.emplace_back(api::Event(api::Finished{}));
+  const std::string body =
+      daemon_.Post("/v1/responses", R"({"model":"demo","input":"x","stream":true})").body;
+  EXPECT_THAT(body, HasSubstr("the limit of one that is sent whole"));
+  EXPECT_THAT(body, ::testing::Not(HasSubstr("response.completed")));
+}
+
+TEST_F(AnswerLimits, OnePartysAnswersLeaveRoomForOthers) {
+  auto& events = daemon_.backend().script.events;
+  events = AnswerWithLogprobs(40);
+  events.insert(events.end() - 1, testing::Block{});
+  RawClient first(daemon_.port());
+  first.Send(testing::PostBytes("/v1/chat/completions", Chat(false).dump()));
+  daemon_.backend().blocked.get_future().wait();
+  EXPECT_GT(Collected(), 800 * kKiB);
+  const RawResponse second = daemon_.Post("/v1/chat/completions", Chat(false).dump());
+  EXPECT_EQ(second.status, 429);
+  EXPECT_THAT(second.body, HasSubstr("too many large answers of this client in memory"));
+  daemon_.OnIoThread([&] { daemon_.backend().Release(); });
+  EXPECT_EQ(first.Read().status, 200);
+  while (Collected() > 0) std::this_thread::yield();
 }
 
 }  // namespace

@@ -13,16 +13,23 @@
 
 namespace quire::server {
 
-// The request's body, read on the pool when it is large enough to hold other clients up. Nothing: it was
+// Where a body of this length is read and its job made; nullptr: at once, since a pool would cost more.
+inline WorkPool* PoolFor(Services& services, const std::string& body) {
+  constexpr size_t kAtOnceBytes = size_t{16} << 10;
+  if (IsLargeBody(body)) return &services.pools.cpu;
+  return body.size() > kAtOnceBytes ? &services.pools.parses : nullptr;
+}
+
+// The request's body, read on a pool when it is large enough for many such bodies to hold other clients up. Nothing: it was
 // answered with the error.
 template <class Parsed>
 Awaitable<std::optional<Parsed>> ParseBody(Services& services, Exchange& exchange,
                                            api::Result<Parsed> (*parse)(std::string_view)) {
   const std::string& body = exchange.request().body;
   api::Result<Parsed> parsed = api::Fail(api::ErrorCode::kInternal, "");
-  if (IsLargeBody(body)) {
+  if (WorkPool* pool = PoolFor(services, body)) {
     auto work = [parse, &body] { return parse(body); };
-    parsed = co_await RunFor(exchange, services.pools.cpu, std::move(work));
+    parsed = co_await RunFor(exchange, *pool, std::move(work));
   } else {
     parsed = parse(body);
   }
@@ -60,15 +67,16 @@ Awaitable<std::optional<StoredModel>> FindModelToAnswer(Services& services, Exch
 // The defaults that the model adds to a request; moved out of it.
 api::ModelDefaults TakeDefaults(StoredModel& model);
 
-// The job of a parsed request, which is moved out; made on the pool where its body was large: every choice copies it, and the
+// The job of a parsed request, which is moved out; made where its body was read: every choice copies it, and the
 // encoder writes out what the reply repeats.
 template <class Parsed>
 Awaitable<GenerationJob> MakeJob(Services& services, Exchange& exchange, StoredModel& model, Parsed& parsed,
                                  GenerationJob (*make_job)(Parsed, const api::ModelDefaults&)) {
   const api::ModelDefaults defaults = TakeDefaults(model);
-  if (!IsLargeBody(exchange.request().body)) co_return make_job(std::move(parsed), defaults);
+  WorkPool* pool = PoolFor(services, exchange.request().body);
+  if (pool == nullptr) co_return make_job(std::move(parsed), defaults);
   auto work = [make_job, &parsed, &defaults] { return make_job(std::move(parsed), defaults); };
-  auto job = co_await RunFor(exchange, services.pools.cpu, std::move(work));
+  auto job = co_await RunFor(exchange, *pool, std::move(work));
   co_return job;
 }
 
