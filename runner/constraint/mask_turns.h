@@ -21,7 +21,7 @@ struct MaskRequest {
 };
 
 // Parties that still wait get equal parts, and what one does not need goes to the others. Within a party the first to get
-// steps changes from step to step, so that none waits for ever. A mask that is not finished goes on in the next step. When a
+// steps changes from step to step, so that no answer starves. A mask that is not finished goes on in the next step. When a
 // mask is made does not change it. One thread.
 class MaskTurns {
  public:

@@ -58,7 +58,7 @@ TEST_F(MaskTurnsTest, ThirtyAnswersOfOnePartyTakeOneStepsWork) {
 }
 
 // It would have its mask last otherwise, each time.
-TEST_F(MaskTurnsTest, NobodyOfAPartyWaitsForEver) {
+TEST_F(MaskTurnsTest, NoAnswerOfAPartyStarves) {
   std::vector<Matcher> matchers(4, Expensive());
   std::vector<MaskRequest> requests;
   for (Matcher& matcher : matchers) requests.push_back({&matcher, &kGreedy});
