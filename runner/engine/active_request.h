@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -70,11 +71,19 @@ struct ActiveRequest {
   cache::Lease lease;                              // on the deepest snapshot that the sequence stands on
   bool exact = true;                               // the caches hold what computing its tokens in place gives
   int64_t skipped_tokens = 0;                      // see SequenceState
+  bool sits_out = false;                           // of the next step, for what its party's sampling takes
+  std::chrono::nanoseconds sampling_time{};        // of its last token (sampling_share.h)
+  uint64_t last_sampled = 0;                       // the number of that step
   size_t reserved_bytes = 0;                       // what admission counted for it
   std::optional<Clock::time_point> stalled_since;  // its reader takes nothing
   size_t hidden_begin = 0;                         // of its rows among the hidden states of a step
   Draft draft;                                     // closed before `sequence` is gone
 };
+
+// Nothing of it is computed in the next step.
+inline bool Pauses(const ActiveRequest& request) {
+  return request.sits_out || request.generation->backpressured();
+}
 
 using ActiveRequests = std::vector<std::unique_ptr<ActiveRequest>>;
 

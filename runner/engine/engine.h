@@ -10,6 +10,7 @@
 // ended. Nothing of this shows in any answer.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <expected>
@@ -35,6 +36,7 @@
 #include "runner/engine/prefill_budget.h"
 #include "runner/engine/prefix_reuse.h"
 #include "runner/engine/prompt_builder.h"
+#include "runner/engine/sampling_share.h"
 #include "runner/kernels/thread_pool.h"
 
 namespace quire::runner::engine {
@@ -81,6 +83,8 @@ struct EngineLimits {
   size_t release_bytes_min = size_t{64} << 20;
   int32_t draft_tokens = 0;            // per sequence and step; 0 = adaptive
   int32_t check_invariants_every = 0;  // steps; a breach ends the process. 0 = never: it costs
+  std::function<std::chrono::nanoseconds()> sampling_clock =
+      {};  // of a test, for what sampling takes; empty: the machine's
 };
 
 class Engine {
@@ -161,11 +165,12 @@ class Engine {
 
   // One step (engine_step.cc).
   bool Step();  // false when nobody can go on
+  void ShareSampling();
   void PlanNext(std::vector<StepItem>& items);
   void FillBatch(const std::vector<StepItem>& items, models::Batch& batch);
   cache::OwnedStep BeginStep(std::vector<StepItem>& items);
   void Advance(const std::vector<StepItem>& items, int32_t prefill);
-  void Sample(const std::vector<StepItem>& items);
+  std::chrono::nanoseconds Sample(const std::vector<StepItem>& items);  // what that took
   void Pool(const std::vector<StepItem>& items);
 
   // Speculative decoding (engine_draft.cc).
@@ -213,6 +218,7 @@ class Engine {
   Clock::time_point last_work_{};
 
   PrefillBudget budget_;
+  SamplingShare sampling_share_;
   draft::DraftLengthController draft_lengths_;
 
   // Memory that steps reuse: decoding allocates none.
@@ -220,6 +226,7 @@ class Engine {
     std::vector<SequenceState> states;      // of running_
     std::vector<PartyState> parties;        // that have a running request
     std::vector<const std::string*> names;  // theirs
+    std::vector<SamplingShare::Sequence> sampling;
     std::vector<StepItem> items;
     std::vector<cache::Append> appends;
     models::Batch batch;

@@ -139,6 +139,7 @@ bool Engine::StillFollows(const ActiveRequest& request) const {
   const auto leader = std::ranges::find(running_, request.leader->id,
                                         [](const auto& other) { return other->generation->id(); });
   return leader != running_.end() && !(*leader)->generation->backpressured() &&
+         (!Pauses(**leader) || (*leader)->party == request.party) &&
          (*leader)->generation->computed() < request.leader->until;
 }
 
@@ -148,6 +149,7 @@ std::optional<Leader> Engine::FindLeaderOf(const ActiveRequest& request) {
   for (const auto& other : running_) {
     if (other->isolation != request.isolation || other->generation->prefill_left() == 0) continue;
     if (!other->reuses || other->generation->backpressured()) continue;
+    if (Pauses(*other) && other->party != request.party) continue;  // it waits for what its party owes
     prefixes.push_back({other->generation->id(), other->generation->tokens(), other->generation->computed()});
   }
   if (prefixes.empty()) return std::nullopt;
@@ -215,6 +217,7 @@ void Engine::StepBack(size_t running, bool preempted) {
   EndDraft(request);
   prefixes_.StorePrefix(request);
   request.reserved_bytes = 0;
+  request.sits_out = false;
   request.stalled_since.reset();
   request.preempted = preempted;
   waiting_.push_back(std::move(*position));

@@ -67,10 +67,10 @@ void Engine::ProposeDrafts() {
   for (const auto& request : running_) {
     request->draft.tokens.clear();
     request->draft.has_round = false;
-    if (!request->generation->backpressured()) rows += request->generation->decode_left();
+    if (!Pauses(*request)) rows += request->generation->decode_left();
   }
   for (const auto& request : running_) {
-    if (request->generation->decode_left() > 0 && !request->generation->backpressured()) {
+    if (request->generation->decode_left() > 0 && !Pauses(*request)) {
       ChooseDraftSource(*request, rows);
     }
   }

@@ -1,14 +1,26 @@
 // One step: plan, reserve, compute, sample.
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <new>
 #include <utility>
 
 #include "runner/engine/engine.h"
 
 namespace quire::runner::engine {
+namespace {
+
+// While another process has the core it does not run.
+std::chrono::nanoseconds ThreadTime() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
+}  // namespace
 
 void Engine::PlanNext(std::vector<StepItem>& items) {
   auto& states = scratch_.states;
@@ -28,7 +40,7 @@ void Engine::PlanNext(std::vector<StepItem>& items) {
     }
     states.push_back({.prefill_left = generation.prefill_left(),
                       .decode_left = generation.decode_left(),
-                      .backpressured = generation.backpressured(),
+                      .backpressured = Pauses(*request),
                       .skipped_tokens = request->skipped_tokens,
                       .party = party});
     decoding += states.back().prefill_left == 0 && !states.back().backpressured ? 1 : 0;
@@ -70,11 +82,35 @@ void Engine::FillBatch(const std::vector<StepItem>& items, models::Batch& batch)
   }
 }
 
+// Sampling takes the time that the requests make it take: parties share that, too.
+void Engine::ShareSampling() {
+  auto& sequences = scratch_.sampling;
+  sequences.clear();
+  for (size_t i = 0; i < running_.size(); ++i) {
+    ActiveRequest& request = *running_[i];
+    request.sits_out = false;
+    if (Pauses(request)) continue;
+    sequences.push_back({.index = i,
+                         .party = &request.party,
+                         .weight = shares_.Of(request.party).weight,
+                         .decodes = !request.embedding && request.generation->prefill_left() == 0,
+                         .cost = request.sampling_time,
+                         .last_sampled = request.last_sampled});
+  }
+  sampling_share_.Plan(sequences);
+  for (const auto& sequence : sequences) running_[sequence.index]->sits_out = sequence.sits_out;
+}
+
 // Reserves the memory of the step, preempting as need be; `items` may shrink. Null when nobody can go on.
 cache::OwnedStep Engine::BeginStep(std::vector<StepItem>& items) {
   bool lease_given_up = false;
   while (true) {
     PlanNext(items);
+    if (items.empty() && std::ranges::any_of(running_, &ActiveRequest::sits_out)) {
+      // Those that they sit out for were preempted.
+      for (const auto& request : running_) request->sits_out = false;
+      PlanNext(items);
+    }
     if (items.empty()) return nullptr;
     AttachDrafts(items);
     std::vector<cache::Append>& appends = scratch_.appends;
@@ -97,6 +133,7 @@ cache::OwnedStep Engine::BeginStep(std::vector<StepItem>& items) {
 }
 
 bool Engine::Step() {
+  ShareSampling();
   const auto draft_begin = Clock::now();
   ProposeDrafts();
   const auto begin = Clock::now();
@@ -127,7 +164,7 @@ bool Engine::Step() {
     }
   }
   Advance(items, prefill);
-  Sample(items);
+  const auto sampling = Sample(items);
   Pool(items);
   if (limits_.check_invariants_every > 0 &&
       steps_ % static_cast<uint64_t>(limits_.check_invariants_every) == 0) {
@@ -138,6 +175,7 @@ bool Engine::Step() {
   }
   const auto took = Clock::now() - begin;
   step_time_ += took;
+  sampling_share_.EndStep(took - sampling);
   last_step_ = {.sequences = static_cast<int32_t>(items.size()),
                 .decoding = decoding,
                 .prefill_tokens = prefill,
@@ -174,12 +212,15 @@ void Engine::Advance(const std::vector<StepItem>& items, int32_t prefill) {
   }
 }
 
-void Engine::Sample(const std::vector<StepItem>& items) {
+std::chrono::nanoseconds Engine::Sample(const std::vector<StepItem>& items) {
+  const auto now = [this] { return limits_.sampling_clock ? limits_.sampling_clock() : ThreadTime(); };
+  std::chrono::nanoseconds all{};
   const auto vocab = static_cast<size_t>(model_.model->vocab_size());
   size_t row = 0;
   for (const auto& item : items) {
     ActiveRequest& request = *running_[item.sequence];
     ActiveGeneration& generation = *request.generation;
+    const auto begin = now();
     if (request.draft.open) {
       const size_t rows = request.draft.tokens.size() + 1;
       VerifyDraft(request, item, std::span(logits_).subspan(row * vocab, rows * vocab));
@@ -189,8 +230,13 @@ void Engine::Sample(const std::vector<StepItem>& items) {
     } else {
       generation.Sample(std::span(logits_).subspan(row++ * vocab, vocab), sampling_workspace_);
     }
+    request.sampling_time = now() - begin;
+    request.last_sampled = steps_;
+    sampling_share_.Charge(request.party, request.sampling_time);
+    all += request.sampling_time;
     if (generation.needs_shift()) Shift(request);
   }
+  return all;
 }
 
 void Engine::Pool(const std::vector<StepItem>& items) {

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <future>
 #include <set>
 
 #include "runner/engine/testing/engine_harness.h"
@@ -101,6 +103,28 @@ TEST(Engine, AnAddressDoesNotKeepAnotherOut) {
   for (const auto id : endless) harness.Post(api::ipc::Credit{id, 1'000'000});
   EXPECT_FALSE(harness.Generate(from("10.0.0.1", 2, 60)).text().empty());
   for (const auto id : endless) harness.Post(api::ipc::Cancel{id});
+}
+
+// Where sampling takes long, parties take turns at it: each token of one here takes 50 ms of a clock that only counts.
+TEST(Engine, PartiesTakeTurnsWhereSamplingIsCostly) {
+  const auto of = [](std::string tenant, int32_t tokens) {
+    api::Request request = Logged(Greedy("Tell me a story about a fox and a river.", tokens));
+    request.client.tenant = std::move(tenant);
+    return request;
+  };
+  const auto alone = EngineHarness({.model_stops = false}).Generate(of("", 60)).logprobs();
+  EngineLimits limits{.cache_bytes = kPlenty};
+  limits.sampling_clock = [calls = 0]() mutable { return ++calls * std::chrono::milliseconds(50); };
+  EngineHarness harness({.limits = limits, .model_stops = false});
+  std::vector<api::RequestId> ids;
+  for (int i = 0; i < 8; ++i) ids.push_back(harness.Submit(of("many", 60)));
+  ids.push_back(harness.Submit(of("one", 60)));
+  for (const auto id : ids) harness.Post(api::ipc::Credit{id, 100});
+  for (const auto id : ids) EXPECT_EQ(harness.Wait(id).logprobs(), alone);
+  std::promise<int64_t> steps;
+  harness.Post(
+      EngineQuestion{{}, [&steps](const auto& seen) { steps.set_value(static_cast<int64_t>(seen.steps)); }});
+  EXPECT_GE(steps.get_future().get(), 100) << "eight streams go on beside one in few of its steps";
 }
 
 // One place of 16 stays free of a tenant, so nobody steps back for the next.
