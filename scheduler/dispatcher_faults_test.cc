@@ -171,6 +171,21 @@ TEST_F(DispatcherFaultsTest, MoreTextThanCredit) {
   EXPECT_EQ(Generate(Spec("ok"), "answer 1").text, "t0 ");
 }
 
+// 40 MiB that nobody takes: the answer ends with an error of its own, and the runner goes on.
+TEST_F(DispatcherFaultsTest, MoreBytesThanAreHeldEndTheirRequestAlone) {
+  auto stream = StartGeneration(Spec("ok"), "bulk");
+  const int pid = stream->runner_pid();
+  loop().RunUntil(
+      [this] { return dispatcher().Loaded().empty() || dispatcher().Loaded().at(0).running == 0; });
+  const Outcome outcome = Finish(*stream);
+  EXPECT_GT(outcome.text.size(), size_t{30} << 20);
+  ASSERT_TRUE(outcome.failed);
+  EXPECT_EQ(outcome.failed->code, api::ErrorCode::kTooLarge);
+  auto next = StartGeneration(Spec("ok"), "answer 1");
+  EXPECT_EQ(next->runner_pid(), pid);
+  EXPECT_EQ(Finish(*next).text, "t0 ");
+}
+
 TEST_F(DispatcherFaultsTest, EventsOfUnknownRequestsAreIgnored) {
   const Outcome outcome = Generate(Spec("ok"), "stranger");
   EXPECT_TRUE(outcome.finished);

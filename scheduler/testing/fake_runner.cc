@@ -308,6 +308,9 @@ class FakeRunner {
     if (what == "flood") {
       for (int i = 0; i <= ipc::kInitialCredit; ++i) Delta(id, "x");
     }
+    if (what == "bulk") {
+      for (int i = 0; i < 40; ++i) Delta(id, std::string(size_t{1} << 20, 'x'));
+    }
     if (what == "stranger") Delta(RequestId{UINT64_MAX}, "for nobody");
     if (what == "num_ctx") {
       Delta(id, std::to_string(num_ctx));
