@@ -37,6 +37,7 @@
 #include "runner/engine/weights_budget.h"
 #include "runner/kernels/batch_invariance.h"
 #include "runner/kernels/matmul.h"
+#include "runner/kernels/numa_plan.h"
 #include "runner/models/sentence_pooling.h"
 #include "runner/weights/model_description.h"
 
@@ -175,6 +176,9 @@ void EstimateEncoderLoad(const models::Encoder& encoder, ipc::Inspected& inspect
   inspected.memory = EstimateEncoder(encoder, ResidentBytes());
 }
 
+// Of a step, where `asked` were asked for; 0: those that fit this machine.
+int ThreadsOf(int asked) { return asked > 0 ? asked : UsableCores(); }
+
 LoadOptions LoadOptionsOf(const ipc::InspectModel& request) {
   return {.quantize_on_load = request.settings.quantize_on_load,
           .kv_cache_type = request.settings.kv_cache_type,
@@ -222,6 +226,7 @@ api::Result<std::shared_ptr<const weights::ModelFiles>> OpenFiles(const ipc::Ins
 }
 
 ipc::Inspected Inspect(const ipc::InspectModel& request) {
+  SetComputeThreads(ThreadsOf(request.settings.threads));
   static_cast<void>(RestrictFileSystem(FoldersOf(request)));
   ipc::Inspected load;
   const auto files = OpenFiles(request, load);
@@ -244,7 +249,7 @@ ipc::Inspected Inspect(const ipc::InspectModel& request) {
 }
 
 ipc::Converted Convert(Link& link, const ipc::ConvertModel& request) {
-  const int threads = request.threads > 0 ? request.threads : UsableCores();
+  const int threads = ThreadsOf(request.threads);
   float told = 0;
   const auto on_progress = [&](float fraction) {
     if (fraction < told + 0.01F) return;
@@ -351,8 +356,7 @@ void ServeEncoder(Shared& shared, Link& link, const ipc::LoadModel& request, Ope
                               .context_max = context,
                               .task = encoder.ranks() ? ModelTask::kRank : ModelTask::kEmbed,
                               .sentence_prompts = model->sentence_prompts.get()};
-  EncoderEngine engine(std::move(model->encoder), settings.threads > 0 ? settings.threads : UsableCores(),
-                       shared.engine, shared.engine_stats,
+  EncoderEngine engine(std::move(model->encoder), ComputeThreads(), shared.engine, shared.engine_stats,
                        [&link](ipc::RequestEvent event) { link.Send(std::move(event)); });
   shared.preparation_max = PreparationTime(std::chrono::milliseconds(settings.prepare_ms), context);
   Preparation preparation(shared.prompts, prompts, std::chrono::milliseconds(settings.prepare_ms),
@@ -367,6 +371,7 @@ void ServeEncoder(Shared& shared, Link& link, const ipc::LoadModel& request, Ope
 // Loads and serves; returns when the engine stops. The error was sent.
 void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   const auto begin = Clock::now();
+  SetComputeThreads(ThreadsOf(request.settings.threads));
   if (!kernels::CheckBatchInvariance()) {
     LogLine(
         fmt::format("matrix products are not batch-invariant with {}; computing rows one at a time (slow)",
@@ -426,9 +431,9 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
       ShareCache(model->model->cache_layout(), model->draft.cache_layout(), limits.cache_bytes);
   limits.draft_cache_bytes = caches.draft;
   limits.cache_bytes = caches.model;
-  const int32_t threads = settings.threads > 0 ? settings.threads : UsableCores();
-  auto engine = Engine::Create(std::move(*model), limits, threads, shared.engine, shared.engine_stats,
-                               [&link](ipc::RequestEvent event) { link.Send(std::move(event)); });
+  auto engine =
+      Engine::Create(std::move(*model), limits, ComputeThreads(), shared.engine, shared.engine_stats,
+                     [&link](ipc::RequestEvent event) { link.Send(std::move(event)); });
   if (!engine) return link.Send(ipc::LoadFailed{engine.error()});
   info.cache_bytes = (*engine)->cache_bytes();
   info.num_ctx = std::min(context_length, (*engine)->context_max());

@@ -4,9 +4,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "runner/engine/cpu_count.h"
 #include "runner/engine/log_line.h"
 #include "runner/engine/prompt_builder.h"
+#include "runner/kernels/numa_plan.h"
 #include "runner/models/sentence_pooling.h"
 #include "runner/tokenizer/model_tokenizer.h"
 #include "runner/weights/json_text.h"
@@ -312,7 +312,7 @@ api::Result<LoadedModel> Finish(OpenedModel opened, const Progress& progress, co
   LoadedModel loaded = std::move(opened.loaded);
   for (auto* files : {&loaded.files, &opened.draft_files}) {
     if (*files == nullptr) continue;
-    auto converted = weights::ConvertCheckpoint(std::move(*files), UsableCores());
+    auto converted = weights::ConvertCheckpoint(std::move(*files), ComputeThreads());
     if (!converted) return std::unexpected(converted.error());
     *files = *std::move(converted);
   }
@@ -321,7 +321,7 @@ api::Result<LoadedModel> Finish(OpenedModel opened, const Progress& progress, co
   loaded.rank = *std::move(rank);
   if (!options.quantize_on_load.empty()) {
     progress(0.3F, "quantizing weights");
-    auto files = weights::QuantizeOnLoad(std::move(loaded.files), options.quantize_on_load, UsableCores());
+    auto files = weights::QuantizeOnLoad(std::move(loaded.files), options.quantize_on_load, ComputeThreads());
     if (!files) return std::unexpected(files.error());
     loaded.files = std::move(*files);
   }

@@ -9,6 +9,8 @@
 #include "runner/engine/cache_budget.h"
 #include "runner/engine/engine.h"
 #include "runner/engine/prefill_budget.h"
+#include "runner/kernels/attention.h"
+#include "runner/kernels/numa_plan.h"
 
 namespace quire::runner::engine {
 namespace {
@@ -16,6 +18,9 @@ namespace {
 // Per number of the vocabulary, what choosing a token takes (sampler::Workspace): four arrays of four bytes, candidates,
 // their weights, and ranked candidates; twice what is sorted.
 constexpr int64_t kSamplingBytes = 4 * 4 + 2 * 8 + 8 + 2 * 16;
+
+// What a task of attention touches of its thread's stack, and a little.
+constexpr int64_t kStackBytes = 640 << 10;
 
 }  // namespace
 
@@ -27,12 +32,20 @@ int64_t ResidentBytes() {
   return file ? resident * ::sysconf(_SC_PAGESIZE) : 0;
 }
 
+int64_t ThreadBytes(const models::Model& model) {
+  int64_t bytes = ComputeThreads() * kStackBytes;
+  for (const cache::AttentionGroup& group : model.cache_layout().groups) {
+    bytes += kernels::AttentionPlan::SumsBytesMax(group, ComputeThreads(), model.context_length());
+  }
+  return bytes;
+}
+
 int64_t ScratchBytes(const models::Model& model, const EngineLimits& limits) {
   constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
   const int64_t prefill = limits.prefill_tokens > 0 ? limits.prefill_tokens : StepTarget().tokens_max;
   const int64_t rows = prefill + limits.running_max;
   const int64_t logits = limits.running_max * int64_t{model.vocab_size()} * kFloat;
-  return model.scratch_bytes(rows) + logits + model.vocab_size() * kSamplingBytes;
+  return model.scratch_bytes(rows) + logits + model.vocab_size() * kSamplingBytes + ThreadBytes(model);
 }
 
 api::ipc::MemoryEstimate EstimateMemory(const models::Model& model, const EngineLimits& limits,

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "runner/engine/testing/engine_harness.h"
+#include "runner/kernels/numa_plan.h"
 #include "tests/data/test_data.h"
 
 namespace quire::runner::engine {
@@ -84,7 +85,9 @@ TEST_P(MemoryNeed, IsWhatTheModelThenHolds) {
   EXPECT_EQ(estimate.cache_bytes, engine.cache_bytes());
   EXPECT_EQ(estimate.weight_bytes, engine.resident_weight_bytes());
   const auto resident = static_cast<double>(engine.resident_weight_bytes() + engine.resident_scratch_bytes());
-  const auto predicted = static_cast<double>(estimate.weight_bytes + estimate.scratch_bytes);
+  // The engine counts its own memory, without its threads' stacks.
+  const auto predicted = static_cast<double>(estimate.weight_bytes + estimate.scratch_bytes -
+                                             ThreadBytes(*opened->metadata_model));
   RecordProperty("predicted_bytes", std::to_string(estimate.weight_bytes + estimate.scratch_bytes));
   RecordProperty("resident_bytes",
                  std::to_string(engine.resident_weight_bytes() + engine.resident_scratch_bytes()));
@@ -106,6 +109,25 @@ TEST(MemoryNeedOfCaches, AreModestWhereNothingIsSaid) {
   const auto asked = EstimateMemory(*opened->metadata_model, {}, 0, 4096, /*requested_cache_bytes=*/much, 0);
   EXPECT_EQ(asked.cache_bytes, much);
   EXPECT_EQ(asked.cache_min_bytes, much) << "what the operator says holds as it is";
+}
+
+// Stacks, sums of attention, and what is filled for streamed matrices: of each compute thread.
+TEST(MemoryNeedOfThreads, GrowsWithThem) {
+  const auto opened = Open(kDemoModel, kSilent, {});
+  ASSERT_TRUE(opened);
+  const auto estimate = [&](int threads, int64_t panels) {
+    SetComputeThreads(threads);
+    const auto model = LoadMetadataModel(opened->loaded.files, {.panel_bytes_max = panels});
+    EXPECT_TRUE(model);
+    const auto bytes = EstimateMemory(**model, {}, 0, 4096, /*requested_cache_bytes=*/1 << 20, kMachine);
+    SetComputeThreads(0);
+    return bytes;
+  };
+  const auto two = estimate(2, 0), many = estimate(64, 0);
+  EXPECT_GE(many.scratch_bytes - two.scratch_bytes, 62 * (int64_t{512} << 10));
+  EXPECT_GT(many.weight_bytes, two.weight_bytes);
+  EXPECT_EQ(estimate(64, weights::kNoPanelLimit).weight_bytes,
+            estimate(2, weights::kNoPanelLimit).weight_bytes);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, MemoryNeed, testing::ValuesIn(Models()), NameOf);

@@ -10,6 +10,9 @@ namespace {
 // from 130,000 positions on.
 constexpr size_t kMostSums = size_t{1} << 22;
 
+// Rows of an item where there are few in all.
+constexpr int32_t kLeast = 12;
+
 cache::Position SegmentBegin(cache::Position position) {
   return position - position % AttentionPlan::kSegment;
 }
@@ -32,6 +35,15 @@ struct Segments {
 
 }  // namespace
 
+int64_t AttentionPlan::SumsBytesMax(const cache::AttentionGroup& group, int32_t threads,
+                                    cache::Position positions) {
+  // Fewer than two items for each thread are cut. They are that few only where they have no more than the least rows.
+  const size_t rows = 2 * static_cast<size_t>(std::max(threads, 1)) * kLeast;
+  const size_t segments = static_cast<size_t>(positions) / kSegment + 2;
+  const size_t sums = rows * segments * SumsOfRow(static_cast<size_t>(group.value_dim()));
+  return static_cast<int64_t>(std::min(sums, kMostSums) * sizeof(float));
+}
+
 void AttentionPlan::Prepare(std::span<const int32_t> row_begin, int32_t heads,
                             const cache::AttentionGroup& group, int32_t threads) {
   const int32_t kv_heads = group.kv_heads;
@@ -39,7 +51,6 @@ void AttentionPlan::Prepare(std::span<const int32_t> row_begin, int32_t heads,
   heads_ = heads;
   items_.clear();
   // A few tasks for each thread, so that none waits long for the last.
-  constexpr int32_t kLeast = 12;
   const int32_t most = std::min(kItemRows, kItemNumbers / group.head_dim);
   const int64_t all = int64_t{row_begin.back()} * heads, tasks = int64_t{4} * std::max(threads, 1);
   const int64_t even = (all + tasks - 1) / tasks;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <thread>
 #include <utility>
 
 namespace quire::runner {
@@ -15,6 +16,8 @@ NumaPlan& Plan() {
   static NumaPlan plan;
   return plan;
 }
+
+int compute_threads = 0;  // 0: not set
 
 thread_local size_t node_of_this_thread = 0;
 
@@ -46,9 +49,31 @@ std::vector<ThreadPlace> PlanThreads(const NumaPlan& plan, int threads) {
   return places;
 }
 
+NumaPlan NumaPlan::ForThreads(int threads) const {
+  NumaPlan plan{.nodes = {}, .replicates_weights = replicates_weights};
+  std::vector<bool> computes(nodes.size(), false);
+  for (const ThreadPlace& place : PlanThreads(*this, threads)) {
+    if (place.node < computes.size()) computes[place.node] = true;
+  }
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (computes[i]) plan.nodes.push_back(nodes[i]);
+  }
+  return plan;
+}
+
 void SetNumaPlan(NumaPlan plan) { Plan() = std::move(plan); }
 
 const NumaPlan& CurrentNumaPlan() { return Plan(); }
+
+void SetComputeThreads(int threads) {
+  compute_threads = threads;
+  if (Plan().replicates_weights) Plan() = Plan().ForThreads(threads);
+}
+
+int ComputeThreads() {
+  if (compute_threads > 0) return compute_threads;
+  return std::max(static_cast<int>(std::thread::hardware_concurrency()), 1);
+}
 
 size_t NodeOfThisThread() { return node_of_this_thread; }
 

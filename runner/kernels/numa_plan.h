@@ -13,6 +13,9 @@ struct NumaNode {
 };
 
 struct NumaPlan {
+  // Nodes that compute with this number of threads, of which the others need no weights.
+  NumaPlan ForThreads(int threads) const;
+
   std::vector<NumaNode>
       nodes;  // those that this process may compute on; with fewer than two nothing is spread
   bool replicates_weights = false;  // every node has weights of its own
@@ -39,6 +42,11 @@ std::vector<ThreadPlace> PlanThreads(const NumaPlan& plan, int threads);
 // there is one node.
 void SetNumaPlan(NumaPlan plan);
 const NumaPlan& CurrentNumaPlan();
+
+// The threads of a step, and of loading. Set it after the plan and before the first pool, the first weights and what tells
+// their memory: where weights are replicated, nodes without a thread leave the plan. Before: one per processor of the machine.
+void SetComputeThreads(int threads);
+int ComputeThreads();
 
 // The node, an index of NumaPlan::nodes, whose memory this thread is to read. Zero outside of pools.
 size_t NodeOfThisThread();

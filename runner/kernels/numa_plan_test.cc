@@ -48,6 +48,18 @@ TEST(PlanThreads, AreSharedOutByCores) {
 
 TEST(PlanThreads, ASingleThreadHasAPlace) { EXPECT_EQ(PlanThreads(PlanWith({2, 2}), 1).size(), 1U); }
 
+TEST(NumaPlan, NodesWithoutAThreadNeedNoWeights) {
+  NumaPlan plan = PlanWith({8, 8, 8, 8, 8, 8, 8, 8});
+  plan.replicates_weights = true;
+  const NumaPlan four = plan.ForThreads(4);
+  EXPECT_EQ(four.weight_copies(), 4U);
+  std::vector<size_t> nodes;
+  for (const ThreadPlace& place : PlanThreads(four, 4)) nodes.push_back(place.node);
+  EXPECT_EQ(nodes, (std::vector<size_t>{0, 1, 2, 3})) << "each has its own";
+  EXPECT_EQ(plan.ForThreads(64).weight_copies(), 8U);
+  EXPECT_EQ(plan.ForThreads(1).weight_copies(), 1U);
+}
+
 std::vector<int> Allowed() {
   cpu_set_t set;
   CPU_ZERO(&set);

@@ -4,11 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "runner/kernels/float_panels.h"
 #include "runner/kernels/int8_gemm.h"
+#include "runner/kernels/numa_plan.h"
 #include "runner/kernels/panels.h"
 #include "runner/kernels/streamed_panels.h"
 
@@ -91,9 +91,8 @@ kernels::Matrix PanelStore::Add(ThreadPool& pool, kernels::Matrix matrix, Weight
 }
 
 int64_t PanelStore::bytes() const {
-  const int64_t threads = std::max<int64_t>(std::thread::hardware_concurrency(), 1);
   return bytes_ + std::min(expert_bytes_, std::max<int64_t>(bytes_left(), 0)) +
-         threads * static_cast<int64_t>(buffer_bytes_);
+         ComputeThreads() * static_cast<int64_t>(buffer_bytes_);
 }
 
 int64_t PanelStore::streamed_bytes() const {

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <numeric>
-#include <thread>
 
+#include "runner/kernels/numa_plan.h"
 #include "runner/kernels/panels.h"
 
 namespace quire::runner::models {
@@ -68,7 +68,7 @@ void TensorBinder::Fail(const std::string& name, const std::string& reason) {
 kernels::Matrix TensorBinder::InPanels(const kernels::Matrix& matrix, WeightUse use) {
   if (error_ || panels_ == nullptr) return matrix;
   if (!pool_) {
-    pool_.emplace(files_.metadata_only() ? 1 : static_cast<int>(std::thread::hardware_concurrency()));
+    pool_.emplace(files_.metadata_only() ? 1 : ComputeThreads());
   }
   return panels_->Add(*pool_, matrix, use);
 }

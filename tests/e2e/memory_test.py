@@ -296,8 +296,11 @@ class OutOfMemory(unittest.TestCase):
                 return [reply.json["response"] for reply in replies]
 
         expected = answers({})
-        self.assertEqual(expected, answers({"QUIRE_WEIGHTS_BUDGET": "4MiB", "QUIRE_THREADS": "2"}, self.group))
-        self.assertEqual(0, self.group.kills())
+        for threads in ("2", "16"):
+            with self.subTest(threads=threads):
+                self.group.limit(2 << 30)
+                self.assertEqual(expected, answers({"QUIRE_WEIGHTS_BUDGET": "4MiB", "QUIRE_THREADS": threads}, self.group))
+                self.assertEqual(0, self.group.kills())
 
 
 if __name__ == "__main__":
