@@ -16,6 +16,8 @@ namespace {
 constexpr int64_t kUnlimitedContexts = 10;
 
 constexpr int32_t kForcedMax = 32;  // tokens in one go
+// For masks within a step, behind its first token: some 0.5 ms. What takes more is for the next step.
+constexpr uint64_t kMaskStepsAhead = 50'000;
 
 int64_t Nanoseconds(Clock::duration duration) {
   return std::max<int64_t>(1, std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count());
@@ -134,6 +136,11 @@ int32_t ActiveGeneration::OutputLimit() const {
   return static_cast<int32_t>(std::min<int64_t>(kUnlimitedContexts * num_ctx_, INT32_MAX));
 }
 
+constraint::Matcher* ActiveGeneration::PlanMask() {
+  mask_steps_ahead_ = kMaskStepsAhead;
+  return matcher_ && !ended_ ? &*matcher_ : nullptr;
+}
+
 void ActiveGeneration::Sample(std::span<const float> logits, sampler::Workspace& workspace) {
   prefilling_ = false;
   const auto now = Clock::now();
@@ -169,6 +176,7 @@ int32_t ActiveGeneration::SampleAndVerify(std::span<const api::TokenId> rows, st
   while (true) {
     Sample(logits.subspan((row - newest) * vocab, vocab), workspace);
     if (ended_ || needs_shift() || backpressured()) break;
+    if (matcher_ && !matcher_->PrepareMask(mask_steps_ahead_)) break;
     row = tokens_.size() - 1 - begin;
     if (matching() <= row) break;
   }
@@ -195,6 +203,11 @@ api::Result<api::TokenId> ActiveGeneration::Choose(std::span<const float> logits
   }
   const auto processed = logit_processor_.Apply(logits, output_tokens_, workspace);
   if (!matcher_) return sampler_.Sample(processed, tokens_, workspace);
+  if (matcher_->IsTooLarge()) {
+    return api::Fail(api::ErrorCode::kUnsupported,
+                     "the output format is too deeply nested or too ambiguous: the answer so far takes too "
+                     "much memory");
+  }
   if (matcher_->IsTooExpensive()) {
     return api::Fail(api::ErrorCode::kUnsupported,
                      "the output format is too ambiguous: one token takes too much work");
@@ -240,7 +253,7 @@ void ActiveGeneration::AppendForcedTokens() {
   if (!matcher_ || logprobs_) return;
   for (int32_t taken = 0; taken < kForcedMax && !ended_ && !backpressured(); ++taken) {
     // A shift finds one token at most that is not computed.
-    if (FillsContext()) return;
+    if (FillsContext() || !matcher_->PrepareMask(mask_steps_ahead_)) return;
     const auto only = matcher_->SingleAllowedToken();
     if (!only || output_tokens_ >= OutputLimit()) return;
     state_here_ = StateHere();

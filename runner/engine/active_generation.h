@@ -79,6 +79,10 @@ class ActiveGeneration {
   std::span<const api::TokenId> Uncomputed(int32_t count) const;
   bool AllComputedAfter(int32_t count) const;
 
+  // Before each step: whose mask must be there before it takes part. Null: nobody's.
+  constraint::Matcher* PlanMask();
+  bool has_mask() const { return !matcher_ || ended_ || matcher_->has_mask(); }
+
   void AddCredit(int32_t deltas) { outbox_.AddCredit(deltas); }
 
   // `count` more tokens are in the caches.
@@ -170,6 +174,7 @@ class ActiveGeneration {
   sampler::LogitProcessor logit_processor_;
   sampler::Sampler sampler_;
   std::optional<constraint::Matcher> matcher_;  // of the answer's format
+  uint64_t mask_steps_ahead_ = 0;               // that masks of further tokens may take in the step
   tokenizer::Detokenizer detokenizer_;
   sampler::StopMatcher stop_matcher_;
   sampler::IndentLimit indent_limit_;

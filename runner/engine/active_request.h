@@ -82,7 +82,7 @@ struct ActiveRequest {
 
 // Nothing of it is computed in the next step.
 inline bool Pauses(const ActiveRequest& request) {
-  return request.sits_out || request.generation->backpressured();
+  return request.sits_out || !request.generation->has_mask() || request.generation->backpressured();
 }
 
 using ActiveRequests = std::vector<std::unique_ptr<ActiveRequest>>;

@@ -24,6 +24,7 @@
 
 #include "api/ipc/messages.h"
 #include "cache/hybrid_cache.h"
+#include "runner/constraint/mask_turns.h"
 #include "runner/draft/draft_length_controller.h"
 #include "runner/draft/drafter.h"
 #include "runner/engine/active_request.h"
@@ -166,6 +167,7 @@ class Engine {
   // One step (engine_step.cc).
   bool Step();  // false when nobody can go on
   void ShareSampling();
+  bool PrepareMasks();  // false: some are not there yet
   void PlanNext(std::vector<StepItem>& items);
   void FillBatch(const std::vector<StepItem>& items, models::Batch& batch);
   cache::OwnedStep BeginStep(std::vector<StepItem>& items);
@@ -219,6 +221,7 @@ class Engine {
 
   PrefillBudget budget_;
   SamplingShare sampling_share_;
+  constraint::MaskTurns mask_turns_;
   draft::DraftLengthController draft_lengths_;
 
   // Memory that steps reuse: decoding allocates none.
@@ -227,6 +230,7 @@ class Engine {
     std::vector<PartyState> parties;        // that have a running request
     std::vector<const std::string*> names;  // theirs
     std::vector<SamplingShare::Sequence> sampling;
+    std::vector<constraint::MaskRequest> masks;
     std::vector<StepItem> items;
     std::vector<cache::Append> appends;
     models::Batch batch;

@@ -101,6 +101,16 @@ void Engine::ShareSampling() {
   for (const auto& sequence : sequences) running_[sequence.index]->sits_out = sequence.sits_out;
 }
 
+// A sequence whose mask is not there yet sits out: one that takes long delays its own answer only.
+bool Engine::PrepareMasks() {
+  auto& masks = scratch_.masks;
+  masks.clear();
+  for (const auto& request : running_) {
+    if (auto* const matcher = request->generation->PlanMask()) masks.push_back({matcher, &request->party});
+  }
+  return mask_turns_.Prepare(masks);
+}
+
 // Reserves the memory of the step, preempting as need be; `items` may shrink. Null when nobody can go on.
 cache::OwnedStep Engine::BeginStep(std::vector<StepItem>& items) {
   bool lease_given_up = false;
@@ -133,6 +143,7 @@ cache::OwnedStep Engine::BeginStep(std::vector<StepItem>& items) {
 }
 
 bool Engine::Step() {
+  const bool all_masks = PrepareMasks();
   ShareSampling();
   const auto draft_begin = Clock::now();
   ProposeDrafts();
@@ -141,7 +152,7 @@ bool Engine::Step() {
   const uint64_t drafted_before = drafted_;
   std::vector<StepItem>& items = scratch_.items;
   auto step = BeginStep(items);
-  if (!step) return false;
+  if (!step) return !all_masks;
   models::Batch& batch = scratch_.batch;
   FillBatch(items, batch);
   logits_.resize(batch.logit_rows.size() * static_cast<size_t>(model_.model->vocab_size()));
