@@ -98,6 +98,32 @@ class Budget(unittest.TestCase):
                 self.assertEqual(expected, answer.json["message"])
                 self.assertIn("of the weights stay in the file", daemon.log())
 
+    def test_a_file_that_shrinks_while_it_is_streamed_costs_the_requests_of_its_model(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        model = large_model(pathlib.Path(folder.name))
+        with Daemon(SMALL | {"QUIRE_WEIGHTS_BUDGET": "1"}) as daemon:
+            modelfile = pathlib.Path(daemon.folder.name) / "Modelfile"
+            modelfile.write_text(f"FROM {model}\n")
+            made = daemon.cli("create", "large", "-f", str(modelfile))
+            self.assertEqual(0, made.returncode, made.stderr)
+            self.assertEqual(200, daemon.post("/api/chat", CHAT | {"model": "large"}).status)
+            store = pathlib.Path(daemon.folder.name)
+            weights = max((path for path in store.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
+            body = story(1) | {"model": "large", "options": {"temperature": 0, "num_predict": 1000}}
+            with concurrent.futures.ThreadPoolExecutor(1) as pool:
+                running = pool.submit(daemon.post, "/api/generate", body)
+                while not metric(daemon, "quire_requests_running"):
+                    time.sleep(0.01)
+                os.truncate(weights, 1 << 20)
+                failed = running.result()
+            self.assertIn(failed.status, (500, 503), failed.text)
+            self.assertIn("SIGBUS", daemon.log())
+            corrupt = daemon.post("/api/generate", body)
+            self.assertEqual(500, corrupt.status, corrupt.text)
+            self.assertIn("corrupt", corrupt.json["error"])
+            self.assertEqual(200, daemon.post("/api/chat", CHAT).status)
+
     def test_a_model_kept_for_ever_comes_back_when_its_runner_dies_idle(self):
         with Daemon(SMALL) as daemon:
             self.assertEqual(200, daemon.post("/api/generate", {"model": MODEL, "keep_alive": -1}).status)
