@@ -69,6 +69,23 @@ TEST(EngineFormat, AnAmbiguousGrammarFailsAlone) {
   EXPECT_TRUE(harness.Wait(other).finished);
 }
 
+// Masks of several answers that do not fit one step go on in the next.
+TEST(EngineFormat, AnswersThatWaitForTheirMasksAreTheSame) {
+  EngineHarness harness;
+  std::string grammar = "root ::= p\np ::= \"0\"", letters;
+  for (const std::string x : {"a", "e", "i", "n", "o", "r", "s", "t"}) {
+    grammar += " | q" + x + " p \"" + x + "\"";
+    letters += "\nq" + x + " ::= \"" + x + "\" | \"\\x01\" q" + x + " \"\\x02\"";
+  }
+  const auto request = With(Greedy("Describe a person.", 8), Kind::kGrammar, grammar + letters);
+  const auto alone = harness.Wait(harness.Submit(request));
+  ASSERT_FALSE(alone.failed) << alone.failed->error.message;
+  ASSERT_FALSE(alone.text().empty());
+  std::vector<api::RequestId> ids;
+  for (int i = 0; i < 20; ++i) ids.push_back(harness.Submit(request));
+  for (const auto id : ids) EXPECT_EQ(harness.Wait(id).text(), alone.text());
+}
+
 TEST(EngineFormat, GrammarsOfLlamaCpp) {
   EngineHarness harness;
   const std::string list = "root ::= item{2}\nitem ::= \"- \" [a-z]{1,8} \"\\n\"";
