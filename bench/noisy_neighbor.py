@@ -11,8 +11,9 @@ milliseconds, how many of its chats failed, what the attacker got, and the large
 column: p99 is at most 1 s, or at most twice the p99 at rest and one step (200 ms), whichever is larger.
 
 Three attacks need a daemon of their own kind: one model at a time (other_model), a store whose lock somebody holds
-(store_lock), a log that nobody reads (unread_log). In two the attacker and the innocent have a key each: as many streams as
-there are places (key_streams), and more than the queue holds (key_queue).
+(store_lock), a log that nobody reads (unread_log). In two the attacker has another address than the innocent, and a
+new credential for each request, which nobody checks: as many streams as there are places (address_streams), and more than the
+queue holds (address_queue).
 """
 import argparse
 import collections
@@ -115,17 +116,14 @@ def get(path):
     return run
 
 
-def key_of(name):
-    return {"Authorization": f"Bearer {name}"}
-
-
-def endless_stream(port, buffer=1 << 18, headers=None):
+def endless_stream(port, buffer=1 << 18, headers=None, address=""):
     """A connection on which a stream without end was asked for; the model's EOS does not count."""
     body = json.dumps(chat("Tell me a story.", stream=True, ignore_eos=True)).encode()
     more = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items()).encode()
     stream = socket.socket()
     stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
     stream.settimeout(10)
+    stream.bind((address, 0))
     stream.connect(("127.0.0.1", port))
     stream.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n%sContent-Length: %d\r\n\r\n" % (more, len(body)) + body)
     return stream
@@ -218,13 +216,16 @@ def views(paths, count):
     return run
 
 
-def streams_of_one_key(count):
+def streams_of_one_address(count):
     """So many streams at once of each client, all of them read, each opened again when it was refused."""
+    credentials = itertools.count()
+
     def run(port, seen, ended):
         streams = selectors.DefaultSelector()
         while not ended.is_set():
             if len(streams.get_map()) < count:
-                streams.register(endless_stream(port, headers=key_of("attacker")), selectors.EVENT_READ, "status")
+                headers = {"Authorization": f"Bearer {next(credentials)}"}
+                streams.register(endless_stream(port, headers=headers, address=ATTACKER), selectors.EVENT_READ, "status")
             for key, _ in streams.select(0.01):
                 piece = key.fileobj.recv(1 << 16)
                 if key.data == "status":
@@ -238,6 +239,7 @@ def streams_of_one_key(count):
     return run
 
 
+ATTACKER = "127.0.0.2"  # the innocent has 127.0.0.1
 LONG = "word " * 6000
 STRINGS = {f"p{i}": {"type": "string", "pattern": "(a|b)*a(a|b){11}c%d" % i} for i in range(200)}
 TOOLS = [{"type": "function", "function": {"name": f"f{i}", "parameters": {"type": "object", "properties": STRINGS}}}
@@ -351,7 +353,7 @@ def copies_and_lists(port, seen, ended):
 
 
 # name: attack of one key beside an innocent with another
-KEYED = {"key_streams": streams_of_one_key(8), "key_queue": streams_of_one_key(128)}
+CROWDS = {"address_streams": streams_of_one_address(8), "address_queue": streams_of_one_address(128)}
 
 # name: (attack, the kind of daemon, its environment, what is there while it runs)
 SCENES = {
@@ -364,9 +366,8 @@ SCENES = {
 class Innocent:
     """Sends one short chat after the other."""
 
-    def __init__(self, port, tokens, headers=None):
+    def __init__(self, port, tokens):
         self.port = port
-        self.headers = headers or {}
         self.body = json.dumps(greedy("Hello!", num_predict=tokens) | {"stream": False}).encode()
         self.latencies = []
         self.failed = collections.Counter()
@@ -376,7 +377,7 @@ class Innocent:
         begin = time.monotonic()
         try:
             connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-            connection.request("POST", "/api/chat", self.body, self.headers)
+            connection.request("POST", "/api/chat", self.body)
             reply = connection.getresponse()
             body = reply.read()
             connection.close()
@@ -410,11 +411,11 @@ def runner_mebibytes(daemon):
 def measure(name, seconds, clients, tokens):
     """A fresh daemon, so that no attack stands on the shoulders of another."""
     attack, kind, environment, scene = SCENES.get(name) or (
-        ATTACKS.get(name) or KEYED.get(name), Daemon, {}, contextlib.nullcontext)
+        ATTACKS.get(name) or CROWDS.get(name), Daemon, {}, contextlib.nullcontext)
     with kind(environment) as daemon, contextlib.ExitStack() as stack:
         Innocent(daemon.port, tokens).chat()  # loads the model
         stack.enter_context(scene(daemon))
-        innocent = Innocent(daemon.port, tokens, key_of("innocent") if name in KEYED else None)
+        innocent = Innocent(daemon.port, tokens)
         seen, ended = collections.Counter(), threading.Event()
         threads = [threading.Thread(target=attack, args=(daemon.port, seen, ended), daemon=True)
                    for _ in range(clients if name else 0)]
@@ -439,10 +440,10 @@ def main():
     parser.add_argument("--list", action="store_true")
     arguments = parser.parse_args()
     if arguments.list:
-        print("\n".join([*ATTACKS, *KEYED, *SCENES]))
+        print("\n".join([*ATTACKS, *CROWDS, *SCENES]))
         return 0
     for name in arguments.attacks:
-        if name not in {**ATTACKS, **KEYED, **SCENES}:
+        if name not in {**ATTACKS, **CROWDS, **SCENES}:
             parser.error(f"no such attack: {name}")
     rest, _, size = measure(None, arguments.seconds, 0, arguments.tokens)
     bound = max(1000, 2 * quantile(rest.latencies, 0.99) + STEP_MS)
@@ -457,7 +458,7 @@ def main():
         return held
 
     row("(none)", rest, size, {})
-    chosen = arguments.attacks or [*ATTACKS, *KEYED, *SCENES]
+    chosen = arguments.attacks or [*ATTACKS, *CROWDS, *SCENES]
     broken = [name for name in chosen
               if not row(name, *(lambda i, s, m: (i, m, s))(*measure(name, arguments.seconds, arguments.clients, arguments.tokens)))]
     print(f"{len(chosen) - len(broken)} held, {len(broken)} broken: {' '.join(broken)}")

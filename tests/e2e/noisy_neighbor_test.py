@@ -16,7 +16,7 @@ import unittest
 from harness import MODEL, TIMEOUT_S, Daemon
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
-from noisy_neighbor import ATTACKS, SCENES, Innocent, key_of, streams_of_one_key  # noqa: E402
+from noisy_neighbor import ATTACKS, SCENES, Innocent, streams_of_one_address  # noqa: E402
 
 CHATS = 3  # while the attack goes on
 TOKENS = 4
@@ -24,11 +24,11 @@ WAIT_MAX_MS = 10_000
 
 
 class Attacks(unittest.TestCase):
-    def check(self, daemon, attack, expected, headers=None, has_begun=lambda seen: True, meanwhile=lambda: None):
+    def check(self, daemon, attack, expected, has_begun=lambda seen: True, meanwhile=lambda: None):
         seen, ended = collections.Counter(), threading.Event()
         attacker = threading.Thread(target=attack, args=(daemon.port, seen, ended), daemon=True)
         attacker.start()
-        innocent = Innocent(daemon.port, TOKENS, headers)
+        innocent = Innocent(daemon.port, TOKENS)
         deadline = time.monotonic() + TIMEOUT_S
         while not has_begun(seen) and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -55,17 +55,17 @@ class Attacks(unittest.TestCase):
                     self.assertFalse(any(isinstance(status, int) and status >= 500 for status in seen), seen)
                     self.assertEqual(daemon.runner_pids(), runners, "the runner was replaced")
 
-    def test_another_key_does_not_notice_a_full_queue(self):
+    def test_another_address_does_not_notice_a_full_queue(self):
         for streams, status in ((40, 200), (128, 503)):
             with self.subTest(streams), Daemon({"OLLAMA_MAX_QUEUE": "64"}) as daemon:
                 alone = Innocent(daemon.port, TOKENS)
                 alone.chat()
 
                 def load(daemon=daemon):
-                    reply = daemon.request("POST", "/api/generate", {"model": MODEL}, key_of("innocent"))
+                    reply = daemon.request("POST", "/api/generate", {"model": MODEL})
                     self.assertEqual(200, reply.status, reply.text)
 
-                seen = self.check(daemon, streams_of_one_key(streams), alone.texts, key_of("innocent"),
+                seen = self.check(daemon, streams_of_one_address(streams), alone.texts,
                                   lambda seen, status=status: seen[status] >= 30, load)
                 self.assertGreaterEqual(seen[status], 30, seen)
 
