@@ -28,6 +28,15 @@ class Constraint {
   MaskTable masks_;
 };
 
+// How far a matcher's mask has come.
+struct MaskInProgress {
+  size_t state = 0;                           // of the parse states, in hand
+  std::optional<PartialMask> partial = {};    // of its own mask
+  std::shared_ptr<const StateMask> own = {};  // is in the mask
+  size_t open = 0;                            // of `own`, in hand
+  uint32_t node = 0;                          // below that, to go on with
+};
+
 // One thread for all matchers of a constraint.
 class Matcher {
  public:
@@ -70,15 +79,6 @@ class Matcher {
   size_t bytes() const { return arena_.stacks.bytes() + arena_.sets.bytes(); }
 
  private:
-  // The mask in the making: how far it has come.
-  struct Making {
-    size_t state = 0;                           // of the parse states, in hand
-    std::optional<PartialMask> partial;         // of its own mask
-    std::shared_ptr<const StateMask> own = {};  // is in the mask
-    size_t open = 0;                            // of `own`, in hand
-    uint32_t node = 0;                          // below that, to go on with
-  };
-
   // The functions below are false where `slice` is used up before they are finished.
   bool FillMask(uint64_t& slice);
   bool AddTokensAt(const ParseState& at, uint64_t& slice);
@@ -103,7 +103,7 @@ class Matcher {
   TokenMask mask_;
   TokenMask item_mask_;  // of one parse state inside an item; only where there are lists
   bool mask_valid_ = false;
-  std::optional<Making> making_;
+  std::optional<MaskInProgress> making_;
 };
 
 }  // namespace quire::runner::constraint

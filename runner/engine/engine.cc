@@ -29,8 +29,9 @@ api::Result<std::unique_ptr<draft::Drafter>> MakeDrafter(LoadedModel& model, siz
 
 }  // namespace
 
-api::Result<std::unique_ptr<Engine>> Engine::Create(LoadedModel model, EngineLimits limits, int32_t threads,
-                                                    Mailbox<Input>& inbox, EngineStats& engine_stats,
+api::Result<std::unique_ptr<Engine>> Engine::Create(LoadedModel model, const EngineLimits& limits,
+                                                    int32_t threads, Mailbox<Input>& inbox,
+                                                    EngineStats& engine_stats,
                                                     std::function<void(api::ipc::RequestEvent)> emit) {
   cache::Layout layout = model.model->cache_layout();
   layout.stored_state = limits.state_cache_type;
@@ -42,7 +43,7 @@ api::Result<std::unique_ptr<Engine>> Engine::Create(LoadedModel model, EngineLim
                                             std::move(emit), std::move(*cache), *std::move(drafter)));
 }
 
-Engine::Engine(LoadedModel model, EngineLimits limits, int32_t threads, Mailbox<Input>& inbox,
+Engine::Engine(LoadedModel model, const EngineLimits& limits, int32_t threads, Mailbox<Input>& inbox,
                EngineStats& engine_stats, std::function<void(api::ipc::RequestEvent)> emit,
                std::unique_ptr<cache::HybridCache> cache, std::unique_ptr<draft::Drafter> drafter)
     : model_(std::move(model)),

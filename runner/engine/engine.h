@@ -91,8 +91,9 @@ struct EngineLimits {
 class Engine {
  public:
   // `emit` may be called at any time on the engine thread. `engine_stats` outlives the engine.
-  static api::Result<std::unique_ptr<Engine>> Create(LoadedModel model, EngineLimits limits, int32_t threads,
-                                                     Mailbox<Input>& inbox, EngineStats& engine_stats,
+  static api::Result<std::unique_ptr<Engine>> Create(LoadedModel model, const EngineLimits& limits,
+                                                     int32_t threads, Mailbox<Input>& inbox,
+                                                     EngineStats& engine_stats,
                                                      std::function<void(api::ipc::RequestEvent)> emit);
 
   // Prefixes also go to the daemon's snapshot tier. Before Run().
@@ -126,7 +127,7 @@ class Engine {
   Stats stats() const;
 
  private:
-  Engine(LoadedModel model, EngineLimits limits, int32_t threads, Mailbox<Input>& inbox,
+  Engine(LoadedModel model, const EngineLimits& limits, int32_t threads, Mailbox<Input>& inbox,
          EngineStats& engine_stats, std::function<void(api::ipc::RequestEvent)> emit,
          std::unique_ptr<cache::HybridCache> cache, std::unique_ptr<draft::Drafter> drafter);
 

@@ -41,7 +41,7 @@ class AttentionPlan {
   // Values, their largest score, their weight.
   static constexpr size_t SumsOfRow(size_t value_dim) { return value_dim + 2; }
 
-  // Bytes of the sums of all pieces, at most, behind so many positions.
+  // Bytes of the sums of all pieces, at most, behind this many positions.
   static int64_t SumsBytesMax(const cache::AttentionGroup& group, int32_t threads, cache::Position positions);
 
   // Reuses the memory of earlier steps. `threads` are those that will take the tasks. REQUIRES: heads is a
