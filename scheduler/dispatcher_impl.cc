@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <exception>
+#include <new>
 #include <utility>
 
 #include "api/base/random_id.h"
@@ -360,14 +361,18 @@ void Dispatcher::Impl::FailWith(api::RequestId id, Scheduler::ExitCause cause, c
   if (found == running_.end()) return AnswerIfPending(id, why);
   Running running = std::move(found->second);
   running_.erase(found);
-  if (cause != Scheduler::ExitCause::kRefused) {
-    running.request.params.num_ctx = running.requested_num_ctx;
-    running.request.params.seed = running.requested_seed;
-    poison_requests_.Remember(running.spec.key, running.request, Clock::now());
-    spdlog::error("poison request: killed several runners, rejected from now on model={} error=\"{}\"",
-                  running.spec.name, why.message);
-  }
   running.stream->Fail(why);
+  if (cause == Scheduler::ExitCause::kRefused) return;
+  running.request.params.num_ctx = running.requested_num_ctx;
+  running.request.params.seed = running.requested_seed;
+  try {
+    poison_requests_.Remember(running.spec.key, running.request, Clock::now());
+  } catch (const std::bad_alloc&) {  // of the library that hashes it: it may kill runners again
+    spdlog::error("poison request: no memory to remember it model={}", running.spec.name);
+    return;
+  }
+  spdlog::error("poison request: killed several runners, rejected from now on model={} error=\"{}\"",
+                running.spec.name, why.message);
 }
 
 void Dispatcher::Impl::Answer(Pending& pending, api::Result<std::unique_ptr<TokenStream>> answer) {

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -95,6 +96,7 @@ class ResponsesEncoder : public ReplyEncoder {
     Kind kind = Kind::kMessage;
     std::string text;  // so far; of a call none
     ToolCall call;
+    size_t number = 0;  // among those of its kind
   };
 
   std::string OnReady(const PromptReady& ready, const EventContext& context) override;
@@ -123,7 +125,8 @@ class ResponsesEncoder : public ReplyEncoder {
   ResponseHead head_;  // without what is in text_ only
   int64_t next_number_ = 0;
   std::vector<Item> items_;
-  bool open_ = false;  // the last of them
+  std::map<Kind, size_t> items_of_;  // how many of each kind
+  bool open_ = false;                // the last of them
 };
 
 }  // namespace quire::api::openai

@@ -105,9 +105,12 @@ ResponsesEncoder::ResponsesEncoder(ResponseHead head)
 size_t ResponsesEncoder::RepeatedBytes(const Event& event, size_t) const {
   if (std::holds_alternative<PromptReady>(event)) return streams() ? 2 * text_.bytes() : 0;
   if (!std::holds_alternative<Finished>(event)) return 0;
-  constexpr size_t kTimes = 4;  // the text of the last item: once in each of its events, and in the response
+  constexpr size_t kTimes = 4;   // the text of the last item: once in each of its events, and in the response
+  constexpr size_t kItem = 256;  // its members besides
   size_t answer = 0;
-  for (const Item& item : items_) answer += item.text.size() + item.call.arguments_json.size();
+  for (const Item& item : items_) {
+    answer += kItem + item.text.size() + item.call.name.size() + item.call.arguments_json.size();
+  }
   return text_.bytes() + kTimes * answer;
 }
 
@@ -118,9 +121,7 @@ std::string ResponsesEncoder::Numbered(Json event) {
 }
 
 std::string ResponsesEncoder::IdOf(size_t index) const {
-  const auto earlier = [&](size_t i) { return items_[i].kind == items_[index].kind; };
-  size_t same = 0;
-  for (size_t i = 0; i < index; ++i) same += earlier(i) ? 1 : 0;
+  const size_t same = items_[index].number;
   switch (items_[index].kind) {
     case Kind::kReasoning:
       return fmt::format("rs_{}_{}", head_.id, same);
@@ -200,6 +201,7 @@ std::string ResponsesEncoder::OnReady(const PromptReady&, const EventContext&) {
 
 std::string ResponsesEncoder::OpenItem(Item item) {
   std::string out = CloseItem(Status::kCompleted);
+  item.number = items_of_[item.kind]++;
   items_.push_back(std::move(item));
   open_ = true;
   Json added = {{"type", "response.output_item.added"}, {"output_index", items_.size() - 1}};

@@ -216,6 +216,11 @@ TEST(BodyLimits, BodiesOfOrdinarySizeAreReadOnAThreadOfTheirOwn) {
   EXPECT_EQ(parses_of(15 * kKiB), 0u);
   EXPECT_EQ(parses_of(17 * kKiB), 2u) << "parsed, and copied into its request";
   EXPECT_EQ(parses_of(120 * kKiB), 2u);
+  for (const char* path : {"/api/embed", "/v1/rerank"}) {
+    const uint64_t before = daemon.pools().parses.tasks();
+    EXPECT_EQ(daemon.Post(path, std::string(17 * kKiB, ' ')).status, 400);
+    EXPECT_EQ(daemon.pools().parses.tasks() - before, 1u) << path;
+  }
 }
 
 // 21 KiB for each delta.

@@ -181,9 +181,10 @@ Awaitable<api::Result<api::EmbedResult>> EmbedOrLoad(Services& services, Exchang
 Awaitable<api::Result<api::EmbedRequest>> Parse(Services& services, Exchange& exchange,
                                                 api::EmbedDialect dialect) {
   const std::string& body = exchange.request().body;
-  if (!IsLargeBody(body)) co_return api::ParseEmbed(dialect, body);
+  WorkPool* const pool = PoolFor(services, body);
+  if (pool == nullptr) co_return api::ParseEmbed(dialect, body);
   auto work = [dialect, &body] { return api::ParseEmbed(dialect, body); };
-  auto parsed = co_await RunFor(exchange, services.pools.cpu, std::move(work));
+  auto parsed = co_await RunFor(exchange, *pool, std::move(work));
   co_return parsed;
 }
 

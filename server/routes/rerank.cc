@@ -16,9 +16,10 @@ namespace {
 Awaitable<api::Result<api::RerankRequest>> ParseRerankBody(Services& services, Exchange& exchange,
                                                            api::RerankDialect dialect) {
   const std::string& body = exchange.request().body;
-  if (!IsLargeBody(body)) co_return api::ParseRerank(dialect, body);
+  WorkPool* const pool = PoolFor(services, body);
+  if (pool == nullptr) co_return api::ParseRerank(dialect, body);
   auto work = [dialect, &body] { return api::ParseRerank(dialect, body); };
-  auto parsed = co_await RunFor(exchange, services.pools.cpu, std::move(work));
+  auto parsed = co_await RunFor(exchange, *pool, std::move(work));
   co_return parsed;
 }
 
