@@ -82,7 +82,8 @@ std::vector<size_t> PlacesToGive(std::span<const Place> running, const Owner& ow
   std::vector<size_t> given;
   for (size_t freed = 0; given.empty() || freed < bytes;) {
     const auto next = PlaceToGive(left, owner);
-    if (!next) return {};
+    // Where all give theirs, as stalled ones do, nobody is left whose memory could be waited for.
+    if (!next) return left.empty() ? given : std::vector<size_t>{};
     const auto at = static_cast<ptrdiff_t>(*next);
     freed += left[*next].bytes;
     given.push_back(indexes[*next]);

@@ -70,6 +70,15 @@ TEST(PlacesToGive, AsManyAsTheMemoryTakes) {
   EXPECT_EQ(PlacesToGive(running, {"c"}, 15), (std::vector<size_t>{3, 2}));
   EXPECT_EQ(PlacesToGive(running, {"c"}, 25), std::vector<size_t>{}) << "nobody loses the only place";
   EXPECT_EQ(PlacesToGive(running, {"a"}, 0), std::vector<size_t>{});
+  EXPECT_EQ(PlacesToGive({}, {"a"}, 5), std::vector<size_t>{});
+}
+
+// Whose reserve is less than a request needs that has grown: it would wait for them for as long as they stall.
+TEST(PlacesToGive, StalledOnesGoEvenIfTheyDoNotMakeRoomEnough) {
+  const Places stalled{{"a", 1, true, true, 10}, {"b", 2, true, true, 10}};
+  EXPECT_EQ(PlacesToGive(stalled, {"c"}, 50).size(), 2U);
+  const Places one_reads{{"a", 1, true, true, 10}, {"b", 2, false, true, 10}};
+  EXPECT_EQ(PlacesToGive(one_reads, {"c"}, 50), std::vector<size_t>{}) << "its memory is waited for";
 }
 
 TEST(PlaceToPreempt, TheLargestPartyLosesItsYoungest) {
