@@ -11,7 +11,7 @@ namespace {
 
 using Places = std::vector<Place>;
 
-Place Of(std::string_view party, std::string_view member, uint64_t arrival) {
+Place PlaceOf(std::string_view party, std::string_view member, uint64_t arrival) {
   return {.party = party, .arrival = arrival, .member = member};
 }
 
@@ -31,15 +31,16 @@ TEST(PlaceToGive, NobodyLosesTheOnlyPlace) {
 
 // However many exchanges an address has, another address gets a place of it.
 TEST(PlaceToGive, AnAddressIsOnePartyWithAllItsExchanges) {
-  const Places running{Of("10.0.0.1", "x", 1), Of("10.0.0.1", "y", 2), Of("10.0.0.1", "z", 3)};
+  const Places running{PlaceOf("10.0.0.1", "x", 1), PlaceOf("10.0.0.1", "y", 2), PlaceOf("10.0.0.1", "z", 3)};
   EXPECT_EQ(PlaceToGive(running, {"10.0.0.2", "w"}), 2U);
   EXPECT_EQ(PlaceToGive(running, {"key"}), 2U);
   EXPECT_EQ(PlaceToGive(running, {"10.0.0.1", "w"}), std::nullopt) << "nobody behind it has two";
 }
 
 TEST(PlaceToGive, ExchangesOfAnAddressShareItsPlaces) {
-  const Places running{Of("a", "chat", 9), Of("a", "choices", 2), Of("a", "choices", 3), Of("key", "", 4),
-                       Of("key", "", 5),   Of("key", "", 6),      Of("key", "", 7)};
+  const Places running{PlaceOf("a", "chat", 9), PlaceOf("a", "choices", 2), PlaceOf("a", "choices", 3),
+                       PlaceOf("key", "", 4),   PlaceOf("key", "", 5),      PlaceOf("key", "", 6),
+                       PlaceOf("key", "", 7)};
   EXPECT_EQ(PlaceToGive(running, {"a", "another"}), 2U) << "of its own party only";
   EXPECT_EQ(PlaceToGive(running, {"a", "chat"}), std::nullopt);
   EXPECT_EQ(PlaceToGive(running, {"b", "one"}), 6U);
