@@ -1,12 +1,9 @@
 #include "scheduler/poison_request_list.h"
 
 #include <fmt/format.h>
-#include <openssl/evp.h>
 
 #include <algorithm>
 #include <concepts>
-#include <memory>
-#include <new>
 #include <string_view>
 #include <type_traits>
 #include <variant>
@@ -77,47 +74,18 @@ uint64_t SizeOf(const api::Request& request) {
   return bytes.count;
 }
 
-class Sha256 {
- public:
-  Sha256() : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
-    if (context_ == nullptr || EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) != 1)
-      throw std::bad_alloc();
-  }
-  // Short pieces are collected: a call of the library costs more than they do.
-  void Add(std::string_view bytes) {
-    if (bytes.size() > buffer_.size() - used_) Flush();
-    if (bytes.size() > buffer_.size()) {
-      EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size());
-    } else {
-      std::ranges::copy(bytes, buffer_.begin() + static_cast<std::ptrdiff_t>(used_));
-      used_ += bytes.size();
-    }
-  }
-  void Finish(unsigned char* digest) {
-    Flush();
-    EVP_DigestFinal_ex(context_.get(), digest, nullptr);
-  }
-
- private:
-  void Flush() {
-    EVP_DigestUpdate(context_.get(), buffer_.data(), used_);
-    used_ = 0;
-  }
-
-  std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context_;
-  std::array<char, 4096> buffer_;
-  size_t used_ = 0;
+struct HashedBytes {
+  api::Sha256 hash = {};
+  void Add(std::string_view bytes) { hash.Update(bytes); }
 };
 
-}  // namespace
-
-PoisonRequestList::Digest PoisonRequestList::DigestOf(const api::Request& request) {
-  Sha256 hash;
-  FieldBytes(hash).Put(request);
-  Digest digest;
-  hash.Finish(digest.data());
-  return digest;
+api::Sha256::Digest DigestOf(const api::Request& request) {
+  HashedBytes bytes;
+  FieldBytes(bytes).Put(request);
+  return bytes.hash.FinishBytes();
 }
+
+}  // namespace
 
 std::vector<PoisonRequestList::Entry>::iterator PoisonRequestList::Find(const std::string& model_key,
                                                                         const api::Request& request) {
@@ -126,7 +94,7 @@ std::vector<PoisonRequestList::Entry>::iterator PoisonRequestList::Find(const st
   const uint64_t size = SizeOf(request);
   const auto alike = [&](const Entry& entry) { return of_model(entry) && entry.size == size; };
   if (std::ranges::none_of(entries_, alike)) return entries_.end();
-  const Digest digest = DigestOf(request);
+  const api::Sha256::Digest digest = DigestOf(request);
   return std::ranges::find_if(entries_,
                               [&](const Entry& entry) { return alike(entry) && entry.digest == digest; });
 }

@@ -2,7 +2,6 @@
 // kill the next.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +10,7 @@
 
 #include "api/base/error.h"
 #include "api/base/request.h"
+#include "api/base/sha256.h"
 
 namespace quire::scheduler {
 
@@ -28,16 +28,13 @@ class PoisonRequestList {
   api::Result<void> Check(const std::string& model_key, const api::Request& request, Time now);
 
  private:
-  // SHA-256: another request must never be rejected for it.
-  using Digest = std::array<unsigned char, 32>;
   struct Entry {
     std::string model_key;
     uint64_t size = 0;
-    Digest digest = {};
+    api::Sha256::Digest digest = {};  // another request must never be rejected for it
     Time until = {};
   };
 
-  static Digest DigestOf(const api::Request& request);
   std::vector<Entry>::iterator Find(const std::string& model_key, const api::Request& request);
 
   std::vector<Entry> entries_;

@@ -7,11 +7,11 @@
 #include <string_view>
 #include <utility>
 
+#include "api/base/sha256.h"
 #include "server/prefix_view.h"
 #include "server/routes/blocking.h"
 #include "server/routes/handlers.h"
 #include "server/routes/request_steps.h"
-#include "server/store/sha256.h"
 #include "server/tier/prefix_archive.h"
 
 namespace quire::server {
@@ -124,7 +124,7 @@ api::Result<std::optional<std::string>> TenantOfQuery(std::string_view query) {
       !PercentDecode(query.substr(kKey.size()), name)) {
     return api::Fail(api::ErrorCode::kInvalidArgument, "the only parameter is key", "key");
   }
-  return name.empty() ? std::string() : Sha256Of("key:" + name);
+  return name.empty() ? std::string() : api::Sha256Of("key:" + name);
 }
 
 // Nothing: the client is gone, or has been answered.

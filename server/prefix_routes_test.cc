@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "api/base/sha256.h"
 #include "server/prefix_view.h"
-#include "server/store/sha256.h"
 #include "server/testing/test_daemon.h"
 
 namespace quire::server {
@@ -56,7 +56,7 @@ class PrefixRoutes : public ::testing::Test {
   std::string Put(int32_t first, const std::string& model = "m:latest", const std::string& tenant = "") {
     const PrefixOrigin origin{.model = model,
                               .program = "p1",
-                              .files = "sha256-" + Sha256Of(model),
+                              .files = "sha256-" + api::Sha256Of(model),
                               .byte_class = "v4",
                               .isolation = fmt::format("{}:{}", tenant.size(), tenant),
                               .segment_tokens = 4};
@@ -141,8 +141,8 @@ TEST_F(PrefixRoutes, PrunesWhatIsNamed) {
 
 TEST_F(PrefixRoutes, AreForAdmins) {
   daemon_->OnIoThread([this] { daemon_->server().SetKeys(Keys()); });
-  const std::string id = Put(1, "m", Sha256Of("key:root"));
-  const std::string other = Put(2, "m", Sha256Of("key:user"));
+  const std::string id = Put(1, "m", api::Sha256Of("key:root"));
+  const std::string other = Put(2, "m", api::Sha256Of("key:user"));
   const RawResponse forbidden =
       daemon_->Get("/quire/prefixes/" + other + "/file", "Authorization: Bearer root\r\n");
   EXPECT_EQ(forbidden.status, 403) << "an admin does not read others' prompts";

@@ -9,11 +9,11 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "api/base/sha256.h"
 #include "api/ollama/modelfile_parse.h"
 #include "server/cli/client.h"
 #include "server/cli/progress.h"
 #include "server/cli/terminal.h"
-#include "server/store/sha256.h"
 
 namespace quire::cli {
 namespace {
@@ -147,7 +147,7 @@ class Planner {
 // The SHA-256 of a file as a digest.
 api::Result<std::string> DigestOf(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
-  server::Sha256 hash;
+  api::Sha256 hash;
   std::vector<char> bytes(size_t{1} << 20);
   while (file.read(bytes.data(), static_cast<std::streamsize>(bytes.size())), file.gcount() > 0) {
     hash.Update({bytes.data(), static_cast<size_t>(file.gcount())});

@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
+#include "api/base/sha256.h"
 #include "server/registry/store_transfer.h"
 #include "server/store/model_manifest.h"
-#include "server/store/sha256.h"
 #include "server/testing/recorded_files.h"
 #include "server/testing/store_fixture.h"
 
@@ -36,7 +36,7 @@ NewModel Model(const StoreFixture& fixture, const std::string& name, const std::
   return model;
 }
 
-std::string BlobNamed(const std::string& content) { return "sha256-" + Sha256Of(content); }
+std::string BlobNamed(const std::string& content) { return "sha256-" + api::Sha256Of(content); }
 
 // By name: what a client sees of each model.
 using Contents = std::map<std::string, std::string>;
@@ -47,7 +47,7 @@ Contents ContentsOf(const ModelStore& store) {
   EXPECT_TRUE(models);
   for (const StoredModel& model : *models) {
     contents[model.name.Display()] =
-        fmt::format("{} {} {}", model.system, model.licenses.size(), Sha256Of(ReadFile(model.weights)));
+        fmt::format("{} {} {}", model.system, model.licenses.size(), api::Sha256Of(ReadFile(model.weights)));
   }
   return contents;
 }
@@ -71,7 +71,8 @@ bool Pull(const StoreFixture& fixture, const ModelStore& store) {
     if (!(*partial)->Append(text) || !(*partial)->Finish(BlobNamed(text))) return false;
   }
   const auto layer = [](std::string_view type, const std::string& text) {
-    return nlohmann::json{{"mediaType", type}, {"digest", "sha256:" + Sha256Of(text)}, {"size", text.size()}};
+    return nlohmann::json{
+        {"mediaType", type}, {"digest", "sha256:" + api::Sha256Of(text)}, {"size", text.size()}};
   };
   const nlohmann::json manifest = {
       {"schemaVersion", 2},

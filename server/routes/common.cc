@@ -7,13 +7,13 @@
 #include <cstdint>
 #include <ratio>
 
+#include "api/base/sha256.h"
 #include "server/http/awaitable.h"
 #include "server/http/party.h"
 #include "server/http/request_log.h"
 #include "server/routes/embed.h"
 #include "server/routes/handlers.h"
 #include "server/routes/request_steps.h"
-#include "server/store/sha256.h"
 
 namespace quire::server {
 namespace {
@@ -53,10 +53,10 @@ void AddRoutes(Router& router, Services& services) {
 bool IsLargeBody(const std::string& body) { return body.size() > kLargeBodyBytes; }
 
 std::string TenantOf(const HttpRequest& request) {
-  if (!request.identity.empty()) return Sha256Of("key:" + request.identity);
+  if (!request.identity.empty()) return api::Sha256Of("key:" + request.identity);
   const std::string* credential = request.Find("authorization");
   if (credential == nullptr) credential = request.Find("x-api-key");
-  return credential == nullptr || credential->empty() ? std::string() : Sha256Of(*credential);
+  return credential == nullptr || credential->empty() ? std::string() : api::Sha256Of(*credential);
 }
 
 void SetClient(Exchange& exchange, api::Client& client) {

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "server/store/sha256.h"
+#include "api/base/sha256.h"
 #include "server/testing/test_daemon.h"
 
 namespace quire::server {
@@ -38,7 +38,7 @@ std::string GiveBlob(TestDaemon& daemon, const std::string& bytes) {
   daemon.backend().script.inspected.model_info_json = R"({"general.architecture":"llama"})";
   daemon.backend().script.inspected.parameters = 1'234'567'890;
   daemon.backend().script.inspected.quantization = "F16";
-  return "sha256:" + Sha256Of(bytes);
+  return "sha256:" + api::Sha256Of(bytes);
 }
 
 std::string ErrorOf(const RawResponse& response) { return json::parse(response.body).value("error", ""); }
@@ -82,8 +82,8 @@ TEST(CreateRoute, StreamsWhatItDoes) {
   EXPECT_EQ(response.headers.at("content-type"), "application/x-ndjson");
   const auto statuses = Statuses(response);
   ASSERT_GE(statuses.size(), 4u);
-  EXPECT_EQ(statuses[0], "using existing layer sha256:" + Sha256Of("GGUF weights"));
-  EXPECT_EQ(statuses[1], "creating new layer sha256:" + Sha256Of("S"));
+  EXPECT_EQ(statuses[0], "using existing layer sha256:" + api::Sha256Of("GGUF weights"));
+  EXPECT_EQ(statuses[1], "creating new layer sha256:" + api::Sha256Of("S"));
   EXPECT_EQ(statuses[statuses.size() - 2], "writing manifest");
   EXPECT_EQ(statuses.back(), "success");
 }
@@ -159,7 +159,7 @@ TEST(CreateRoute, AFailedOneKeepsWhatTheClientSentAndNothingElse) {
   TestDaemon daemon;
   const json body = {{"model", "m"},
                      {"files", TensorFiles(daemon)},
-                     {"draft_files", {{"draft.gguf", "sha256:" + Sha256Of("absent")}}}};
+                     {"draft_files", {{"draft.gguf", "sha256:" + api::Sha256Of("absent")}}}};
   EXPECT_THAT(Statuses(daemon.Post("/api/create", body.dump())).back(), HasSubstr("upload it first"));
   EXPECT_FALSE(fs::exists(daemon.store().Blob("GGUF converted")));
   EXPECT_TRUE(fs::exists(daemon.store().Blob("tensors")));
@@ -176,7 +176,7 @@ TEST(CreateRoute, SaysWhatIsWrong) {
   refused({{"model", "!!"}, {"from", "demo"}}, 400);
   EXPECT_EQ(refused({{"model", "x"}, {"from", "nobody"}}, 404), "model 'nobody' not found");
   EXPECT_THAT(refused({{"model", "x"}, {"files", {{"a", "sha256:zz"}}}}, 400), HasSubstr("sha256:zz"));
-  const std::string absent = "sha256:" + Sha256Of("absent");
+  const std::string absent = "sha256:" + api::Sha256Of("absent");
   EXPECT_THAT(refused({{"model", "x"}, {"files", {{"a.gguf", absent}}}}, 400), HasSubstr(absent));
   EXPECT_THAT(refused({{"model", "x"}, {"files", {{"a", absent}, {"b", absent}}}}, 400),
               HasSubstr("several GGUF files"));

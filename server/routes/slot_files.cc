@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "api/base/file_descriptor.h"
-#include "server/store/sha256.h"
+#include "api/base/sha256.h"
 
 namespace quire::server {
 namespace {
@@ -55,13 +55,13 @@ std::string EncodeSlot(const SlotOwner& owner, const std::string& name, const Sl
   AppendBytes(out, std::to_string(prefix.num_ctx));
   AppendBytes(out, {reinterpret_cast<const char*>(prefix.tokens.data()),
                     prefix.tokens.size() * sizeof(prefix.tokens[0])});
-  return out + Sha256Of(out);
+  return out + api::Sha256Of(out);
 }
 
 std::optional<SlotPrefix> ParseSlot(std::string_view text, const SlotOwner& owner, const std::string& name) {
   if (!text.starts_with(kSlotMagic) || text.size() < kSlotMagic.size() + kHashCharacters) return std::nullopt;
   std::string_view fields = text.substr(0, text.size() - kHashCharacters);
-  if (Sha256Of(fields) != text.substr(fields.size())) return std::nullopt;
+  if (api::Sha256Of(fields) != text.substr(fields.size())) return std::nullopt;
   fields.remove_prefix(kSlotMagic.size());
   SlotOwner found;
   std::string found_name, context, tokens;
@@ -100,8 +100,8 @@ bool WriteSlot(int fd, std::string_view bytes) {
 }  // namespace
 
 fs::path SlotFiles::PathOf(const SlotOwner& owner, const std::string& name) const {
-  const std::string tenant = Sha256Of(owner.tenant).substr(0, kTenantCharacters);
-  return folder_ / fmt::format("{}-{}{}", tenant, Sha256Of(owner.model + '\0' + name), kSlotSuffix);
+  const std::string tenant = api::Sha256Of(owner.tenant).substr(0, kTenantCharacters);
+  return folder_ / fmt::format("{}-{}{}", tenant, api::Sha256Of(owner.model + '\0' + name), kSlotSuffix);
 }
 
 // What a killed daemon left is removed, too.

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "server/store/sha256.h"
+#include "api/base/sha256.h"
 #include "server/testing/test_daemon.h"
 
 namespace quire::server {
@@ -30,7 +30,7 @@ RawResponse Send(TestDaemon& daemon, std::string_view method, const std::string&
   return client.Read(method == "HEAD");
 }
 
-std::string BlobRoute(std::string_view content) { return "/api/blobs/sha256:" + Sha256Of(content); }
+std::string BlobRoute(std::string_view content) { return "/api/blobs/sha256:" + api::Sha256Of(content); }
 
 size_t FilesInBlobs(TestDaemon& daemon) {
   size_t count = 0;

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "server/store/sha256.h"
+#include "api/base/sha256.h"
 
 namespace quire::server {
 namespace {
@@ -12,7 +12,7 @@ namespace {
 // What an entry takes beside its texts and numbers.
 constexpr size_t kEntryBytes = 160;
 
-void AddPart(Sha256& hash, std::string_view part) {
+void AddPart(api::Sha256& hash, std::string_view part) {
   hash.Update(fmt::format("{}:", part.size()));
   hash.Update(part);
 }
@@ -26,7 +26,7 @@ std::string_view BytesOf(const std::vector<api::TokenId>& tokens) {
 VectorKeys::VectorKeys(std::string_view model_digest, const api::Request& request,
                        const api::EmbedRequest::Shared& shared) {
   if (model_digest.empty()) return;
-  Sha256 hash;
+  api::Sha256 hash;
   AddPart(hash, request.client.IsolationKey());
   AddPart(hash, model_digest);
   AddPart(hash, fmt::format("{} {}", static_cast<int>(request.overflow), request.params.num_ctx));
@@ -38,7 +38,7 @@ VectorKeys::VectorKeys(std::string_view model_digest, const api::Request& reques
 
 std::string VectorKeys::KeyOf(const api::EmbedPrompt& prompt) const {
   if (shared_.empty()) return {};
-  Sha256 hash;
+  api::Sha256 hash;
   AddPart(hash, shared_);
   AddPart(hash, fmt::format("{} {} {} {} {} {}", prompt.dimensions, prompt.normalize, prompt.rank,
                             prompt.document_tokens_max, prompt.keep_end, prompt.prompt_required));

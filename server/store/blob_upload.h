@@ -8,8 +8,8 @@
 
 #include "api/base/error.h"
 #include "api/base/file_descriptor.h"
+#include "api/base/sha256.h"
 #include "server/store/files.h"
-#include "server/store/sha256.h"
 #include "server/store/staging.h"
 
 namespace quire::server {
@@ -28,7 +28,7 @@ class BlobUpload {
 
   Staging staging_;
   api::FileDescriptor file_;
-  std::unique_ptr<Sha256> hash_ = std::make_unique<Sha256>();
+  std::unique_ptr<api::Sha256> hash_ = std::make_unique<api::Sha256>();
 };
 
 }  // namespace quire::server

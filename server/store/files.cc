@@ -16,7 +16,7 @@
 #include <thread>
 
 #include "api/base/io_thread.h"
-#include "server/store/sha256.h"
+#include "api/base/sha256.h"
 
 namespace quire::server {
 namespace {
@@ -233,7 +233,7 @@ api::Result<StoreDirectory::Copied> StoreDirectory::Digest(const std::string& na
   if (fd.get() < 0) return Failure(name, errno);
   struct stat status {};
   if (const int error = IsRegular(fd.get(), status); error != 0) return Failure(name, error);
-  Sha256 hash;
+  api::Sha256 hash;
   Copied digested;
   std::string chunk(kCopyChunkBytes, '\0');
   for (;;) {
@@ -263,7 +263,7 @@ api::Result<StoreDirectory::Copied> StoreDirectory::CopyIn(const std::filesystem
   // Where the file system can share blocks nothing is written, and the digest is taken of the copy.
   const bool shared = ::ioctl(to->get(), FICLONE, from.get()) == 0;
   const int reader = shared ? to->get() : from.get();
-  Sha256 hash;
+  api::Sha256 hash;
   Copied copied;
   std::string chunk(kCopyChunkBytes, '\0');
   int error = 0;

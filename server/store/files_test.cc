@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "server/store/sha256.h"
+#include "api/base/sha256.h"
 #include "server/testing/store_fixture.h"
 
 namespace quire::server {
@@ -95,7 +95,7 @@ TEST_F(StoreFiles, CopiesAndNamesByDigest) {
   const auto copied = Root().CopyIn(fixture_.directory() / "source");
   ASSERT_TRUE(copied) << copied.error().message;
   EXPECT_EQ(copied->size, 3'000'001);
-  EXPECT_EQ(copied->sha256, Sha256Of(content));
+  EXPECT_EQ(copied->sha256, api::Sha256Of(content));
   ASSERT_TRUE(Root().Publish("final"));
   EXPECT_EQ(ReadFile(fixture_.root() / "final"), content);
   EXPECT_FALSE(fs::exists(fixture_.root() / ".quire-new"));

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "server/store/sha256.h"
+#include "api/base/sha256.h"
 
 namespace quire::server {
 namespace {
@@ -21,12 +21,12 @@ std::string ManifestText(const std::string& digest, const std::string& size = "1
 }
 
 TEST(Sha256, AgreesWithTheStandard) {
-  EXPECT_EQ(Sha256Of(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-  EXPECT_EQ(Sha256Of("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-  Sha256 hash;
+  EXPECT_EQ(api::Sha256Of(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(api::Sha256Of("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  api::Sha256 hash;
   hash.Update("a");
   hash.Update("bc");
-  EXPECT_EQ(hash.Finish(), Sha256Of("abc"));
+  EXPECT_EQ(hash.Finish(), api::Sha256Of("abc"));
 }
 
 TEST(BlobNameOf, TakesDigestsOnly) {

@@ -13,12 +13,12 @@
 #include <system_error>
 #include <utility>
 
+#include "api/base/sha256.h"
 #include "server/store/files.h"
 #include "server/store/garbage.h"
 #include "server/store/layout.h"
 #include "server/store/model_list_cache.h"
 #include "server/store/model_manifest.h"
-#include "server/store/sha256.h"
 #include "server/store/staging.h"
 
 namespace quire::server {
@@ -113,7 +113,7 @@ class ModelReader {
 
     StoredModel model;
     model.name = name_;
-    model.digest = Sha256Of(*text);
+    model.digest = api::Sha256Of(*text);
     model.size = manifest->TotalSize();
     model.modified_at = status->modified_at;
     if (auto read = ReadConfig(*blobs, *manifest, model); !read) return std::unexpected(read.error());
@@ -273,7 +273,7 @@ class ModelWriter {
   api::Result<Layer> AddText(const StoreDirectory& blobs, std::string_view media_type,
                              std::string_view text) {
     Layer layer{.media_type = std::string(media_type),
-                .blob = "sha256-" + Sha256Of(text),
+                .blob = "sha256-" + api::Sha256Of(text),
                 .size = static_cast<int64_t>(text.size())};
     const bool there = IsThere(blobs, layer.blob, layer.size);
     RecordUse(layer.blob, there);

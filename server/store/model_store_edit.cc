@@ -6,11 +6,11 @@
 #include <chrono>
 #include <utility>
 
+#include "api/base/sha256.h"
 #include "server/store/garbage.h"
 #include "server/store/layout.h"
 #include "server/store/model_manifest.h"
 #include "server/store/model_store.h"
-#include "server/store/sha256.h"
 
 namespace quire::server {
 namespace {
@@ -85,7 +85,7 @@ api::Result<DeletedModel> ModelStore::Delete(const api::ModelName& name) {
   RemoveEmptyDirectories(root, *stored);
   if (!text) return DeletedModel{};
   if (const auto manifest = ParseManifest(*text)) RemoveUnusedBlobs(root, BlobsOf(*manifest), *users_);
-  return DeletedModel{.digest = Sha256Of(*text), .shared = IsNamed(root, *text)};
+  return DeletedModel{.digest = api::Sha256Of(*text), .shared = IsNamed(root, *text)};
 }
 
 void ModelStore::RemoveUnnamed(const std::vector<std::string>& blobs) const {

@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "api/base/sha256.h"
 #include "server/store/model_store.h"
-#include "server/store/sha256.h"
 #include "server/testing/store_fixture.h"
 
 namespace quire::server {
@@ -34,7 +34,7 @@ class StoreEdit : public ::testing::Test {
     std::ranges::sort(names);
     return names;
   }
-  static std::string BlobNamed(std::string_view content) { return "sha256-" + Sha256Of(content); }
+  static std::string BlobNamed(std::string_view content) { return "sha256-" + api::Sha256Of(content); }
 
   StoreFixture fixture_;
 };
@@ -180,8 +180,8 @@ TEST_F(StoreEdit, UploadsAreCheckedAndLeaveNothing) {
     ASSERT_FALSE(finished);
     EXPECT_EQ(finished.error().code, api::ErrorCode::kInvalidArgument);
     EXPECT_THAT(finished.error().message,
-                HasSubstr("digest mismatch, expected sha256:" + Sha256Of("what was promised") +
-                          ", got sha256:" + Sha256Of("something else")));
+                HasSubstr("digest mismatch, expected sha256:" + api::Sha256Of("what was promised") +
+                          ", got sha256:" + api::Sha256Of("something else")));
   }
   { ASSERT_TRUE(store.StartUpload()->Append("given up")); }
   EXPECT_THAT(BlobFiles(), ElementsAre(blob));

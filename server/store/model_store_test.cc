@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "api/base/sha256.h"
 #include "server/store/model_list_cache.h"
-#include "server/store/sha256.h"
 #include "server/testing/store_fixture.h"
 
 namespace quire::server {
@@ -82,7 +82,7 @@ TEST_F(Store, ReadsWhatOllamaWrote) {
   const auto model = fixture_.Open().Find(Named("llama3.1", "8b"));
   ASSERT_TRUE(model) << model.error().message;
   EXPECT_EQ(model->name.Display(), "llama3.1:8b");
-  EXPECT_EQ(model->digest, Sha256Of(manifest.dump()));
+  EXPECT_EQ(model->digest, api::Sha256Of(manifest.dump()));
   int64_t size = manifest.at("config").at("size").get<int64_t>();
   for (const json& layer : manifest.at("layers")) size += layer.at("size").get<int64_t>();
   EXPECT_EQ(model->size, size);
@@ -229,7 +229,7 @@ TEST_F(Store, RegistersAsOllamaWould) {
   EXPECT_EQ(manifest.at("mediaType"), "application/vnd.docker.distribution.manifest.v2+json");
   EXPECT_EQ(manifest.at("config").at("mediaType"), "application/vnd.docker.container.image.v1+json");
   EXPECT_EQ(manifest.at("layers")[0].at("mediaType"), "application/vnd.ollama.image.model");
-  EXPECT_EQ(manifest.at("layers")[0].at("digest"), "sha256:" + Sha256Of("GGUF new weights"));
+  EXPECT_EQ(manifest.at("layers")[0].at("digest"), "sha256:" + api::Sha256Of("GGUF new weights"));
   const std::string config_hex = manifest.at("config").at("digest").get<std::string>().substr(7);
   const json config = json::parse(ReadFile(fixture_.root() / "blobs" / ("sha256-" + config_hex)));
   EXPECT_EQ(config.at("model_family"), "lfm2");

@@ -12,7 +12,7 @@
 #include <thread>
 #include <utility>
 
-#include "server/store/sha256.h"
+#include "api/base/sha256.h"
 
 namespace quire::server::testing {
 
@@ -58,7 +58,7 @@ StoreFixture::~StoreFixture() {
 }
 
 fs::path StoreFixture::Blob(std::string_view content) const {
-  return root() / "blobs" / ("sha256-" + Sha256Of(content));
+  return root() / "blobs" / ("sha256-" + api::Sha256Of(content));
 }
 
 fs::path StoreFixture::ManifestPath(const std::string& model, const std::string& tag) const {
@@ -67,7 +67,8 @@ fs::path StoreFixture::ManifestPath(const std::string& model, const std::string&
 
 json StoreFixture::Layer(const std::string& media_type, std::string_view content) const {
   WriteFile(Blob(content), content);
-  return {{"mediaType", media_type}, {"digest", "sha256:" + Sha256Of(content)}, {"size", content.size()}};
+  return {
+      {"mediaType", media_type}, {"digest", "sha256:" + api::Sha256Of(content)}, {"size", content.size()}};
 }
 
 json StoreFixture::Manifest(const json& layers) const {

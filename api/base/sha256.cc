@@ -1,13 +1,12 @@
-#include "server/store/sha256.h"
+#include "api/base/sha256.h"
 
 #include <fmt/format.h>
 #include <openssl/evp.h>
 
-#include <array>
 #include <iterator>
 #include <new>
 
-namespace quire::server {
+namespace quire::api {
 
 struct Sha256::Context {
   EVP_MD_CTX* evp = EVP_MD_CTX_new();
@@ -25,12 +24,15 @@ Sha256::~Sha256() = default;
 
 void Sha256::Update(std::string_view bytes) { EVP_DigestUpdate(context_->evp, bytes.data(), bytes.size()); }
 
+Sha256::Digest Sha256::FinishBytes() {
+  Digest digest{};
+  EVP_DigestFinal_ex(context_->evp, digest.data(), nullptr);
+  return digest;
+}
+
 std::string Sha256::Finish() {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned int length = 0;
-  EVP_DigestFinal_ex(context_->evp, digest.data(), &length);
   std::string hex;
-  for (unsigned int i = 0; i < length; ++i) fmt::format_to(std::back_inserter(hex), "{:02x}", digest[i]);
+  for (const unsigned char byte : FinishBytes()) fmt::format_to(std::back_inserter(hex), "{:02x}", byte);
   return hex;
 }
 
@@ -40,4 +42,4 @@ std::string Sha256Of(std::string_view bytes) {
   return hash.Finish();
 }
 
-}  // namespace quire::server
+}  // namespace quire::api

@@ -1,22 +1,27 @@
+// SHA-256. A library of its own (quire_sha256): a runner needs none of it.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
 #include <string_view>
 
-namespace quire::server {
+namespace quire::api {
 
 // One SHA-256 over pieces given in order. Not thread-safe.
 class Sha256 {
  public:
+  using Digest = std::array<unsigned char, 32>;
+
   Sha256();
   Sha256(const Sha256&) = delete;
   Sha256& operator=(const Sha256&) = delete;
   ~Sha256();
 
   void Update(std::string_view bytes);
-  // 64 lower-case hex characters. REQUIRES: called once, last.
-  std::string Finish();
+  // REQUIRES: one of these is called, once, last.
+  Digest FinishBytes();
+  std::string Finish();  // 64 lower-case hex characters
 
  private:
   struct Context;
@@ -25,4 +30,4 @@ class Sha256 {
 
 std::string Sha256Of(std::string_view bytes);
 
-}  // namespace quire::server
+}  // namespace quire::api
