@@ -13,13 +13,13 @@ namespace {
 
 constexpr size_t kCharacterBytesMax = 4;
 
-size_t HeldBytesOf(const api::ToolCall& call) {
+size_t ContentBytesOf(const api::ToolCall& call) {
   return sizeof(call) + call.id.size() + call.name.size() + call.arguments_json.size();
 }
 
-size_t HeldBytesOf(const api::TextDelta& delta) {
+size_t ContentBytesOf(const api::TextDelta& delta) {
   size_t bytes = delta.text.size() + delta.thinking.size();
-  for (const api::ToolCall& call : delta.tool_calls) bytes += HeldBytesOf(call);
+  for (const api::ToolCall& call : delta.tool_calls) bytes += ContentBytesOf(call);
   return bytes;
 }
 
@@ -44,7 +44,7 @@ void DeltaOutbox::Add(api::Event event) {
 }
 
 void DeltaOutbox::AddDelta(api::TextDelta delta) {
-  if (HeldBytesOf(delta) <= kPieceBytesMax) return AddPiece(std::move(delta));
+  if (ContentBytesOf(delta) <= kPieceBytesMax) return AddPiece(std::move(delta));
   AddPieces(std::move(delta));
 }
 
@@ -71,7 +71,7 @@ void DeltaOutbox::AddPieces(api::TextDelta delta) {
   add_text(thinking, &api::TextDelta::thinking);
   add_text(text, &api::TextDelta::text);
   for (api::ToolCall& call : calls) {
-    const size_t bytes = HeldBytesOf(call);
+    const size_t bytes = ContentBytesOf(call);
     if (bytes > room && room < kPieceBytesMax) next_piece();
     room -= std::min(room, bytes);
     piece.tool_calls.push_back(std::move(call));
