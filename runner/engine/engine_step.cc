@@ -4,23 +4,13 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <new>
 #include <utility>
 
 #include "runner/engine/engine.h"
+#include "runner/work/work_budget.h"
 
 namespace quire::runner::engine {
-namespace {
-
-// While another process has the core it does not run.
-std::chrono::nanoseconds ThreadTime() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
-}
-
-}  // namespace
 
 void Engine::PlanNext(std::vector<StepItem>& items) {
   auto& states = scratch_.states;
@@ -224,7 +214,10 @@ void Engine::Advance(const std::vector<StepItem>& items, int32_t prefill) {
 }
 
 std::chrono::nanoseconds Engine::Sample(const std::vector<StepItem>& items) {
-  const auto now = [this] { return limits_.sampling_clock ? limits_.sampling_clock() : ThreadTime(); };
+  // Of this thread: while another process has the core it does not run.
+  const auto now = [this] {
+    return limits_.sampling_clock ? limits_.sampling_clock() : WorkBudget::CpuTime();
+  };
   std::chrono::nanoseconds all{};
   const auto vocab = static_cast<size_t>(model_.model->vocab_size());
   size_t row = 0;

@@ -20,6 +20,8 @@ struct WorkStopped {
 // One at a time per thread; made and destroyed on that thread.
 class WorkBudget {
  public:
+  static std::chrono::nanoseconds CpuTime();  // of this thread
+
   // `canceled` may be set by any thread and outlives the budget.
   WorkBudget(std::chrono::nanoseconds cpu_time, const std::atomic<bool>& canceled);
   ~WorkBudget();
@@ -43,7 +45,6 @@ class WorkBudget {
 
  private:
   friend void CheckWork();
-  static std::chrono::nanoseconds CpuTime();  // of this thread
 
   std::chrono::nanoseconds deadline_;  // in CPU time of the thread
   const std::atomic<bool>& canceled_;
