@@ -72,7 +72,7 @@ TEST(ParseOptions, SaysWhichOptionAndWhatItMustBe) {
 
 TEST(ParseOptions, BoundsStopStrings) {
   for (const std::string& stop : {std::string("5"), std::string("[1]"), std::string("{}"),
-                                  std::string("[[\"a\"]]"), "\"" + std::string(70'000, 'a') + "\""}) {
+                                  std::string("[[\"a\"]]"), "\"" + std::string(8'193, 'a') + "\""}) {
     const auto parsed = ParseOptions("{\"stop\":" + stop + "}");
     ASSERT_FALSE(parsed) << stop;
     EXPECT_THAT(parsed.error().message, HasSubstr("option \"stop\""));
@@ -105,7 +105,7 @@ std::string DocsRow(const OptionRow& row, const T& standard) {
 std::string DocsRow(const OptionRow& row, const std::vector<std::string>& standard) {
   std::string texts;
   for (const std::string& text : standard) texts += (texts.empty() ? "`" : " ") + DumpJson(Json(text));
-  return fmt::format("\n| {} | string or array of strings | 1,024 strings, 64 KiB together | {} | {} |\n",
+  return fmt::format("\n| {} | string or array of strings | 1,024 strings, 8 KiB together | {} | {} |\n",
                      row.name, texts.empty() ? "none" : texts + "`", row.help);
 }
 

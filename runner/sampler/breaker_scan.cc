@@ -9,9 +9,12 @@ namespace quire::runner::sampler {
 using api::TokenId;
 
 BreakerScan::BreakerScan(std::vector<std::string> breakers, TokenText text, size_t tail_max)
-    : breakers_(std::make_shared<const ByteAutomaton>(std::move(breakers))),
-      text_(std::move(text)),
-      tail_max_(tail_max) {}
+    : strings_(std::move(breakers)), text_(std::move(text)), tail_max_(tail_max) {}
+
+const ByteAutomaton& BreakerScan::Breakers() {
+  if (!breakers_) breakers_ = std::make_shared<const ByteAutomaton>(std::exchange(strings_, {}));
+  return *breakers_;
+}
 
 bool BreakerScan::Contains(TokenId token) {
   const auto index = static_cast<size_t>(token);
@@ -21,10 +24,11 @@ bool BreakerScan::Contains(TokenId token) {
   }
   if (known_[index]) return contains_[index];
   known_[index] = true;
+  const ByteAutomaton& breakers = Breakers();
   int32_t node = ByteAutomaton::kRoot;
   for (const char c : text_(token)) {
-    node = breakers_->Next(node, static_cast<uint8_t>(c));
-    if (breakers_->ShortestLength(node) > 0) {
+    node = breakers.Next(node, static_cast<uint8_t>(c));
+    if (breakers.ShortestLength(node) > 0) {
       contains_[index] = true;
       break;
     }
@@ -41,10 +45,11 @@ bool BreakerScan::EndsWith(std::span<const TokenId> tokens) const {
 
 void BreakerScan::Append(TokenId token) {
   ScannedToken scanned{.token = token, .begin = bytes_, .breaker_begin = std::nullopt};
+  const ByteAutomaton& breakers = Breakers();
   for (const char c : text_(token)) {
-    node_ = breakers_->Next(node_, static_cast<uint8_t>(c));
+    node_ = breakers.Next(node_, static_cast<uint8_t>(c));
     ++bytes_;
-    const size_t length = breakers_->ShortestLength(node_);
+    const size_t length = breakers.ShortestLength(node_);
     if (length > 0) scanned.breaker_begin = std::max(scanned.breaker_begin.value_or(0), bytes_ - length);
   }
   scanned_.push_back(scanned);

@@ -41,7 +41,10 @@ class BreakerScan {
   bool EndsWith(std::span<const api::TokenId> tokens) const;
   void Append(api::TokenId token);
 
-  std::shared_ptr<const ByteAutomaton> breakers_;
+  const ByteAutomaton& Breakers();
+
+  std::vector<std::string> strings_;               // until the first token
+  std::shared_ptr<const ByteAutomaton> breakers_;  // from the first token on: what waits for a place has none
   TokenText text_;
   size_t tail_max_;
   std::deque<ScannedToken> scanned_;  // the newest, at most tail_max_

@@ -1,14 +1,17 @@
 #include "runner/sampler/stop_matcher.h"
 
+#include <utility>
+
 #include "runner/sampler/byte_automaton.h"
 
 namespace quire::runner::sampler {
 
-StopMatcher::StopMatcher(const std::vector<std::string>& stop_strings)
-    : automaton_(std::make_shared<const ByteAutomaton>(stop_strings)), node_(ByteAutomaton::kRoot) {}
+StopMatcher::StopMatcher(std::vector<std::string> stop_strings)
+    : strings_(std::move(stop_strings)), node_(ByteAutomaton::kRoot) {}
 
 StopMatcher::Emission StopMatcher::Feed(std::string_view text) {
   if (stopped_) return {};
+  if (!automaton_) automaton_ = std::make_shared<const ByteAutomaton>(std::exchange(strings_, {}));
   const std::string_view held = automaton_->Path(node_);
   // The first `length` bytes of what was held and the text. Bytes that stay held are not touched again.
   const auto first = [&](size_t length) {
@@ -28,6 +31,7 @@ StopMatcher::Emission StopMatcher::Feed(std::string_view text) {
 }
 
 std::string StopMatcher::Flush() {
+  if (!automaton_) return {};
   std::string held(automaton_->Path(node_));
   node_ = ByteAutomaton::kRoot;
   return held;

@@ -28,7 +28,7 @@ class StopMatcher {
   };
 
   // Empty strings never match.
-  explicit StopMatcher(const std::vector<std::string>& stop_strings);
+  explicit StopMatcher(std::vector<std::string> stop_strings);
 
   // After a match everything is swallowed.
   Emission Feed(std::string_view text);
@@ -36,8 +36,9 @@ class StopMatcher {
   std::string Flush();
 
  private:
-  std::shared_ptr<const ByteAutomaton> automaton_;
-  int32_t node_;  // the held text is the path from the root to here
+  std::vector<std::string> strings_;                // until the first text
+  std::shared_ptr<const ByteAutomaton> automaton_;  // from the first text on: what waits for a place has none
+  int32_t node_;                                    // the held text is the path from the root to here
   bool stopped_ = false;
 };
 
