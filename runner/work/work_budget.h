@@ -10,6 +10,8 @@
 #include <chrono>
 #include <cstdint>
 
+#include "runner/work/work_memory.h"
+
 namespace quire::runner {
 
 struct WorkStopped {
@@ -28,8 +30,8 @@ class WorkBudget {
   WorkBudget(const WorkBudget&) = delete;
   WorkBudget& operator=(const WorkBudget&) = delete;
 
-  // Work that no client chose, such as an index that is built once per model: neither its CPU time nor its units are
-  // counted.
+  // Work that no client chose, such as an index that is built once per model: neither its CPU time nor its units nor its
+  // memory are counted.
   class Exempt {
    public:
     Exempt();
@@ -38,6 +40,7 @@ class WorkBudget {
     Exempt& operator=(const Exempt&) = delete;
 
    private:
+    const WorkMemory::Exempt memory_;
     WorkBudget* const budget_;
     std::chrono::nanoseconds begin_{};
     int64_t units_left_ = 0;
