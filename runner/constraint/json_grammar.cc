@@ -214,7 +214,9 @@ ExprRef Member(ExprRef key, ExprRef value, const JsonStyle& style) {
 }
 
 ExprRef MemberSeparator(const JsonStyle& style) {
-  return Sequence({Blank(style), Literal(","), Indent(style)});
+  static const ExprRef spaced = Sequence({Blank({}), Literal(","), Indent({})});
+  static const ExprRef compact = Literal(",");
+  return style.spaces ? spaced : compact;
 }
 
 ExprRef Document(ExprRef value, const JsonStyle& style) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include "runner/constraint/regex.h"
 #include "runner/constraint/schema.h"
 #include "runner/work/work_budget.h"
+#include "runner/work/work_memory.h"
 
 namespace quire::runner::constraint {
 namespace {
@@ -95,6 +97,7 @@ std::optional<ConstraintCache::Compiled> ConstraintCache::Find(const std::string
 }
 
 ConstraintCache::Compiled ConstraintCache::Compile(const MakeGrammar& make) {
+  const WorkMemory memory(kCompileBytesMax);
   try {
     const WorkLimit limit(kCompileUnitsMax);
     GrammarBuilder builder;
@@ -108,6 +111,11 @@ ConstraintCache::Compiled ConstraintCache::Compile(const MakeGrammar& make) {
     return api::Fail(
         api::ErrorCode::kUnsupported,
         fmt::format("the format is too large: compiling it takes more than {} steps", kCompileUnitsMax));
+  } catch (const std::bad_alloc&) {
+    if (!memory.exceeded()) throw;
+    return api::Fail(
+        api::ErrorCode::kUnsupported,
+        fmt::format("the format is too large: compiling it takes more than {} MiB", kCompileBytesMax >> 20U));
   }
 }
 
@@ -127,6 +135,7 @@ api::Result<std::shared_ptr<Constraint>> ConstraintCache::Get(const std::string&
 
 // The newest always stays.
 void ConstraintCache::Evict() {
+  const WorkMemory::Exempt of_other_requests;
   size_t bytes = 0;
   size_t kept = 0;
   for (auto entry = entries_.begin(); entry != entries_.end();) {

@@ -24,8 +24,9 @@ api::Result<ExprRef> AnswerOf(const api::OutputFormat& format, GrammarBuilder& b
 // evicted when all together exceed the budget. Users keep them alive. Any thread; several may compile at once.
 class ConstraintCache {
  public:
-  // Work units of compiling one grammar (runner/work): 0.2 to 0.6 s of CPU time, and 300 MB while it lasts.
+  // Work units of compiling one grammar (runner/work): 0.2 to 0.6 s of CPU time. And its memory while it lasts.
   static constexpr uint64_t kCompileUnitsMax = 60'000'000;
+  static constexpr size_t kCompileBytesMax = size_t{128} << 20;
 
   using MakeVocabulary = std::function<std::shared_ptr<const VocabularyIndex>()>;  // called at most once
   ConstraintCache(MakeVocabulary make_vocabulary, size_t budget_bytes)
@@ -33,7 +34,7 @@ class ConstraintCache {
 
   api::Result<std::shared_ptr<Constraint>> Get(const api::OutputFormat& format);
   // As Get(), of a grammar that the caller builds: `key` names it, `make` builds it when it is not cached. kUnsupported
-  // when that takes more than kCompileUnitsMax.
+  // when that takes more than kCompileUnitsMax or kCompileBytesMax.
   using MakeGrammar = std::function<api::Result<ExprRef>(GrammarBuilder& builder)>;
   api::Result<std::shared_ptr<Constraint>> Get(const std::string& key, const MakeGrammar& make);
 

@@ -92,22 +92,20 @@ ExprRef Texts(const Json& schema) {
 }  // namespace
 
 api::Result<ExprRef> SchemaCompiler::RunAsTaggedArguments(const ArgumentTags& tags) {
-  return NamedMembers(
-      Nothing(), [&](const std::string& name, const SchemaRefs& refs) -> api::Result<ExprRef> {
-        const TextKind kind = refs.size() == 1 ? KindOf(*refs[0].schema) : TextKind::kUnclear;
-        if (kind == TextKind::kUnclear || !IsTagName(name)) {
-          return api::Fail(api::ErrorCode::kUnsupported, "a property that tags cannot express");
-        }
-        ExprRef value = tags.text;
-        if (kind != TextKind::kText) {
-          const ExprRef plain = kind == TextKind::kChoice ? Texts(*refs[0].schema) : Value(refs);
-          if (IsNever(plain)) return plain;
-          value = Sequence({plain, tags.after_value});
-        }
-        const bool json = kind != TextKind::kText && kind != TextKind::kChoice;
-        return Sequence(
-            {tags.before_name, Literal(name), json ? tags.before_value : tags.before_text, value});
-      });
+  return NamedMembers(Nothing(), [&](std::string_view name, const SchemaRefs& refs) -> api::Result<ExprRef> {
+    const TextKind kind = refs.size() == 1 ? KindOf(*refs[0].schema) : TextKind::kUnclear;
+    if (kind == TextKind::kUnclear || !IsTagName(name)) {
+      return api::Fail(api::ErrorCode::kUnsupported, "a property that tags cannot express");
+    }
+    ExprRef value = tags.text;
+    if (kind != TextKind::kText) {
+      const ExprRef plain = kind == TextKind::kChoice ? Texts(*refs[0].schema) : Value(refs);
+      if (IsNever(plain)) return plain;
+      value = Sequence({plain, tags.after_value});
+    }
+    const bool json = kind != TextKind::kText && kind != TextKind::kChoice;
+    return Sequence({tags.before_name, Literal(name), json ? tags.before_value : tags.before_text, value});
+  });
 }
 
 }  // namespace quire::runner::constraint

@@ -30,11 +30,11 @@ bool Within(uint32_t count, const Lengths& lengths) {
   return count >= lengths.min && (!lengths.max || count <= *lengths.max);
 }
 
-// Units of work to copy it.
+// Units of work to copy it, of some 8 bytes each.
 size_t SizeOf(const SchemaNode& node) {
-  return 32 + node.required.names().size() * 8 + (node.values ? node.values->size() * 8 : 0) +
-         node.merged.size() * 4 + node.objects.size() * 4 + node.arrays.size() * 4 +
-         node.alternatives.size() * 8 + node.patterns.size() * 4;
+  return 64 + node.merged.size() * 8 + node.objects.size() * 12 + node.arrays.size() * 8 +
+         node.alternatives.size() * 4 + (node.patterns.size() + node.formats.size()) * 4 +
+         node.property_names.size() * 4;
 }
 
 bool Apart(const Lengths& a, const Lengths& b) {
@@ -57,7 +57,7 @@ void SchemaCompiler::Fail(api::Error error) {
 }
 
 api::Result<ExprRef> SchemaCompiler::Run() {
-  ExprRef expr = Value({{&root_, "#"}});
+  ExprRef expr = Value({{&root_, SchemaPath("#")}});
   if (error_) return std::unexpected(std::move(*error_));
   return expr;
 }
@@ -84,7 +84,7 @@ ExprRef SchemaCompiler::Value(SchemaRefs refs) {
   if (++depth_ > kSchemaDepthMax || entries_.size() > kSchemaEntriesMax ||
       builder_.size() > kSchemaRulesMax) {
     Fail({api::ErrorCode::kUnsupported, fmt::format("{}: the schema is too large or nested too deeply",
-                                                    refs.empty() ? "#" : refs[0].path)});
+                                                    refs.empty() ? "#" : refs[0].path.Text())});
     return Never();
   }
   entry.expr = Compile(refs);
@@ -108,51 +108,62 @@ ExprRef SchemaCompiler::Compile(const SchemaRefs& refs) {
   if (node.assertions == 0 && node.alternatives.empty()) return Any().value;
   const bool only_alternatives = node.assertions == 0 && node.alternatives.size() == 1;
   // Exclusive alternatives are checked by Expand().
-  if (only_alternatives && !node.alternatives[0].exclusive) {
+  if (only_alternatives && !node.alternatives[0]->exclusive) {
     std::vector<ExprRef> choices;
-    for (const SchemaRef& choice : node.alternatives[0].choices) choices.push_back(Value({choice}));
+    for (const SchemaRef& choice : node.alternatives[0]->choices) choices.push_back(Value({choice}));
     return Choice(std::move(choices));
   }
+  std::vector<SchemaNode> nodes;
+  Expand(std::move(node), nodes);
   std::vector<ExprRef> leaves;
-  for (const SchemaNode& leaf : Expand(node)) leaves.push_back(Leaf(leaf));
+  for (const SchemaNode& leaf : nodes) leaves.push_back(Leaf(leaf));
   return error_ ? Never() : Choice(std::move(leaves));
 }
 
-std::vector<SchemaNode> SchemaCompiler::Expand(const SchemaNode& node) {
-  if (error_) return {};
-  if (node.alternatives.empty()) return {node};
-  SchemaNode base = node;
-  const SchemaNode::Alternatives group = std::move(base.alternatives.back());
-  base.alternatives.pop_back();
-  std::vector<std::vector<SchemaNode>> expanded;
-  std::vector<SchemaNode> all;
-  for (const SchemaRef& choice : group.choices) {
-    CountWork(SizeOf(base));
-    SchemaNode merged = base;
-    if (auto done = reader_.Merge(merged, choice, group.within); !done) Fail(std::move(done.error()));
-    expanded.push_back(Expand(merged));
-    for (const SchemaNode& one : expanded.back()) CountWork(SizeOf(one));
-    all.insert(all.end(), expanded.back().begin(), expanded.back().end());
-    if (all.size() > kCombinationsMax) {
-      Fail({api::ErrorCode::kUnsupported,
-            fmt::format("{}: more than {} combinations of alternatives", group.path, kCombinationsMax)});
-    }
-    if (error_) return {};
+void SchemaCompiler::Expand(SchemaNode node, std::vector<SchemaNode>& out) {
+  if (error_) return;
+  CountWork(SizeOf(node));
+  if (node.alternatives.empty()) {
+    out.push_back(std::move(node));
+    return;
   }
-  for (size_t i = 0; group.exclusive && i < expanded.size(); ++i) {
-    for (size_t j = i + 1; j < expanded.size(); ++j) {
-      for (const SchemaNode& a : expanded[i]) {
-        for (const SchemaNode& b : expanded[j]) {
+  const auto group = std::move(node.alternatives.back());
+  node.alternatives.pop_back();
+  std::vector<size_t> begins;
+  for (const SchemaRef& choice : group->choices) {
+    begins.push_back(out.size());
+    CountWork(SizeOf(node));
+    SchemaNode merged = node;
+    if (auto done = reader_.Merge(merged, choice, group->within); !done) Fail(std::move(done.error()));
+    Expand(std::move(merged), out);
+    if (out.size() > kCombinationsMax) {
+      Fail({api::ErrorCode::kUnsupported, fmt::format("{}: more than {} combinations of alternatives",
+                                                      group->path.Text(), kCombinationsMax)});
+    }
+    if (error_) return;
+  }
+  if (group->exclusive) RefuseOverlaps(out, begins, group->path);
+}
+
+void SchemaCompiler::RefuseOverlaps(std::span<const SchemaNode> nodes, const std::vector<size_t>& begins,
+                                    const SchemaPath& path) {
+  const auto group = [&](size_t i) {
+    const size_t end = i + 1 < begins.size() ? begins[i + 1] : nodes.size();
+    return nodes.subspan(begins[i], end - begins[i]);
+  };
+  for (size_t i = 0; i < begins.size(); ++i) {
+    for (size_t j = i + 1; j < begins.size(); ++j) {
+      for (const SchemaNode& a : group(i)) {
+        for (const SchemaNode& b : group(j)) {
           if (error_ || Disjoint(a, b)) continue;
           Fail({api::ErrorCode::kUnsupported,
                 fmt::format("{}: the keyword \"oneOf\" is not supported when alternatives {} and {} can both "
                             "match (use \"anyOf\")",
-                            group.path, i, j)});
+                            path.Text(), i, j)});
         }
       }
     }
   }
-  return all;
 }
 
 ExprRef SchemaCompiler::Leaf(const SchemaNode& node) {
@@ -171,14 +182,15 @@ ExprRef SchemaCompiler::Leaf(const SchemaNode& node) {
 
 ExprRef SchemaCompiler::Values(const SchemaNode& node) {
   std::vector<ExprRef> values;
-  for (const Json& value : AllowedValues(node)) values.push_back(JsonValueOf(value, style_));
+  for (const Json* value : AllowedValues(node)) values.push_back(JsonValueOf(*value, style_));
   return Choice(std::move(values));
 }
 
-std::vector<Json> SchemaCompiler::AllowedValues(const SchemaNode& node) {
-  std::vector<Json> values;
+JsonValues SchemaCompiler::AllowedValues(const SchemaNode& node) {
+  JsonValues values;
   std::optional<Dfa> text;  // what strings must be
-  for (const Json& value : *node.values) {
+  for (const Json* at : *node.values) {
+    const Json& value = *at;
     if (!MaySatisfy(value, node)) continue;
     const bool ruled = (value.is_object() && (!node.objects.empty() || !node.required.empty() ||
                                               node.min_properties > 0 || node.max_properties)) ||
@@ -186,14 +198,14 @@ std::vector<Json> SchemaCompiler::AllowedValues(const SchemaNode& node) {
     if (ruled) {
       Fail({api::ErrorCode::kUnsupported, fmt::format("{}: the keyword \"enum\" is not supported together "
                                                       "with other keywords for the same objects or arrays",
-                                                      node.path)});
+                                                      node.path.Text())});
     }
     if (value.is_string() && node.HasTextRules()) {
       if (!text) text = Checked(BuildDfa(*String(node)), Dfa{}, node.path);
       if (error_) return {};
       if (!Matches(*text, api::DumpJson(value))) continue;
     }
-    values.push_back(value);
+    values.push_back(at);
   }
   return values;
 }
@@ -209,7 +221,7 @@ bool SchemaCompiler::MaySatisfy(const Json& value, const SchemaNode& node) {
 ExprRef SchemaCompiler::String(const SchemaNode& node, bool one_spelling) {
   if (node.lengths.min > kCharactersMax) {
     Fail({api::ErrorCode::kUnsupported,
-          fmt::format("{}: \"minLength\" is greater than {}", node.path, kCharactersMax)});
+          fmt::format("{}: \"minLength\" is greater than {}", node.path.Text(), kCharactersMax)});
     return Never();
   }
   if (!node.HasTextRules()) {
@@ -219,14 +231,14 @@ ExprRef SchemaCompiler::String(const SchemaNode& node, bool one_spelling) {
   std::vector<ExprRef> rules;
   rules.reserve(node.patterns.size() + node.formats.size() + 1);
   for (const auto& pattern : node.patterns) {
-    rules.push_back(
-        Checked(Regex(pattern.text, Anchoring::kSearch, JsonCharacter), Never(), pattern.path + "/pattern"));
+    rules.push_back(Checked(Regex(pattern.text, Anchoring::kSearch, JsonCharacter), Never(),
+                            pattern.path.Member("pattern")));
   }
   for (const auto& format : node.formats) {
     const auto pattern = PatternOfFormat(format.text);
     if (!pattern) {
       Fail({api::ErrorCode::kUnsupported,
-            fmt::format("{}: the format \"{}\" is not supported", format.path, format.text)});
+            fmt::format("{}: the format \"{}\" is not supported", format.path.Text(), format.text)});
       return Never();
     }
     rules.push_back(Checked(Regex(*pattern, Anchoring::kWhole, JsonCharacter), Never()));
@@ -251,7 +263,7 @@ ExprRef SchemaCompiler::String(const SchemaNode& node, bool one_spelling) {
 
 ExprRef SchemaCompiler::Number(const SchemaNode& node) {
   if ((node.types & kFraction) == 0) return node.bounds.any() ? IntegerWithin(node.bounds) : AnyInteger();
-  if (style_.spaces) return Checked(NumberWithin(node.bounds), Never(), node.path + "/minimum, maximum");
+  if (style_.spaces) return Checked(NumberWithin(node.bounds), Never(), node.path.Member("minimum, maximum"));
   return node.bounds.any() ? DistinctNumber(node) : PlainNumber();
 }
 
@@ -263,14 +275,14 @@ bool SchemaCompiler::Disjoint(const SchemaNode& a, const SchemaNode& b) {
   if (common == 0) return true;
   if (a.values && b.values) {
     const SortedValues others(*b.values);
-    return std::ranges::none_of(*a.values, [&](const Json& value) {
-      return others.Contains(value) && MaySatisfy(value, a) && MaySatisfy(value, b);
+    return std::ranges::none_of(*a.values, [&](const Json* value) {
+      return others.Contains(*value) && MaySatisfy(*value, a) && MaySatisfy(*value, b);
     });
   }
   if (a.values || b.values) {
     const auto& [some, other] = a.values ? std::tie(a, b) : std::tie(b, a);
     return std::ranges::none_of(*some.values,
-                                [&](const Json& v) { return MaySatisfy(v, some) && MaySatisfy(v, other); });
+                                [&](const Json* v) { return MaySatisfy(*v, some) && MaySatisfy(*v, other); });
   }
   return DisjointTypes(a, b, common);
 }
@@ -284,7 +296,7 @@ bool SchemaCompiler::DisjointTypes(const SchemaNode& a, const SchemaNode& b, Typ
 }
 
 bool SchemaCompiler::DisjointObjects(const SchemaNode& a, const SchemaNode& b) {
-  const auto property = [&](const SchemaNode& node, const std::string& name) {
+  const auto property = [&](const SchemaNode& node, std::string_view name) {
     SchemaNode merged;
     for (const SchemaRef& ref : PropertyRefs(node, name)) {
       if (auto done = reader_.Merge(merged, ref); !done) Fail(std::move(done.error()));
@@ -292,7 +304,7 @@ bool SchemaCompiler::DisjointObjects(const SchemaNode& a, const SchemaNode& b) {
     return merged;
   };
   const auto tells_apart = [&](const SchemaNode& one, const SchemaNode& other) {
-    return std::ranges::any_of(one.required.names(), [&](const std::string& name) {
+    return std::ranges::any_of(one.required.names(), [&](std::string_view name) {
       CountWork(64);
       const SchemaNode theirs = property(other, name);
       if (theirs.types == 0) return true;  // required here, forbidden there

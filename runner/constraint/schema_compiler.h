@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,8 +36,11 @@ class SchemaCompiler {
   // A value that matches all schemas. A recursive request for the same schemas becomes a call of the rule.
   ExprRef Value(SchemaRefs refs);
   ExprRef Compile(const SchemaRefs& refs);
-  // The node with one choice of each of its alternatives; every combination.
-  std::vector<SchemaNode> Expand(const SchemaNode& node);
+  // Adds the node with one choice of each of its alternatives; every combination.
+  void Expand(SchemaNode node, std::vector<SchemaNode>& out);
+  // One error where two nodes that stand in different groups can both match. A group ends where the next begins.
+  void RefuseOverlaps(std::span<const SchemaNode> nodes, const std::vector<size_t>& begins,
+                      const SchemaPath& path);
   ExprRef Leaf(const SchemaNode& node);
   const AnyJson& Any();
 
@@ -61,15 +65,15 @@ class SchemaCompiler {
   // Never() where it has none.
   api::Result<ExprRef> NamedMembers(
       const ExprRef& separator,
-      const std::function<api::Result<ExprRef>(const std::string& name, const SchemaRefs& refs)>& member);
+      const std::function<api::Result<ExprRef>(std::string_view name, const SchemaRefs& refs)>& member);
 
   static SchemaRefs PropertyRefs(const SchemaNode& node, std::string_view name);
   static SchemaRefs AdditionalRefs(const SchemaNode& node);
-  static std::vector<std::string> PropertyNames(const SchemaNode& node);
+  static NameList PropertyNames(const SchemaNode& node);
   // What every name must match, one for each `propertyNames`; empty after an error.
   std::vector<Dfa> NameRules(const SchemaNode& node);
-  ExprRef AdditionalKey(const std::vector<Dfa>& name_rules, const std::vector<std::string>& names,
-                        const std::string& path);
+  ExprRef AdditionalKey(const std::vector<Dfa>& name_rules, std::span<const std::string_view> names,
+                        const SchemaPath& path);
   ExprRef ObjectMembers(const SchemaNode& node);
 
   // Whether no value satisfies both; false when undecided.
@@ -78,11 +82,11 @@ class SchemaCompiler {
   bool DisjointTypes(const SchemaNode& a, const SchemaNode& b, Types common);
   bool MaySatisfy(const api::Json& value, const SchemaNode& node);
   // Those of `enum` and `const` for which the other keywords hold.
-  std::vector<api::Json> AllowedValues(const SchemaNode& node);
+  JsonValues AllowedValues(const SchemaNode& node);
 
   void Fail(api::Error error);
   template <class T>
-  T Checked(api::Result<T> result, T otherwise, const std::string& path = {});
+  T Checked(api::Result<T> result, T otherwise, const SchemaPath& path = {});
 
   const api::Json& root_;
   GrammarBuilder& builder_;
@@ -95,10 +99,10 @@ class SchemaCompiler {
 };
 
 template <class T>
-T SchemaCompiler::Checked(api::Result<T> result, T otherwise, const std::string& path) {
+T SchemaCompiler::Checked(api::Result<T> result, T otherwise, const SchemaPath& path) {
   if (result) return std::move(*result);
   api::Error error = std::move(result.error());
-  if (!path.empty()) error.message = path + ": " + error.message;
+  if (!path.empty()) error.message = path.Text() + ": " + error.message;
   Fail(std::move(error));
   return otherwise;
 }

@@ -119,7 +119,7 @@ SchemaRefs SchemaCompiler::PropertyRefs(const SchemaNode& node, std::string_view
   for (const ObjectRules& rules : node.objects) {
     const auto declared = rules.by_name ? rules.by_name->find(name) : MemberIndex::const_iterator();
     if (rules.by_name && declared != rules.by_name->end()) {
-      refs.push_back({declared->second, fmt::format("{}/properties/{}", rules.path, name)});
+      refs.push_back({declared->second, rules.path.Member("properties").Member(declared->first)});
     } else if (rules.additional) {
       refs.push_back(*rules.additional);
     }
@@ -135,7 +135,7 @@ SchemaRefs SchemaCompiler::AdditionalRefs(const SchemaNode& node) {
   return refs;
 }
 
-std::vector<std::string> SchemaCompiler::PropertyNames(const SchemaNode& node) {
+NameList SchemaCompiler::PropertyNames(const SchemaNode& node) {
   NameList names;
   for (const ObjectRules& rules : node.objects) {
     if (rules.properties == nullptr) continue;
@@ -143,8 +143,8 @@ std::vector<std::string> SchemaCompiler::PropertyNames(const SchemaNode& node) {
     for (const auto& [name, schema] : rules.properties->get_ref<const Json::object_t&>()) names.Add(name);
   }
   CountWork(4 * node.required.names().size());
-  for (const std::string& name : node.required.names()) names.Add(name);
-  return names.names();
+  for (const std::string_view name : node.required.names()) names.Add(name);
+  return names;
 }
 
 std::vector<Dfa> SchemaCompiler::NameRules(const SchemaNode& node) {
@@ -157,12 +157,12 @@ std::vector<Dfa> SchemaCompiler::NameRules(const SchemaNode& node) {
 }
 
 ExprRef SchemaCompiler::AdditionalKey(const std::vector<Dfa>& name_rules,
-                                      const std::vector<std::string>& names, const std::string& path) {
+                                      std::span<const std::string_view> names, const SchemaPath& path) {
   if (names.empty() && name_rules.empty()) return FreeKey();
   Dfa keys = Checked(BuildDfa(*FreeKey()), Dfa{});
   std::vector<ExprRef> declared;
   declared.reserve(names.size());
-  for (const std::string& name : names) declared.push_back(JsonStringOf(name));
+  for (const std::string_view name : names) declared.push_back(JsonStringOf(name));
   const Dfa taken = Checked(BuildDfa(*Choice(std::move(declared))), Dfa{}, path);
   if (!error_) keys = Checked(Subtract(keys, taken), Dfa{}, path);
   for (const Dfa& allowed : name_rules) {
@@ -173,17 +173,19 @@ ExprRef SchemaCompiler::AdditionalKey(const std::vector<Dfa>& name_rules,
 }
 
 ExprRef SchemaCompiler::ObjectMembers(const SchemaNode& node) {
-  const auto names = PropertyNames(node);
+  const NameList properties = PropertyNames(node);
+  const auto names = properties.names();
   const auto count = static_cast<uint32_t>(names.size());
   if (Members::CountPlaces(count, node.min_properties, node.max_properties) > kPlacesMax) {
     Fail({api::ErrorCode::kUnsupported,
-          fmt::format("{}: too many properties for \"minProperties\" or \"maxProperties\"", node.path)});
+          fmt::format("{}: too many properties for \"minProperties\" or \"maxProperties\"",
+                      node.path.Text())});
     return Never();
   }
   CountWork(8 * Members::CountPlaces(count, node.min_properties, node.max_properties));
   const std::vector<Dfa> name_rules = NameRules(node);
   if (error_) return Never();
-  const auto allowed = [&name_rules](const std::string& name) {
+  const auto allowed = [&name_rules](std::string_view name) {
     const std::string text = api::DumpJson(Json(name));
     CountWork(text.size() * name_rules.size());
     return std::ranges::all_of(name_rules, [&text](const Dfa& rule) { return Matches(rule, text); });
@@ -215,14 +217,16 @@ ExprRef SchemaCompiler::Object(const SchemaNode& node) {
 
 api::Result<ExprRef> SchemaCompiler::NamedMembers(
     const ExprRef& separator,
-    const std::function<api::Result<ExprRef>(const std::string& name, const SchemaRefs& refs)>& member) {
+    const std::function<api::Result<ExprRef>(std::string_view name, const SchemaRefs& refs)>& member) {
   const auto refuse = [](std::string why) { return api::Fail(api::ErrorCode::kUnsupported, std::move(why)); };
   SchemaNode node;
-  if (auto merged = reader_.Merge(node, {&root_, "#"}); !merged) return std::unexpected(merged.error());
+  if (auto merged = reader_.Merge(node, {&root_, SchemaPath("#")}); !merged)
+    return std::unexpected(merged.error());
   const bool plain = node.alternatives.empty() && !node.values && (node.types & kObject) != 0 &&
                      node.property_names.empty() && node.min_properties == 0 && !node.max_properties;
   if (!plain) return refuse("not an object with only named properties");
-  const auto names = PropertyNames(node);
+  const NameList properties = PropertyNames(node);
+  const auto names = properties.names();
   if (!IsNever(Value(AdditionalRefs(node)))) return refuse("an object with additional properties");
   const auto count = static_cast<uint32_t>(names.size());
   Members members(count, 0, std::nullopt, separator, Nothing());
@@ -239,20 +243,20 @@ api::Result<ExprRef> SchemaCompiler::NamedMembers(
 
 api::Result<ExprRef> SchemaCompiler::RunAsArguments() {
   return NamedMembers(
-      Literal(", "), [&](const std::string& name, const SchemaRefs& refs) -> api::Result<ExprRef> {
+      Literal(", "), [&](std::string_view name, const SchemaRefs& refs) -> api::Result<ExprRef> {
         if (!IsIdentifier(name)) {
           return api::Fail(api::ErrorCode::kUnsupported, "a property whose name is not an identifier");
         }
         const ExprRef value = Value(refs);
-        return IsNever(value) ? value : Sequence({Literal(name + "="), value});
+        return IsNever(value) ? value : Sequence({Literal(std::string(name) + "="), value});
       });
 }
 
 ExprRef SchemaCompiler::ArrayItem(const SchemaNode& node, size_t position) {
   SchemaRefs refs;
   for (const ArrayRules& rules : node.arrays) {
-    if (position < rules.prefix.size()) {
-      refs.push_back(rules.prefix[position]);
+    if (rules.prefix && position < rules.prefix->size()) {
+      refs.push_back((*rules.prefix)[position]);
     } else if (rules.rest) {
       refs.push_back(*rules.rest);
     }
@@ -265,7 +269,9 @@ ExprRef SchemaCompiler::Array(const SchemaNode& node) {
   const bool free = node.arrays.empty() && node.items.min == 0 && !node.items.max;
   if (free) return Any().array;
   size_t prefix = 0;
-  for (const ArrayRules& rules : node.arrays) prefix = std::max(prefix, rules.prefix.size());
+  for (const ArrayRules& rules : node.arrays) {
+    if (rules.prefix) prefix = std::max(prefix, rules.prefix->size());
+  }
   std::optional<uint32_t> max = node.items.max;
   std::vector<ExprRef> items;
   for (size_t i = 0; i <= prefix && (!max || i < *max); ++i) {
@@ -289,7 +295,7 @@ ExprRef SchemaCompiler::ArrayOf(const SchemaNode& node, const std::vector<ExprRe
   const uint32_t counted = count.max ? *count.max : std::max(count.min, prefix);
   if (counted > kItemsMax || prefix > kItemsMax) {
     Fail({api::ErrorCode::kUnsupported,
-          fmt::format("{}: an array with more than {} items", node.path, kItemsMax)});
+          fmt::format("{}: an array with more than {} items", node.path.Text(), kItemsMax)});
     return Never();
   }
   CountWork(16 * (uint64_t{counted} + 1));

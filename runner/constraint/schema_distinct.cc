@@ -34,15 +34,15 @@ std::string PlainText(const Json& value, const JsonStyle& style) {
   return api::DumpJson(value);
 }
 
-std::string UnsupportedItems(const std::string& path, std::string_view why) {
-  return fmt::format("{}: the keyword \"uniqueItems\" is not supported {}", path, why);
+std::string UnsupportedItems(const SchemaPath& path, std::string_view why) {
+  return fmt::format("{}: the keyword \"uniqueItems\" is not supported {}", path.Text(), why);
 }
 
 }  // namespace
 
 ExprRef SchemaCompiler::DistinctArray(const SchemaNode& node) {
-  const bool prefix =
-      std::ranges::any_of(node.arrays, [](const ArrayRules& rules) { return !rules.prefix.empty(); });
+  const bool prefix = std::ranges::any_of(
+      node.arrays, [](const ArrayRules& rules) { return rules.prefix && !rules.prefix->empty(); });
   if (prefix) {
     Fail({api::ErrorCode::kUnsupported, UnsupportedItems(node.unique_path, "together with \"prefixItems\"")});
     return Never();
@@ -62,8 +62,10 @@ ExprRef SchemaCompiler::DistinctItem(const SchemaNode& node) {
     if (!rules.rest) continue;
     if (auto merged = reader_.Merge(item, *rules.rest); !merged) Fail(std::move(merged.error()));
   }
+  std::vector<SchemaNode> nodes;
+  Expand(std::move(item), nodes);
   std::vector<ExprRef> leaves;
-  for (const SchemaNode& leaf : Expand(item)) {
+  for (const SchemaNode& leaf : nodes) {
     if (!leaf.values && (leaf.types & (kObject | kArray)) != 0) {
       Fail(
           {api::ErrorCode::kUnsupported,
@@ -78,7 +80,7 @@ ExprRef SchemaCompiler::DistinctItem(const SchemaNode& node) {
 ExprRef SchemaCompiler::DistinctLeaf(const SchemaNode& leaf) {
   std::vector<ExprRef> kinds;
   if (leaf.values) {
-    for (const Json& value : AllowedValues(leaf)) kinds.push_back(Literal(PlainText(value, style_)));
+    for (const Json* value : AllowedValues(leaf)) kinds.push_back(Literal(PlainText(*value, style_)));
     return Choice(std::move(kinds));
   }
   if ((leaf.types & kNull) != 0) kinds.push_back(Literal(style_.null_text));
@@ -91,7 +93,7 @@ ExprRef SchemaCompiler::DistinctLeaf(const SchemaNode& leaf) {
 
 ExprRef SchemaCompiler::DistinctNumber(const SchemaNode& leaf) {
   if ((leaf.types & kFraction) == 0) return Number(leaf);
-  Dfa numbers = Checked(DistinctNumberWithin(leaf.bounds), Dfa{}, leaf.path + "/minimum, maximum");
+  Dfa numbers = Checked(DistinctNumberWithin(leaf.bounds), Dfa{}, leaf.path.Member("minimum, maximum"));
   return error_ ? Never() : Automaton(std::make_shared<const Dfa>(std::move(numbers)));
 }
 

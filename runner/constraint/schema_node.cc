@@ -18,16 +18,16 @@ using Outcome = api::Result<void>;
 
 constexpr size_t kWithinMax = 64;  // schemas that refer to each other, one inside the other
 
-std::unexpected<api::Error> Invalid(const std::string& path, std::string_view keyword,
-                                    std::string_view must) {
+std::unexpected<api::Error> Invalid(const SchemaPath& path, std::string_view keyword, std::string_view must) {
   return api::Fail(api::ErrorCode::kInvalidArgument,
-                   fmt::format("{}: \"{}\" must be {}", path, keyword, must));
+                   fmt::format("{}: \"{}\" must be {}", path.Text(), keyword, must));
 }
 
-std::unexpected<api::Error> Unsupported(const std::string& path, std::string_view keyword,
+std::unexpected<api::Error> Unsupported(const SchemaPath& path, std::string_view keyword,
                                         std::string_view why = {}) {
-  return api::Fail(api::ErrorCode::kUnsupported, fmt::format("{}: the keyword \"{}\" is not supported{}{}",
-                                                             path, keyword, why.empty() ? "" : ": ", why));
+  return api::Fail(api::ErrorCode::kUnsupported,
+                   fmt::format("{}: the keyword \"{}\" is not supported{}{}", path.Text(), keyword,
+                               why.empty() ? "" : ": ", why));
 }
 
 constexpr auto kTypeNames = std::to_array<std::pair<std::string_view, Types>>({
@@ -55,10 +55,10 @@ bool IsAnnotation(std::string_view keyword) {
 struct Keyword {
   const Json& schema;  // it stands in
   const Json& value;
-  const std::string& path;  // of the schema
+  const SchemaPath& path;  // of the schema
   std::string_view name;
 
-  std::string ValuePath() const { return MemberPath(path, name); }
+  SchemaPath ValuePath() const { return path.Member(name); }
 };
 
 Outcome GetCount(const Keyword& at, uint32_t& out) {
@@ -109,26 +109,31 @@ bool NestedTooDeep(const Json& value, int depth = 0) {
          std::ranges::any_of(value, [depth](const Json& inner) { return NestedTooDeep(inner, depth + 1); });
 }
 
-void SetAllowedValues(SchemaNode& node, std::vector<Json> values) {
+void SetAllowedValues(SchemaNode& node, JsonValues values) {
   if (node.values) {
     const SortedValues known(*node.values);
-    std::erase_if(values, [&](const Json& value) { return !known.Contains(value); });
+    std::erase_if(values, [&](const Json* value) { return !known.Contains(*value); });
   }
-  node.values = std::move(values);
+  node.values = std::make_shared<const JsonValues>(std::move(values));
 }
 
 Outcome ReadEnum(SchemaNode& node, const Keyword& at) {
   if (!at.value.is_array() || at.value.empty()) return Invalid(at.path, at.name, "a non-empty list");
   if (NestedTooDeep(at.value)) return Unsupported(at.path, at.name, "a value nested too deeply");
-  SetAllowedValues(node, {at.value.begin(), at.value.end()});
+  JsonValues values;
+  values.reserve(at.value.size());
+  for (const Json& value : at.value) values.push_back(&value);
+  SetAllowedValues(node, std::move(values));
   return {};
 }
 
 Outcome ReadConst(SchemaNode& node, const Keyword& at) {
   if (NestedTooDeep(at.value)) return Unsupported(at.path, at.name, "a value nested too deeply");
-  SetAllowedValues(node, std::vector<Json>(1, at.value));
+  SetAllowedValues(node, {&at.value});
   return {};
 }
+
+constexpr uint64_t kUnitsPerProperty = 8;  // of an index, also for its memory
 
 // `properties` and `additionalProperties` of a schema go together: the first of them met reads both.
 Outcome ReadProperties(SchemaNode& node, const Keyword& at) {
@@ -137,10 +142,9 @@ Outcome ReadProperties(SchemaNode& node, const Keyword& at) {
   if (properties != nullptr && !properties->is_object()) return Invalid(at.path, "properties", "an object");
   if (properties != nullptr && at.name != "properties") return {};
   ObjectRules rules{.properties = properties, .by_name = {}, .additional = {}, .path = at.path};
-  if (additional != nullptr)
-    rules.additional = SchemaRef{additional, MemberPath(at.path, "additionalProperties")};
+  if (additional != nullptr) rules.additional = SchemaRef{additional, at.path.Member("additionalProperties")};
   if (properties != nullptr) {
-    CountWork(properties->size());
+    CountWork(kUnitsPerProperty * properties->size());
     auto by_name = std::make_shared<MemberIndex>();
     for (const auto& [name, schema] : properties->get_ref<const Json::object_t&>())
       by_name->try_emplace(name, &schema);
@@ -164,6 +168,14 @@ Outcome ReadPropertyNames(SchemaNode& node, const Keyword& at) {
   return {};
 }
 
+// The schemas of a list.
+SchemaRefs RefsOf(const Json& list, const SchemaPath& path) {
+  SchemaRefs refs;
+  refs.reserve(list.size());
+  for (size_t i = 0; i < list.size(); ++i) refs.push_back({&list[i], path.Item(i)});
+  return refs;
+}
+
 // `prefixItems` with `items`, or the older `items` list with `additionalItems`.
 Outcome ReadItems(SchemaNode& node, const Keyword& at) {
   const Json* prefix = FindMember(at.schema, "prefixItems");
@@ -178,13 +190,10 @@ Outcome ReadItems(SchemaNode& node, const Keyword& at) {
   const Json* list = older ? items : prefix;
   if (list != nullptr) {
     if (!list->is_array()) return Invalid(at.path, name, "a list of schemas");
-    for (size_t i = 0; i < list->size(); ++i) {
-      rules.prefix.push_back({&(*list)[i], fmt::format("{}/{}/{}", at.path, name, i)});
-    }
+    rules.prefix = std::make_shared<const SchemaRefs>(RefsOf(*list, at.path.Member(name)));
   }
-  if (older && additional != nullptr)
-    rules.rest = SchemaRef{additional, MemberPath(at.path, "additionalItems")};
-  if (!older && items != nullptr) rules.rest = SchemaRef{items, MemberPath(at.path, "items")};
+  if (older && additional != nullptr) rules.rest = SchemaRef{additional, at.path.Member("additionalItems")};
+  if (!older && items != nullptr) rules.rest = SchemaRef{items, at.path.Member("items")};
   node.arrays.push_back(std::move(rules));
   return {};
 }
@@ -197,7 +206,7 @@ Outcome ReadUnique(SchemaNode& node, const Keyword& at) {
 
 Outcome ReadText(const Keyword& at, std::vector<SchemaNode::Text>& out) {
   if (!at.value.is_string()) return Invalid(at.path, at.name, "a string");
-  out.push_back({at.value.get<std::string>(), at.path});
+  out.push_back({at.value.get_ref<const std::string&>(), at.path});
   return {};
 }
 
@@ -306,10 +315,21 @@ std::vector<std::string> PointerParts(std::string_view pointer) {
 
 }  // namespace
 
-SortedValues::SortedValues(const std::vector<Json>& values) {
-  CountWork(values.size());
-  sorted_.reserve(values.size());
-  for (const Json& value : values) sorted_.push_back(&value);
+void NameList::Add(std::string_view name) {
+  constexpr uint64_t kUnitsPerName = 16;  // of a copy
+  if (Contains(name)) return;
+  if (!list_) {
+    list_ = std::make_shared<List>();
+  } else if (list_.use_count() > 1) {
+    CountWork(kUnitsPerName * list_->names.size());
+    list_ = std::make_shared<List>(*list_);
+  }
+  list_->known.insert(name);
+  list_->names.push_back(name);
+}
+
+SortedValues::SortedValues(JsonValues values) : sorted_(std::move(values)) {
+  CountWork(sorted_.size());
   std::ranges::sort(sorted_, [](const Json* a, const Json* b) { return *a < *b; });
 }
 
@@ -328,10 +348,6 @@ const Json* FindMember(const Json& object, std::string_view name) {
   return found == members.end() ? nullptr : &found->second;
 }
 
-std::string MemberPath(const std::string& path, std::string_view name) {
-  return fmt::format("{}/{}", path, name);
-}
-
 Types TypeOf(const Json& value) {
   if (value.is_null()) return kNull;
   if (value.is_boolean()) return kBoolean;
@@ -342,7 +358,7 @@ Types TypeOf(const Json& value) {
   return kInteger;
 }
 
-api::Result<SchemaRef> SchemaReader::Resolve(const Json& reference, const std::string& path) const {
+api::Result<SchemaRef> SchemaReader::Resolve(const Json& reference, const SchemaPath& path) const {
   if (!reference.is_string()) return Invalid(path, "$ref", "a string");
   const std::string_view text = reference.get_ref<const std::string&>();
   if (!text.starts_with('#') || (text.size() > 1 && text[1] != '/')) {
@@ -359,11 +375,11 @@ api::Result<SchemaRef> SchemaReader::Resolve(const Json& reference, const std::s
     }
     if (next == nullptr) {
       return api::Fail(api::ErrorCode::kInvalidArgument,
-                       fmt::format("{}: \"$ref\" \"{}\" cannot be resolved", path, text));
+                       fmt::format("{}: \"$ref\" \"{}\" cannot be resolved", path.Text(), text));
     }
     at = next;
   }
-  return SchemaRef{at, std::string(text)};
+  return SchemaRef{at, SchemaPath(text)};
 }
 
 api::Result<SchemaRef> SchemaReader::Follow(SchemaRef ref) const {
@@ -378,15 +394,17 @@ api::Result<SchemaRef> SchemaReader::Follow(SchemaRef ref) const {
     if (!target) return target;
     ref = std::move(*target);
   }
-  return api::Fail(api::ErrorCode::kInvalidArgument, fmt::format("{}: \"$ref\" refers to itself", ref.path));
+  return api::Fail(api::ErrorCode::kInvalidArgument,
+                   fmt::format("{}: \"$ref\" refers to itself", ref.path.Text()));
 }
 
 // Keywords that lead to other schemas.
 struct KeywordTable {
   static Outcome ReadAllOf(const SchemaReader& reader, SchemaNode& node, const Keyword& at,
                            const SchemaNode::Within& within) {
+    const SchemaPath path = at.ValuePath();
     for (size_t i = 0; i < at.value.size(); ++i) {
-      auto merged = reader.Merge(node, {&at.value[i], fmt::format("{}/{}", at.ValuePath(), i)}, within);
+      auto merged = reader.Merge(node, {&at.value[i], path.Item(i)}, within);
       if (!merged) return merged;
     }
     return {};
@@ -404,12 +422,11 @@ struct KeywordTable {
         return Invalid(at.path, at.name, "a non-empty list of schemas");
       }
       if (at.name == "allOf" || at.value.size() == 1) return ReadAllOf(reader, node, at, within);
-      SchemaNode::Alternatives alternatives{
-          .choices = {}, .exclusive = at.name == "oneOf", .path = at.path, .within = within};
-      for (size_t i = 0; i < at.value.size(); ++i) {
-        alternatives.choices.push_back({&at.value[i], fmt::format("{}/{}", at.ValuePath(), i)});
-      }
-      node.alternatives.push_back(std::move(alternatives));
+      node.alternatives.push_back(std::make_shared<const SchemaNode::Alternatives>(
+          SchemaNode::Alternatives{.choices = RefsOf(at.value, at.ValuePath()),
+                                   .exclusive = at.name == "oneOf",
+                                   .path = at.path,
+                                   .within = within}));
       return {};
     }
     if (IsAnnotation(at.name)) return {};
@@ -431,11 +448,11 @@ Outcome SchemaReader::Merge(SchemaNode& node, const SchemaRef& ref, SchemaNode::
   }
   if (!ref.schema->is_object()) {
     return api::Fail(api::ErrorCode::kInvalidArgument,
-                     fmt::format("{}: a schema must be an object", ref.path));
+                     fmt::format("{}: a schema must be an object", ref.path.Text()));
   }
   if (std::ranges::find(within, ref.schema) != within.end() || within.size() >= kWithinMax) {
     return api::Fail(api::ErrorCode::kUnsupported,
-                     fmt::format("{}: the schema refers only to itself", ref.path));
+                     fmt::format("{}: the schema refers only to itself", ref.path.Text()));
   }
   if (!node.merged.insert(ref.schema).second) return {};
   within.push_back(ref.schema);

@@ -1,4 +1,7 @@
 // A JSON schema as it applies to one value: its own keywords and those of what it refers to, merged.
+//
+// Nodes are copied for every combination of alternatives: what a client can make long is shared by the copies, or part of
+// the root.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -16,12 +20,13 @@
 #include "api/json/type.h"
 #include "runner/constraint/json_grammar.h"
 #include "runner/constraint/numbers.h"
+#include "runner/constraint/schema_path.h"
 
 namespace quire::runner::constraint {
 
 struct SchemaRef {
   const api::Json* schema = nullptr;  // a boolean or an object, inside the root
-  std::string path;                   // "#/properties/a"
+  SchemaPath path;                    // "#/properties/a"
 };
 using SchemaRefs = std::vector<SchemaRef>;  // all of them hold
 
@@ -35,50 +40,56 @@ Types TypeOf(const api::Json& value);
 // Sorted, not hashed: a client can choose names of the same hash.
 using MemberIndex = std::map<std::string_view, const api::Json*>;
 
-// Texts without duplicates, in the order in which they came.
+// Texts of the root without duplicates, in the order in which they came. Copies share them until one of them gets more.
 class NameList {
  public:
-  void Add(const std::string& name) {
-    if (known_.insert(name).second) names_.push_back(name);
+  void Add(std::string_view name);
+  bool Contains(std::string_view name) const { return list_ && list_->known.contains(name); }
+  std::span<const std::string_view> names() const {
+    return list_ ? std::span<const std::string_view>(list_->names) : std::span<const std::string_view>();
   }
-  bool Contains(const std::string& name) const { return known_.contains(name); }
-  const std::vector<std::string>& names() const { return names_; }
-  bool empty() const { return names_.empty(); }
+  bool empty() const { return names().empty(); }
 
  private:
-  std::vector<std::string> names_;
-  std::set<std::string> known_;  // sorted, as MemberIndex
+  struct List {
+    std::vector<std::string_view> names;
+    std::set<std::string_view> known;  // sorted, as MemberIndex
+  };
+  std::shared_ptr<List> list_;  // null: none
 };
+
+// Values of an enum or const, inside the root.
+using JsonValues = std::vector<const api::Json*>;
 
 // The keywords of one schema about objects (arrays). They apply together; several schemas may each have some.
 struct ObjectRules {
   const api::Json* properties = nullptr;                 // null: none
   std::shared_ptr<const MemberIndex> by_name = nullptr;  // of them; null: none
   std::optional<SchemaRef> additional;                   // of properties that are not named
-  std::string path;
+  SchemaPath path;
 };
 struct ArrayRules {
-  SchemaRefs prefix;  // by position
+  std::shared_ptr<const SchemaRefs> prefix;  // by position
   std::optional<SchemaRef> rest;
 };
 
 struct SchemaNode {
   using Within = std::vector<const api::Json*>;  // schemas that are being read
   struct Text {
-    std::string text;
-    std::string path;
+    std::string_view text;  // of the root
+    SchemaPath path;
   };
   struct Alternatives {
     SchemaRefs choices;
     bool exclusive = false;  // oneOf
-    std::string path;
+    SchemaPath path;
     Within within;
   };
 
   int assertions = 0;  // keywords met, alternatives aside
-  std::string path;    // of the first schema
+  SchemaPath path;     // of the first schema
   Types types = kAllTypes;
-  std::optional<std::vector<api::Json>> values;  // enum, const
+  std::shared_ptr<const JsonValues> values;  // enum, const; null: any
   std::vector<ObjectRules> objects;
   NameList required;
   SchemaRefs property_names;
@@ -86,12 +97,12 @@ struct SchemaNode {
   std::optional<uint32_t> max_properties;
   std::vector<ArrayRules> arrays;
   Lengths items;
-  std::string unique_path;  // not empty: items must differ
-  Lengths lengths;          // of strings
+  SchemaPath unique_path;  // not empty: items must differ
+  Lengths lengths;         // of strings
   std::vector<Text> patterns;
   std::vector<Text> formats;  // of strings
   NumberBounds bounds;
-  std::vector<Alternatives> alternatives;
+  std::vector<std::shared_ptr<const Alternatives>> alternatives;
   std::unordered_set<const api::Json*> merged;  // schemas that the node already has, wherever they were met
 
   bool HasTextRules() const { return !patterns.empty() || !formats.empty(); }
@@ -111,24 +122,22 @@ class SchemaReader {
 
  private:
   friend struct KeywordTable;
-  api::Result<SchemaRef> Resolve(const api::Json& reference, const std::string& path) const;
+  api::Result<SchemaRef> Resolve(const api::Json& reference, const SchemaPath& path) const;
 
   const api::Json& root_;
 };
 
-// Values of an enum, for searching. The values must outlive it.
+// Values of an enum, for searching.
 class SortedValues {
  public:
-  explicit SortedValues(const std::vector<api::Json>& values);
+  explicit SortedValues(JsonValues values);
   bool Contains(const api::Json& value) const;
 
  private:
-  std::vector<const api::Json*> sorted_;
+  JsonValues sorted_;
 };
 
 // A member of an object that is not null; null when there is none.
 const api::Json* FindMember(const api::Json& object, std::string_view name);
-// The path of a member inside one.
-std::string MemberPath(const std::string& path, std::string_view name);
 
 }  // namespace quire::runner::constraint
