@@ -210,6 +210,38 @@ TEST_P(StoreFaults, EveryFailingCallLeavesTheModelsOfBeforeOrAfter) {
   fmt::print("{}: {} failing calls\n", change.name, points);
 }
 
+// What the first try has left unsynced is the second one's to sync.
+TEST_P(StoreFaults, ARepeatThatSucceededIsOnDisk) {
+  const Change& change = GetParam();
+  int points = 0;
+  std::set<RecordedFiles::Tree> seen;
+  Contents after;
+  for (int call = 0, last = false; !last; ++call) {
+    SCOPED_TRACE(fmt::format("call {} of the first try fails", call));
+    Prepared prepared;
+    RecordedFiles recorded(prepared.fixture.root());
+    RecordedFiles::Fail(call, EIO);
+    const bool made = change.make(prepared.fixture, prepared.store);
+    last = call > 0 && RecordedFiles::calls_seen() < call;
+    RecordedFiles::Fail(0, 0);
+    const bool repeated = !made && change.make(prepared.fixture, prepared.store);
+    recorded.Stop();
+    if (call == 0) after = ContentsOf(prepared.store);
+    for (const RecordedFiles::Crash& crash : recorded.Crashes()) {
+      if (!crash.after_all || !seen.insert(crash.tree).second) continue;
+      SCOPED_TRACE(crash.where);
+      const StoreFixture fixture;
+      crash.tree.WriteTo(fixture.root());
+      const ModelStore store = fixture.Open();
+      ExpectBeforeOrAfter(ContentsOf(store), prepared.before, after, made || repeated);
+      ExpectNothingBroken(store, prepared.before, after);
+      if (HasFailure()) return;
+    }
+    ++points;
+  }
+  fmt::print("{}: {} repeats, {} states\n", change.name, points, seen.size());
+}
+
 std::string NameOf(const ::testing::TestParamInfo<Change>& info) { return info.param.name; }
 
 INSTANTIATE_TEST_SUITE_P(Changes, StoreFaults, ::testing::ValuesIn(Changes()), NameOf);

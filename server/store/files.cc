@@ -32,10 +32,11 @@ std::string Reason(int error) {
   return std::generic_category().message(error);
 }
 
-std::unexpected<api::Error> PathFailure(const std::filesystem::path& path, int error) {
+std::unexpected<StoreError> PathFailure(const std::filesystem::path& path, int error) {
   const bool absent = error == ENOENT || error == ENOTDIR || error == ENAMETOOLONG;
-  return api::Fail(absent ? api::ErrorCode::kNotFound : api::ErrorCode::kInternal,
-                   fmt::format("{}: {}", path.string(), Reason(error)));
+  return std::unexpected(StoreError({.code = absent ? api::ErrorCode::kNotFound : api::ErrorCode::kInternal,
+                                     .message = fmt::format("{}: {}", path.string(), Reason(error))},
+                                    error));
 }
 
 // Reads up to `size` bytes; fewer at the end of the file; -1 with errno on failure.
@@ -67,36 +68,41 @@ int IsRegular(int fd, struct stat& status) {
 
 }  // namespace
 
-api::Result<StoreDirectory> StoreDirectory::OpenRoot(const std::filesystem::path& root) {
+bool IsOutOfRoom(const StoreError& error) {
+  return error.system_error == ENOSPC || error.system_error == EDQUOT || error.system_error == EFBIG;
+}
+
+StoreResult<StoreDirectory> StoreDirectory::OpenRoot(const std::filesystem::path& root) {
   api::AssertMayBlock();
   api::FileDescriptor fd(::open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (fd.get() < 0) return PathFailure(root, errno);
   return StoreDirectory(root, std::move(fd));
 }
 
-std::unexpected<api::Error> StoreDirectory::Failure(std::string_view name, int error) const {
+std::unexpected<StoreError> StoreDirectory::Failure(std::string_view name, int error) const {
   return PathFailure(path_ / name, error);
 }
 
-api::Result<StoreDirectory> StoreDirectory::Enter(const std::string& name, bool create) const {
+StoreResult<StoreDirectory> StoreDirectory::Enter(const std::string& name, bool create) const {
   api::AssertMayBlock();
   if (create) {
-    const bool created = ::mkdirat(fd_.get(), name.c_str(), kDirectoryMode) == 0;
-    if (!created && errno != EEXIST) return Failure(name, errno);
-    if (created && ::fsync(fd_.get()) != 0) return Failure(name, errno);
+    if (::mkdirat(fd_.get(), name.c_str(), kDirectoryMode) != 0 && errno != EEXIST)
+      return Failure(name, errno);
+    // Also where it was there: whoever made it may have failed, or ended, before this.
+    if (::fsync(fd_.get()) != 0) return Failure(name, errno);
   }
   api::FileDescriptor fd(::openat(fd_.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (fd.get() < 0) return Failure(name, errno);
   return StoreDirectory(path_ / name, std::move(fd));
 }
 
-api::Result<std::vector<std::string>> StoreDirectory::List() const {
+StoreResult<std::vector<std::string>> StoreDirectory::List() const {
   auto names = ListAll();
   if (names) std::erase_if(*names, [](const std::string& name) { return name.starts_with('.'); });
   return names;
 }
 
-api::Result<std::vector<std::string>> StoreDirectory::ListHidden() const {
+StoreResult<std::vector<std::string>> StoreDirectory::ListHidden() const {
   auto names = ListAll();
   if (names) {
     std::erase_if(*names, [](const std::string& name) {
@@ -106,7 +112,7 @@ api::Result<std::vector<std::string>> StoreDirectory::ListHidden() const {
   return names;
 }
 
-api::Result<std::vector<std::string>> StoreDirectory::ListAll() const {
+StoreResult<std::vector<std::string>> StoreDirectory::ListAll() const {
   api::AssertMayBlock();
   // A descriptor of its own: the position in the directory belongs to the open file.
   api::FileDescriptor fd(::openat(fd_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -122,7 +128,7 @@ api::Result<std::vector<std::string>> StoreDirectory::ListAll() const {
   return names;
 }
 
-api::Result<FileStatus> StoreDirectory::Status(const std::string& name) const {
+StoreResult<FileStatus> StoreDirectory::Status(const std::string& name) const {
   api::AssertMayBlock();
   struct stat status {};
   if (::fstatat(fd_.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) return Failure(name, errno);
@@ -136,7 +142,7 @@ api::Result<FileStatus> StoreDirectory::Status(const std::string& name) const {
   return FileStatus{status.st_size, std::chrono::system_clock::time_point(since_epoch)};
 }
 
-api::Result<std::string> StoreDirectory::Read(const std::string& name, int64_t bytes_max) const {
+StoreResult<std::string> StoreDirectory::Read(const std::string& name, int64_t bytes_max) const {
   api::AssertMayBlock();
   const api::FileDescriptor fd(
       ::openat(fd_.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
@@ -160,7 +166,7 @@ api::Result<std::string> StoreDirectory::Read(const std::string& name, int64_t b
   return bytes;
 }
 
-api::Result<api::FileDescriptor> StoreDirectory::CreateTemporary() const {
+StoreResult<api::FileDescriptor> StoreDirectory::CreateTemporary() const {
   api::AssertMayBlock();
   const std::string name(kTemporaryName);
   // Under the lock, one that is there was left by a process that died.
@@ -171,7 +177,7 @@ api::Result<api::FileDescriptor> StoreDirectory::CreateTemporary() const {
   return fd;
 }
 
-api::Result<void> StoreDirectory::Write(const std::string& name, std::string_view bytes) const {
+StoreResult<void> StoreDirectory::Write(const std::string& name, std::string_view bytes) const {
   const auto fd = CreateTemporary();
   if (!fd) return std::unexpected(fd.error());
   int error = WriteAll(fd->get(), bytes);
@@ -183,7 +189,7 @@ api::Result<void> StoreDirectory::Write(const std::string& name, std::string_vie
   return Publish(name);
 }
 
-api::Result<api::FileDescriptor> StoreDirectory::Create(const std::string& name) const {
+StoreResult<api::FileDescriptor> StoreDirectory::Create(const std::string& name) const {
   api::AssertMayBlock();
   api::FileDescriptor fd(
       ::openat(fd_.get(), name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kFileMode));
@@ -191,19 +197,25 @@ api::Result<api::FileDescriptor> StoreDirectory::Create(const std::string& name)
   return fd;
 }
 
-api::Result<void> StoreDirectory::Unlink(const std::string& name, int flags) const {
+StoreResult<void> StoreDirectory::Sync() const {
+  api::AssertMayBlock();
+  if (::fsync(fd_.get()) != 0) return Failure(".", errno);
+  return {};
+}
+
+StoreResult<void> StoreDirectory::Unlink(const std::string& name, int flags) const {
   api::AssertMayBlock();
   if (::unlinkat(fd_.get(), name.c_str(), flags) != 0 || ::fsync(fd_.get()) != 0) return Failure(name, errno);
   return {};
 }
 
-api::Result<void> StoreDirectory::Remove(const std::string& name) const { return Unlink(name, 0); }
+StoreResult<void> StoreDirectory::Remove(const std::string& name) const { return Unlink(name, 0); }
 
-api::Result<void> StoreDirectory::RemoveDirectory(const std::string& name) const {
+StoreResult<void> StoreDirectory::RemoveDirectory(const std::string& name) const {
   return Unlink(name, AT_REMOVEDIR);
 }
 
-api::Result<void> StoreDirectory::Move(const std::string& name, const StoreDirectory& to,
+StoreResult<void> StoreDirectory::Move(const std::string& name, const StoreDirectory& to,
                                        const std::string& new_name) const {
   api::AssertMayBlock();
   if (::renameat(fd_.get(), name.c_str(), to.fd_.get(), new_name.c_str()) != 0) return Failure(name, errno);
@@ -211,14 +223,14 @@ api::Result<void> StoreDirectory::Move(const std::string& name, const StoreDirec
   return {};
 }
 
-api::Result<void> StoreDirectory::Link(const std::string& name, const StoreDirectory& to,
+StoreResult<void> StoreDirectory::Link(const std::string& name, const StoreDirectory& to,
                                        const std::string& new_name) const {
   api::AssertMayBlock();
   if (::linkat(fd_.get(), name.c_str(), to.fd_.get(), new_name.c_str(), 0) != 0) return Failure(name, errno);
   return {};
 }
 
-api::Result<void> StoreDirectory::Mark(const std::string& name) const {
+StoreResult<void> StoreDirectory::Mark(const std::string& name) const {
   api::AssertMayBlock();
   const api::FileDescriptor fd(
       ::openat(fd_.get(), name.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, kFileMode));
@@ -226,7 +238,7 @@ api::Result<void> StoreDirectory::Mark(const std::string& name) const {
   return {};
 }
 
-api::Result<StoreDirectory::Copied> StoreDirectory::Digest(const std::string& name) const {
+StoreResult<StoreDirectory::Copied> StoreDirectory::Digest(const std::string& name) const {
   api::AssertMayBlock();
   const api::FileDescriptor fd(
       ::openat(fd_.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
@@ -248,7 +260,7 @@ api::Result<StoreDirectory::Copied> StoreDirectory::Digest(const std::string& na
   return digested;
 }
 
-api::Result<StoreDirectory::Copied> StoreDirectory::CopyIn(const std::filesystem::path& source) const {
+StoreResult<StoreDirectory::Copied> StoreDirectory::CopyIn(const std::filesystem::path& source) const {
   api::AssertMayBlock();
   const api::FileDescriptor from(::open(source.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (from.get() < 0) return PathFailure(source, errno);
@@ -287,7 +299,7 @@ api::Result<StoreDirectory::Copied> StoreDirectory::CopyIn(const std::filesystem
   return copied;
 }
 
-api::Result<void> StoreDirectory::Publish(const std::string& name) const {
+StoreResult<void> StoreDirectory::Publish(const std::string& name) const {
   api::AssertMayBlock();
   const std::string temporary(kTemporaryName);
   if (::renameat(fd_.get(), temporary.c_str(), fd_.get(), name.c_str()) != 0) {
@@ -301,7 +313,7 @@ api::Result<void> StoreDirectory::Publish(const std::string& name) const {
 
 void StoreDirectory::DropTemporary() const { ::unlinkat(fd_.get(), std::string(kTemporaryName).c_str(), 0); }
 
-api::Result<api::FileDescriptor> StoreDirectory::Lock(const std::string& name) const {
+StoreResult<api::FileDescriptor> StoreDirectory::Lock(const std::string& name) const {
   api::AssertMayBlock();
   api::FileDescriptor fd(
       ::openat(fd_.get(), name.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, kFileMode));

@@ -53,10 +53,13 @@ void RemoveUnusedBlobs(const StoreDirectory& root, const std::set<std::string>& 
   }
 }
 
-api::Result<void> ReplaceManifest(const StoreDirectory& root, const api::ModelName& name,
+StoreResult<void> ReplaceManifest(const StoreDirectory& root, const api::ModelName& name,
                                   const StoreDirectory& tags, const std::string& text, BlobUsers& users) {
+  const auto blobs = root.Enter(kBlobs);
+  if (!blobs) return std::unexpected(blobs.error());
+  if (auto synced = blobs->Sync(); !synced) return synced;
   const auto before = tags.Read(name.tag, kManifestBytesMax);
-  if (before && *before == text) return {};
+  if (before && *before == text) return tags.Sync();
   if (auto written = tags.Write(name.tag, text); !written) return written;
   if (!before) return {};
   if (const auto manifest = ParseManifest(*before)) RemoveUnusedBlobs(root, BlobsOf(*manifest), users);

@@ -21,8 +21,9 @@ std::set<std::string> BlobsOf(const Manifest& manifest);
 void RemoveUnusedBlobs(const StoreDirectory& root, const std::set<std::string>& candidates, BlobUsers& users);
 
 // Writes the manifest of `name`, whose tags are `tags`, and takes away what only the one before used. The
-// same manifest again keeps its time of change. REQUIRES: the store's lock is held, and all blobs are there.
-api::Result<void> ReplaceManifest(const StoreDirectory& root, const api::ModelName& name,
+// same manifest again keeps its time of change. The names of all blobs, and this one, are on disk when it returns, also those
+// that an earlier try has left and failed to sync. REQUIRES: the store's lock is held, and all blobs are there.
+StoreResult<void> ReplaceManifest(const StoreDirectory& root, const api::ModelName& name,
                                   const StoreDirectory& tags, const std::string& text, BlobUsers& users);
 
 }  // namespace quire::server

@@ -38,7 +38,7 @@ class NameWalk {
 
  private:
   // Empty when it cannot be listed.
-  std::vector<std::string> ListOrWarn(const api::Result<StoreDirectory>& directory) {
+  std::vector<std::string> ListOrWarn(const StoreResult<StoreDirectory>& directory) {
     auto listed = directory ? directory->List() : std::unexpected(directory.error());
     if (listed) return *std::move(listed);
     if (listed.error().code != api::ErrorCode::kNotFound) {
@@ -66,7 +66,7 @@ std::unexpected<api::Error> ModelNotFound(const api::ModelName& name) {
   return api::Fail(api::ErrorCode::kNotFound, fmt::format("model '{}' not found", name.Display()));
 }
 
-api::Result<StoreDirectory> EnterModel(const StoreDirectory& root, const api::ModelName& name, bool create) {
+StoreResult<StoreDirectory> EnterModel(const StoreDirectory& root, const api::ModelName& name, bool create) {
   auto directory = root.Enter(kManifests, create);
   for (const std::string* part : {&name.host, &name.name_space, &name.model}) {
     if (!directory) return directory;

@@ -23,7 +23,7 @@ api::Result<void> CheckName(const api::ModelName& name);
 std::unexpected<api::Error> ModelNotFound(const api::ModelName& name);
 
 // manifests/HOST/NAMESPACE/MODEL, the directory of the tags.
-api::Result<StoreDirectory> EnterModel(const StoreDirectory& root, const api::ModelName& name, bool create);
+StoreResult<StoreDirectory> EnterModel(const StoreDirectory& root, const api::ModelName& name, bool create);
 
 // The names of all manifests; what is not four levels deep or not a name is no manifest.
 std::vector<api::ModelName> StoredNames(const StoreDirectory& root);

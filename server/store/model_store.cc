@@ -44,11 +44,13 @@ std::unexpected<api::Error> RightMissing(const fs::path& path, std::string_view 
                                                           right, std::generic_category().message(error)));
 }
 
-// Best effort: a directory that this user may write to but not read cannot be opened for it.
+// Best effort: a directory that this user may write to but not read cannot be opened for it, and not every file system
+// has directories to sync.
 void SyncDirectory(const fs::path& directory) {
   const fs::path opened = directory.empty() ? fs::path(".") : directory;
   const api::FileDescriptor fd(::open(opened.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (fd.valid() && ::fsync(fd.get()) != 0) spdlog::warn("not synced: {}", opened.string());
+  if (!fd.valid() || ::fsync(fd.get()) == 0 || errno == EINVAL || errno == EROFS) return;
+  spdlog::warn("not synced: {}: {}", opened.string(), std::generic_category().message(errno));
 }
 
 // Makes the directory and those above it, 0700 each, and sees to it that this user can read it.
@@ -316,6 +318,8 @@ api::Result<void> ModelStore::Prepare() const {
   for (const fs::path& directory : {root_, root_ / kManifests, root_ / kBlobs}) {
     if (auto prepared = PrepareDirectory(directory); !prepared) return prepared;
   }
+  // A start that was killed has made them, too, and has not synced them.
+  for (const fs::path& above : {root_.parent_path(), root_}) SyncDirectory(above);
   const auto opened = StoreDirectory::OpenRoot(root_ / kBlobs);
   if (!opened) return std::unexpected(opened.error());
   Staging::RemoveAbandoned(*opened);
