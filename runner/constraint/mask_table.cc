@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <string_view>
 #include <unordered_set>
 #include <utility>
@@ -77,6 +78,7 @@ MaskTable::MaskTable(const Grammar& grammar, const VocabularyIndex& vocabulary)
       vocabulary_(vocabulary),
       levels_(std::max(vocabulary.all().depth_max(), vocabulary.other().depth_max()) + 2),
       marks_(levels_.size()),
+      level_steps_(levels_.size()),
       set_nodes_(levels_.size()) {}
 
 std::shared_ptr<const StateMask> MaskTable::Of(StateId state, MaskAllowance& allowance,
@@ -85,7 +87,7 @@ std::shared_ptr<const StateMask> MaskTable::Of(StateId state, MaskAllowance& all
     partial.reset();
     return allowance.ChargeOnce(state, found->second->steps) ? found->second : nullptr;
   }
-  if (slice == 0) return nullptr;
+  if (slice <= (partial ? partial->at.repeats : 0)) return nullptr;
   const uint64_t steps_max = allowance.LimitOf(state);
   if (!Build(state, steps_max, partial, slice)) {
     if (partial->mask.steps > steps_max) allowance.Charge(std::numeric_limits<uint64_t>::max());
@@ -195,6 +197,12 @@ void MaskTable::RestoreLevels(const TokenTrie& trie, uint32_t node) {
   }
 }
 
+uint64_t MaskTable::StepsToRestore(const TokenTrie& trie, uint32_t node, uint32_t top) const {
+  if (node >= trie.size()) return 0;
+  return std::accumulate(level_steps_.begin() + top + 1, level_steps_.begin() + trie.depth(node),
+                         uint64_t{0});
+}
+
 // Preorder, skipping what cannot be read. `open` gets nodes where the rule's end was passed and something
 // that can follow the rule comes behind.
 bool MaskTable::WalkFrom(StateId state, const TokenTrie& trie, uint64_t steps_max, PartialMask& partial,
@@ -202,16 +210,21 @@ bool MaskTable::WalkFrom(StateId state, const TokenTrie& trie, uint64_t steps_ma
   StateMask& mask = partial.mask;
   within_item_ = grammar_.KindOf(state) == RuleKind::kDistinctItem;
   levels_[0].state = state;
-  RestoreLevels(trie, partial.node);
+  RestoreLevels(trie, partial.at.node);
+  slice -= std::min(slice, std::exchange(partial.at.repeats, 0));
   const ByteSet& follow = grammar_.FollowOf(state);
-  for (uint32_t& node = partial.node; node < trie.size();) {
-    if (mask.steps > steps_max || slice == 0) return false;
+  for (uint32_t& node = partial.at.node; node < trie.size();) {
+    if (mask.steps > steps_max || slice == 0) {
+      partial.at.repeats = StepsToRestore(trie, node, 0);
+      return false;
+    }
     const uint32_t depth = trie.depth(node);
     bool ends = false;
     arena_.Rewind(marks_[depth - 1]);
     const bool read = Step(levels_[depth - 1], trie.byte(node), levels_[depth], ends);
     marks_[depth] = arena_.mark();
     const uint64_t steps = StepsOf(levels_[depth - 1].parse_states, levels_[depth].parse_states);
+    level_steps_[depth] = steps;
     mask.steps += steps;
     slice -= std::min(slice, steps);
     if (!read) {
@@ -255,48 +268,53 @@ bool MaskTable::Build(StateId state, uint64_t steps_max, std::optional<PartialMa
 }
 
 bool MaskTable::AddBelow(const TokenTrie& trie, uint32_t node, const ParseStates& from, ParseArena& arena,
-                         MaskAllowance& allowance, TokenMask& out, uint32_t& at, uint64_t& slice) {
-  if (at == 0) at = node + 1;
+                         MaskAllowance& allowance, TokenMask& out, WalkPosition& at, uint64_t& slice) {
+  if (at.node == 0) at.node = node + 1;
   return AddNodes(trie, trie.skip(node), trie.depth(node), from, arena, allowance, out, at, slice);
 }
 
 bool MaskTable::AddAll(const TokenTrie& trie, const ParseStates& from, ParseArena& arena,
-                       MaskAllowance& allowance, TokenMask& out, uint32_t& at, uint64_t& slice) {
+                       MaskAllowance& allowance, TokenMask& out, WalkPosition& at, uint64_t& slice) {
   return AddNodes(trie, trie.size(), 0, from, arena, allowance, out, at, slice);
 }
 
 bool MaskTable::AddNodes(const TokenTrie& trie, uint32_t end, uint32_t top, const ParseStates& from,
-                         ParseArena& arena, MaskAllowance& allowance, TokenMask& out, uint32_t& at,
+                         ParseArena& arena, MaskAllowance& allowance, TokenMask& out, WalkPosition& at,
                          uint64_t& slice) {
-  if (slice == 0) return at >= end;
+  uint32_t& node = at.node;
+  if (node >= end || slice <= at.repeats) return node >= end;
   marks_[top] = arena.mark();
-  const auto read = [&](uint32_t depth, char byte) -> uint64_t {
-    const ParseStates& before = depth == top + 1 ? from : levels_[depth - 1].parse_states;
-    ParseStates& after = levels_[depth].parse_states;
-    arena.Rewind(marks_[depth - 1]);
-    Read(grammar_, arena, before, static_cast<uint8_t>(byte), after);
-    marks_[depth] = arena.mark();
-    return StepsOf(before, after);
-  };
-  if (at < end) {
-    const std::string_view path = vocabulary_.PathTo(trie, at);
-    for (uint32_t depth = top + 1; depth < trie.depth(at); ++depth) read(depth, path[depth - 1]);
+  const std::string_view path = vocabulary_.PathTo(trie, node);
+  for (uint32_t depth = top + 1; depth < trie.depth(node); ++depth) {
+    ReadLevel(depth, top, path[depth - 1], from, arena);
   }
-  while (at < end && slice > 0) {
-    const uint32_t depth = trie.depth(at);
-    const uint64_t steps = read(depth, static_cast<char>(trie.byte(at)));
+  slice -= std::exchange(at.repeats, 0);
+  while (node < end && slice > 0) {
+    const uint32_t depth = trie.depth(node);
+    const uint64_t steps = ReadLevel(depth, top, static_cast<char>(trie.byte(node)), from, arena);
     slice -= std::min(slice, steps);
     if (!allowance.Charge(steps)) {
-      at = end;
+      node = end;
     } else if (levels_[depth].parse_states.empty()) {
-      at = trie.skip(at);
+      node = trie.skip(node);
     } else {
-      for (const api::TokenId id : trie.tokens(at)) out.Set(id);
-      ++at;
+      for (const api::TokenId id : trie.tokens(node)) out.Set(id);
+      ++node;
     }
   }
+  if (node < end) at.repeats = StepsToRestore(trie, node, top);
   arena.Rewind(marks_[top]);
-  return at >= end;
+  return node >= end;
+}
+
+uint64_t MaskTable::ReadLevel(uint32_t depth, uint32_t top, char byte, const ParseStates& from,
+                              ParseArena& arena) {
+  const ParseStates& before = depth == top + 1 ? from : levels_[depth - 1].parse_states;
+  ParseStates& after = levels_[depth].parse_states;
+  arena.Rewind(marks_[depth - 1]);
+  Read(grammar_, arena, before, static_cast<uint8_t>(byte), after);
+  marks_[depth] = arena.mark();
+  return level_steps_[depth] = StepsOf(before, after);
 }
 
 void MaskTable::MaskUsedItems(const TokenTrie& trie, StateId state, const ListItems& items,

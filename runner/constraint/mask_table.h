@@ -56,17 +56,24 @@ struct StateMask {
   uint64_t steps = 0;                      // that it took
 };
 
+// Where a walk through a trie goes on.
+struct WalkPosition {
+  uint32_t node = 0;     // the next to read
+  uint64_t repeats = 0;  // steps that reading the bytes before it again takes
+};
+
 // A state's mask in the making.
 struct PartialMask {
   StateMask mask;
   TokenMask accepted;
-  uint32_t node = 0;  // of the trie: the next to read
+  WalkPosition at;
 };
 
 // Fills itself as states are asked for. One thread, but for bytes().
 //
 // Masks are made piece by piece: a function that gets `slice` takes about as many steps at most, lowers it by those that it
-// took and says whether it has finished. Called again with the same arguments it goes on. Where pieces end changes nothing
+// took and says whether it has finished. Called again with the same arguments it goes on, and repeats some steps first: those
+// count for the slice, not for the allowance, and a slice that has no more does nothing. Where pieces end changes nothing
 // else.
 class MaskTable {
  public:
@@ -77,14 +84,14 @@ class MaskTable {
   std::shared_ptr<const StateMask> Of(StateId state, MaskAllowance& allowance,
                                       std::optional<PartialMask>& partial, uint64_t& slice);
 
-  // The functions below finish where the allowance is spent. `at`: the node to go on with; 0 at first.
+  // The functions below finish where the allowance is spent. `at`: where to go on; the default at first.
   // The arena has at most the parse states of one path through the trie meanwhile, and none of them afterwards.
   // Adds the tokens of the subtree below `node` that `from` can read, from their byte behind it on.
   bool AddBelow(const TokenTrie& trie, uint32_t node, const ParseStates& from, ParseArena& arena,
-                MaskAllowance& allowance, TokenMask& out, uint32_t& at, uint64_t& slice);
+                MaskAllowance& allowance, TokenMask& out, WalkPosition& at, uint64_t& slice);
   // Adds the tokens that `from` can read.
   bool AddAll(const TokenTrie& trie, const ParseStates& from, ParseArena& arena, MaskAllowance& allowance,
-              TokenMask& out, uint32_t& at, uint64_t& slice);
+              TokenMask& out, WalkPosition& at, uint64_t& slice);
   // Masks the tokens after which the item can only become one that the list already has. One piece: it reads the trie once
   // at most.
   void MaskUsedItems(const TokenTrie& trie, StateId state, const ListItems& items, const ItemSets& sets,
@@ -118,11 +125,14 @@ class MaskTable {
                 uint64_t& slice);
   // Reads the bytes of a token up to `node`, without it.
   void RestoreLevels(const TokenTrie& trie, uint32_t node);
+  // The steps that this takes, from behind the depth `top` on. REQUIRES: they were just read.
+  uint64_t StepsToRestore(const TokenTrie& trie, uint32_t node, uint32_t top) const;
   std::shared_ptr<const StateMask> Insert(StateId state, StateMask mask);
   bool Step(const Level& from, uint8_t byte, Level& to, bool& ends);
   // Nodes [at, end), at the depths behind `top`.
   bool AddNodes(const TokenTrie& trie, uint32_t end, uint32_t top, const ParseStates& from, ParseArena& arena,
-                MaskAllowance& allowance, TokenMask& out, uint32_t& at, uint64_t& slice);
+                MaskAllowance& allowance, TokenMask& out, WalkPosition& at, uint64_t& slice);
+  uint64_t ReadLevel(uint32_t depth, uint32_t top, char byte, const ParseStates& from, ParseArena& arena);
 
   const Grammar& grammar_;
   const VocabularyIndex& vocabulary_;
@@ -132,6 +142,7 @@ class MaskTable {
   bool within_item_ = false;             // no items are tracked
   std::vector<Level> levels_;            // [depth]
   std::vector<ParseArena::Mark> marks_;  // [depth] of the arena with the level's parse states and those above
+  std::vector<uint64_t> level_steps_;    // [depth] that reading its byte took
   std::vector<uint32_t> set_nodes_;      // [depth]
   std::atomic<size_t> bytes_ = 0;
 };

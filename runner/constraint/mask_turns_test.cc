@@ -13,6 +13,7 @@ namespace quire::runner::constraint {
 namespace {
 
 const std::string kGreedy = "greedy", kOther = "other";
+const std::string kOne = "one", kMany = "many";  // members
 
 class MaskTurnsTest : public testing::Test {
  protected:
@@ -41,9 +42,9 @@ class MaskTurnsTest : public testing::Test {
 TEST_F(MaskTurnsTest, ThirtyAnswersOfOnePartyTakeOneStepsWork) {
   std::vector<Matcher> matchers(30, Expensive());
   std::vector<MaskRequest> requests;
-  for (Matcher& matcher : matchers) requests.push_back({&matcher, &kGreedy});
+  for (Matcher& matcher : matchers) requests.push_back({&matcher, &kGreedy, &kOne});
   Matcher other = Cheap();
-  requests.push_back({&other, &kOther});
+  requests.push_back({&other, &kOther, &kOne});
   const uint64_t step = Work(Expensive()) / 2;
   ASSERT_GT(step, 50'000U);
   MaskTurns turns;
@@ -61,7 +62,7 @@ TEST_F(MaskTurnsTest, ThirtyAnswersOfOnePartyTakeOneStepsWork) {
 TEST_F(MaskTurnsTest, NoAnswerOfAPartyStarves) {
   std::vector<Matcher> matchers(4, Expensive());
   std::vector<MaskRequest> requests;
-  for (Matcher& matcher : matchers) requests.push_back({&matcher, &kGreedy});
+  for (Matcher& matcher : matchers) requests.push_back({&matcher, &kGreedy, &kOne});
   const uint64_t step = Work(Expensive()) / 2;
   MaskTurns turns;
   std::vector<int> made(matchers.size());
@@ -78,14 +79,60 @@ TEST_F(MaskTurnsTest, NoAnswerOfAPartyStarves) {
 
 TEST_F(MaskTurnsTest, WhatOnePartyLeavesGoesToTheOthers) {
   Matcher expensive = Expensive(), cheap = Cheap();
-  const std::vector<MaskRequest> requests = {{&expensive, &kGreedy}, {&cheap, &kOther}};
+  const std::vector<MaskRequest> requests = {{&expensive, &kGreedy, &kOne}, {&cheap, &kOther, &kOne}};
   MaskTurns turns;
   EXPECT_TRUE(turns.Prepare(requests, Work(Expensive()) + Work(Cheap()) + 10'000));
 }
 
+// Behind an address are several people: one who asks for many answers does not take what another needs.
+TEST_F(MaskTurnsTest, MembersOfAPartyGetEqualParts) {
+  Matcher one = Expensive();
+  std::vector<Matcher> many(8, Expensive());
+  std::vector<MaskRequest> requests;
+  for (Matcher& matcher : many) requests.push_back({&matcher, &kGreedy, &kMany});
+  requests.push_back({&one, &kGreedy, &kOne});
+  const uint64_t step = Work(Expensive());
+  ASSERT_GT(step / 16, kMaskPieceMin);
+  MaskTurns turns;
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(turns.Prepare(requests, step));
+  EXPECT_TRUE(one.has_mask());
+  EXPECT_EQ(std::ranges::count_if(many, &Matcher::has_mask), 0) << "neither does one of theirs take it all";
+}
+
+TEST_F(MaskTurnsTest, APartTooSmallForAPieceIsGivenInTurns) {
+  std::vector<Matcher> matchers(3, Expensive());
+  std::vector<MaskRequest> requests;
+  for (Matcher& matcher : matchers) requests.push_back({&matcher, &kGreedy, &kMany});
+  Matcher other = Expensive();
+  requests.push_back({&other, &kOther, &kOne});
+  MaskTurns turns;
+  int steps = 1;
+  while (steps < 10'000 && !turns.Prepare(requests, kMaskPieceMin)) ++steps;
+  EXPECT_LT(steps, 10'000);
+  Matcher alone = Expensive();
+  for (Matcher& matcher : matchers) EXPECT_EQ(matcher.Mask().Ids(), alone.Mask().Ids());
+}
+
+// The bytes of a token before the place where a piece goes on.
+TEST_F(MaskTurnsTest, WhatAPieceRepeatsCountsForItAlone) {
+  Matcher whole = Expensive(), pieces = Expensive();
+  whole.Mask();
+  uint64_t slice = 0, repeated = 0;
+  while (!pieces.PrepareMask(slice)) {
+    uint64_t too_small = pieces.repeated_steps();
+    repeated += too_small;
+    ASSERT_FALSE(pieces.PrepareMask(too_small));
+    EXPECT_EQ(too_small, pieces.repeated_steps()) << "it does nothing";
+    slice = pieces.repeated_steps() + 1;
+  }
+  EXPECT_GT(repeated, 10'000U);
+  EXPECT_EQ(pieces.Mask().Ids(), whole.Mask().Ids());
+  EXPECT_EQ(pieces.mask_steps(), whole.mask_steps());
+}
+
 TEST_F(MaskTurnsTest, MasksThatAreThereNeedNoSteps) {
   Matcher matcher = Cheap();
-  const std::vector<MaskRequest> requests = {{&matcher, &kOther}};
+  const std::vector<MaskRequest> requests = {{&matcher, &kOther, &kOne}};
   MaskTurns turns;
   EXPECT_TRUE(turns.Prepare({}, 0));
   EXPECT_FALSE(turns.Prepare(requests, 0));

@@ -38,6 +38,7 @@ bool Matcher::PrepareMask(uint64_t& slice) {
   if (mask_valid_) return true;
   if (!making_) {
     making_.emplace();
+    making_->begin = making_->kept = arena_.mark();
     mask_.Clear();
     if (may_end_ && !ended_ && !too_large_) {
       for (const api::TokenId id : constraint_->vocabulary().eos_tokens()) mask_.Set(id);
@@ -45,21 +46,31 @@ bool Matcher::PrepareMask(uint64_t& slice) {
   }
   if (!ended_ && !too_large_ && !FillMask(slice)) return false;
   if (allowance_.spent()) mask_.Clear();
+  arena_.Rewind(making_->begin);
   making_.reset();
   mask_valid_ = true;
   return true;
 }
 
 bool Matcher::FillMask(uint64_t& slice) {
-  const ParseArena::Mark mark = arena_.mark();
   while (making_->state < parse_states_.size() && !allowance_.spent()) {
     const bool finished = AddTokensAt(parse_states_[making_->state], slice);
-    arena_.Rewind(mark);
+    arena_.Rewind(finished ? making_->begin : making_->kept);
     if (!finished) return allowance_.spent();
     const size_t next = making_->state + 1;
-    making_.emplace().state = next;
+    const ParseArena::Mark begin = making_->begin;
+    making_.emplace(MaskInProgress{.state = next, .begin = begin, .kept = begin});
   }
   return true;
+}
+
+// Inserting an item reads all of it: once per mask, not in each piece.
+const ListItems& Matcher::ItemsOf(const ParseState& at) {
+  if (!making_->items) {
+    making_->items = arena_.sets.InsertLast(at.items);
+    making_->kept = arena_.mark();
+  }
+  return *making_->items;
 }
 
 bool Matcher::AddTokensAt(const ParseState& at, uint64_t& slice) {
@@ -67,11 +78,11 @@ bool Matcher::AddTokensAt(const ParseState& at, uint64_t& slice) {
     case RuleKind::kText:
       return AddTokensOf(at, slice);
     case RuleKind::kDistinctList:
-      scratch_[0].assign(1, {at.state, at.stack, arena_.sets.InsertLast(at.items)});
+      scratch_[0].assign(1, {at.state, at.stack, ItemsOf(at)});
       return constraint_->masks_.AddAll(constraint_->vocabulary().all(), scratch_[0], arena_, allowance_,
-                                        mask_, making_->node, slice);
+                                        mask_, making_->at, slice);
     case RuleKind::kDistinctItem:
-      return AddTokensInItem({at.state, at.stack, arena_.sets.InsertLast(at.items)}, slice);
+      return AddTokensInItem({at.state, at.stack, ItemsOf(at)}, slice);
   }
   return true;
 }
@@ -100,9 +111,9 @@ bool Matcher::AddTokensOf(const ParseState& at, uint64_t& slice) {
   Close(constraint_->grammar(), arena_, after);
   const VocabularyIndex& vocabulary = constraint_->vocabulary();
   const TokenTrie& trie = own.of_other ? vocabulary.other() : vocabulary.all();
-  for (; making_->open < own.open.size(); ++making_->open, making_->node = 0) {
+  for (; making_->open < own.open.size(); ++making_->open, making_->at = {}) {
     if (!constraint_->masks_.AddBelow(trie, own.open[making_->open], after, arena_, allowance_, mask_,
-                                      making_->node, slice)) {
+                                      making_->at, slice)) {
       return false;
     }
   }
@@ -122,7 +133,7 @@ bool Matcher::AddTokensInItem(const ParseState& at, uint64_t& slice) {
   }
   const StateMask& own = *making_->own;
   const TokenTrie& trie = own.of_other ? vocabulary.other() : vocabulary.all();
-  for (; making_->open < own.open.size(); ++making_->open, making_->node = 0) {
+  for (; making_->open < own.open.size(); ++making_->open, making_->at = {}) {
     const uint32_t node = own.open[making_->open];
     const ParseArena::Mark mark = arena_.mark();
     ParseState over = at;
@@ -135,7 +146,7 @@ bool Matcher::AddTokensInItem(const ParseState& at, uint64_t& slice) {
       after.assign(1, Return(constraint_->grammar(), arena_, over));
       Close(constraint_->grammar(), arena_, after);
       finished =
-          constraint_->masks_.AddBelow(trie, node, after, arena_, allowance_, mask_, making_->node, slice);
+          constraint_->masks_.AddBelow(trie, node, after, arena_, allowance_, mask_, making_->at, slice);
     }
     arena_.Rewind(mark);
     if (!finished) return false;

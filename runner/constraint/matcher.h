@@ -31,10 +31,13 @@ class Constraint {
 // How far a matcher's mask has come.
 struct MaskInProgress {
   size_t state = 0;                           // of the parse states, in hand
+  ParseArena::Mark begin = {};                // of the arena, before the mask
+  ParseArena::Mark kept = {};                 // and with what stays between two pieces: `items`
+  std::optional<ListItems> items = {};        // of the parse state, with the last one inserted
   std::optional<PartialMask> partial = {};    // of its own mask
   std::shared_ptr<const StateMask> own = {};  // is in the mask
   size_t open = 0;                            // of `own`, in hand
-  uint32_t node = 0;                          // below that, to go on with
+  WalkPosition at = {};                       // below that
 };
 
 // One thread for all matchers of a constraint.
@@ -48,6 +51,11 @@ class Matcher {
   // Makes a piece of the mask, in about `slice` steps at most, which it lowers by those that it took. True: Mask() is there.
   // Where pieces end changes no mask.
   bool PrepareMask(uint64_t& slice);
+  // Steps that the next piece repeats first: one of no more does nothing.
+  uint64_t repeated_steps() const {
+    if (!making_) return 0;
+    return making_->at.repeats + (making_->partial ? making_->partial->at.repeats : 0);
+  }
   bool has_mask() const { return mask_valid_; }
   // The forced token: the only one of Mask().
   std::optional<api::TokenId> SingleAllowedToken();
@@ -87,6 +95,7 @@ class Matcher {
   // The state's own mask, once it is made: false before, and where the allowance is spent.
   bool FindOwn(const ParseState& at, uint64_t& slice);
   void AddOwn(TokenMask& out) const;
+  const ListItems& ItemsOf(const ParseState& at);
   bool Empty();
   void BoundArena();
 

@@ -277,7 +277,7 @@ TEST(Matcher, GoesOnWithTheStepsThatAreLeft) {
 // A mask in pieces of some steps. How many pieces.
 int MaskInPieces(Matcher& matcher, uint64_t steps) {
   for (int pieces = 1;; ++pieces) {
-    uint64_t slice = steps;
+    uint64_t slice = steps + matcher.repeated_steps();
     if (matcher.PrepareMask(slice)) return pieces;
     EXPECT_EQ(slice, 0U);
   }

@@ -96,7 +96,9 @@ bool Engine::PrepareMasks() {
   auto& masks = scratch_.masks;
   masks.clear();
   for (const auto& request : running_) {
-    if (auto* const matcher = request->generation->PlanMask()) masks.push_back({matcher, &request->party});
+    if (auto* const matcher = request->generation->PlanMask()) {
+      masks.push_back({matcher, &request->party, &request->member});
+    }
   }
   return mask_turns_.Prepare(masks);
 }
