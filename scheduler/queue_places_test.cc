@@ -30,6 +30,27 @@ TEST(QueuePlaces, APartyThatFillsTheQueueLeavesRoomForOthers) {
   EXPECT_TRUE(places.HasRoom("f"));
 }
 
+// Behind an address may be several people.
+TEST(QueuePlaces, APartyThatFillsTheQueueLeavesRoomForItsShortRequests) {
+  QueuePlaces places(64, 0);
+  Fill(places, "m", "a");
+  EXPECT_FALSE(places.HasRoom("m", "a"));
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(places.HasRoom("m", "a", AnswerLength::kShort)) << i;
+    places.Add("m", "a", AnswerLength::kShort);
+  }
+  EXPECT_FALSE(places.HasRoom("m", "a", AnswerLength::kShort)) << "a quarter of the places behind";
+  EXPECT_FALSE(places.HasRoom("m", kNobody, AnswerLength::kShort));
+  EXPECT_TRUE(places.HasRoom("m", "b", AnswerLength::kShort));
+  EXPECT_FALSE(places.IsOverfull());
+  places.Remove("m", "a", AnswerLength::kShort);
+  EXPECT_TRUE(places.HasRoom("m", "a", AnswerLength::kShort));
+  EXPECT_EQ(LengthOf(0), AnswerLength::kShort);
+  EXPECT_EQ(LengthOf(128), AnswerLength::kShort);
+  EXPECT_EQ(LengthOf(129), AnswerLength::kAny);
+  EXPECT_EQ(LengthOf(-1), AnswerLength::kAny);
+}
+
 TEST(QueuePlaces, NoPartyHasMoreThanThePlacesInFront) {
   QueuePlaces places(64, 8);
   for (int i = 0; i < 9; ++i) places.Add("m", "a");
