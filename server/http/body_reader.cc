@@ -11,17 +11,9 @@ constexpr uint64_t kDroppedBodyBytesMax = uint64_t{256} << 10;
 
 }  // namespace
 
-void BodyReader::Earn(uint64_t bytes) {
-  const double seconds = static_cast<double>(bytes) / static_cast<double>(limits_.body_bytes_per_second_min);
-  const auto earned = std::chrono::duration<double>(seconds);
-  const std::chrono::duration<double> missing = limits_.body_timeout - balance_;
-  balance_ = earned >= missing ? limits_.body_timeout
-                               : balance_ + std::chrono::duration_cast<std::chrono::nanoseconds>(earned);
-}
-
 std::optional<std::chrono::nanoseconds> BodyReader::LagAt(Connection::Clock::time_point now) const {
   if (!asked_) return std::nullopt;
-  return limits_.body_timeout - balance_ + (now - *asked_);
+  return lag_.value() + (now - *asked_);
 }
 
 Awaitable<bool> BodyReader::More() {
@@ -41,12 +33,12 @@ Awaitable<bool> BodyReader::More() {
       co_return false;
     }
     connection_.Consume(*used);
-    Earn(body.size() - had);
+    lag_.AddBytes(body.size() - had);
     if (*used > 0) continue;
     asked_ = Connection::Clock::now();
-    connection_.ArmRead(*asked_ + balance_);
+    connection_.ArmRead(*asked_ + limits_.body_timeout - lag_.value());
     const Connection::ReadResult got = co_await connection_.Read();
-    balance_ -= Connection::Clock::now() - *asked_;
+    lag_.AddWait(Connection::Clock::now() - *asked_);
     asked_.reset();
     if (got == Connection::ReadResult::kTimeout) failure_ = ParseFailure{408, "request body took too long"};
     if (got != Connection::ReadResult::kData) co_return false;

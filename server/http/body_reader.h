@@ -1,7 +1,6 @@
-// Reads one request's body from its connection in pieces, at a minimum rate. Waiting for the client spends a balance that
-// begins at the body timeout; received bytes add to it at the minimum rate, up to the body timeout again: bytes that came
-// fast do not pay for a silence later. What is done with a piece before the next is asked for costs nothing. I/O
-// thread only; lives as long as the request.
+// Reads one request's body from its connection in pieces, at a minimum rate, behind which the client may be by the body
+// timeout. What is done with a piece before the next is asked for costs nothing. I/O thread only; lives as long as the
+// request.
 #pragma once
 
 #include <chrono>
@@ -13,6 +12,7 @@
 #include "server/http/awaitable.h"
 #include "server/http/connection.h"
 #include "server/http/parser.h"
+#include "server/http/rate_lag.h"
 #include "server/http/transport.h"
 
 namespace quire::server {
@@ -21,7 +21,7 @@ class BodyReader {
  public:
   // All references outlive the reader.
   BodyReader(Connection& connection, HttpParser& parser, const TransportLimits& limits)
-      : connection_(connection), parser_(parser), limits_(limits), balance_(limits.body_timeout) {}
+      : connection_(connection), parser_(parser), limits_(limits), lag_(limits.body_bytes_per_second_min) {}
 
   // The whole body was read; also when there is none.
   bool done() const { return parser_.done(); }
@@ -40,13 +40,11 @@ class BodyReader {
   Awaitable<bool> Drop();
 
  private:
-  void Earn(uint64_t bytes);
-
   Connection& connection_;
   HttpParser& parser_;
   const TransportLimits& limits_;
   bool started_ = false;
-  std::chrono::nanoseconds balance_;                    // that the client may still be waited for
+  RateLag lag_;
   std::optional<Connection::Clock::time_point> asked_;  // while the client is waited for: since when
   std::optional<ParseFailure> failure_;
 };

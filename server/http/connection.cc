@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <cerrno>
 #include <cstring>
 #include <utility>
 
 #include "server/http/awaitable.h"
+#include "server/http/party.h"
 
 namespace quire::server {
 namespace {
@@ -21,11 +23,12 @@ using boost::system::error_code;
 
 // Input kept for later requests while one is being answered.
 constexpr size_t kReadAheadBytesMax = size_t{64} << 10;
-// How much and how long a closing connection still reads, so that its last reply is not lost to a reset: a client may
-// send a whole upload before it reads that the upload is refused.
+// How much and how long a closing connection still reads beyond what its client announced, so that its last reply is not
+// lost to a reset: a client may send a whole upload before it reads that the upload is refused.
 constexpr size_t kLingerBytesMax = size_t{128} << 20;
 constexpr std::chrono::seconds kLingerTime(30);
 constexpr std::chrono::seconds kLingerSilence(5);  // at most between two pieces
+constexpr size_t kDroppedPieceBytes = size_t{64} << 10;
 constexpr std::chrono::milliseconds kLingerPause(100);
 constexpr int kReadsAtOnce = 64;
 // Bytes that the kernel takes beyond those that it could send. Its own bound is megabytes: an answer would run far ahead of
@@ -43,7 +46,40 @@ std::string UnixPeerName(int fd) {
   return fmt::format("unix:{}", peer.uid);
 }
 
-std::string PeerName(Connection::Socket& socket) {
+// Drops what has come, up to 4 MiB. With MSG_TRUNC the kernel copies nothing out of a TCP socket.
+IoResult DropReceived(int fd) {
+  std::array<char, kDroppedPieceBytes> unused;
+  IoResult dropped;
+  for (int reads = 0; reads < kReadsAtOnce; ++reads) {
+    const ssize_t got = ::recv(fd, unused.data(), unused.size(), MSG_TRUNC | MSG_DONTWAIT);
+    if (got == 0) dropped.error = asio::error::eof;
+    if (got < 0 && errno != EAGAIN && errno != EINTR) {
+      dropped.error = error_code(errno, boost::system::system_category());
+    }
+    if (got <= 0) break;
+    dropped.bytes += static_cast<size_t>(got);
+  }
+  return dropped;
+}
+
+}  // namespace
+
+Connection::Connection(Socket&& socket, PartyConnections& parties, std::chrono::nanoseconds write_timeout,
+                       uint64_t bytes_per_second_min)
+    : peer_(PeerOf(socket)),
+      counted_(parties, PartyOf({}, peer_)),
+      socket_(std::move(socket)),
+      timer_(socket_.get_executor()),
+      write_timeout_(write_timeout),
+      bytes_per_second_min_(bytes_per_second_min),
+      write_lag_(bytes_per_second_min) {
+  error_code ignored;
+  socket_.set_option(tcp::no_delay(true), ignored);  // a Unix socket has none and needs none
+  ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsentBytesMax,
+               sizeof(kUnsentBytesMax));
+}
+
+std::string Connection::PeerOf(Socket& socket) {
   error_code ec;
   const auto endpoint = socket.remote_endpoint(ec);
   if (ec) return "unknown";
@@ -54,19 +90,6 @@ std::string PeerName(Connection::Socket& socket) {
   std::memcpy(peer.data(), endpoint.data(), endpoint.size());
   const bool v6 = peer.address().is_v6();
   return fmt::format("{}{}{}:{}", v6 ? "[" : "", peer.address().to_string(), v6 ? "]" : "", peer.port());
-}
-
-}  // namespace
-
-Connection::Connection(Socket&& socket, std::chrono::nanoseconds write_timeout)
-    : peer_(PeerName(socket)),
-      socket_(std::move(socket)),
-      timer_(socket_.get_executor()),
-      write_timeout_(write_timeout) {
-  error_code ignored;
-  socket_.set_option(tcp::no_delay(true), ignored);  // a Unix socket has none and needs none
-  ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsentBytesMax,
-               sizeof(kUnsentBytesMax));
 }
 
 Connection::~Connection() = default;
@@ -132,11 +155,20 @@ Awaitable<Connection::ReadResult> Connection::Read() {
   co_return end ? ReadResult::kEnd : ReadResult::kFailed;
 }
 
-Awaitable<bool> Connection::Write(std::string_view bytes) {
+Awaitable<bool> Connection::Write(std::string_view bytes, AnswerKind kind) {
+  const bool whole = kind == AnswerKind::kWhole;
+  write_kind_ = kind;
   while (!bytes.empty()) {
-    Arm(Clock::now() + write_timeout_);
+    const auto began = Clock::now();
+    write_waits_ = began;
+    Arm(began + write_timeout_ - (whole ? write_lag_.value() : std::chrono::nanoseconds()));
     const auto [ec, sent] = co_await WriteSome(bytes);
     Disarm();
+    write_waits_.reset();
+    if (whole) {
+      write_lag_.AddWait(Clock::now() - began);
+      write_lag_.AddBytes(sent);
+    }
     if (ec) {
       gone_ = true;
       co_return false;
@@ -144,6 +176,13 @@ Awaitable<bool> Connection::Write(std::string_view bytes) {
     bytes.remove_prefix(sent);
   }
   co_return true;
+}
+
+std::optional<WaitingWrite> Connection::WaitingWriteAt(Clock::time_point now) const {
+  if (!write_waits_) return std::nullopt;
+  const bool whole = write_kind_ == AnswerKind::kWhole;
+  return WaitingWrite{write_kind_,
+                      now - *write_waits_ + (whole ? write_lag_.value() : std::chrono::nanoseconds())};
 }
 
 // A client that sends on and on without waiting for answers is not read any further.
@@ -159,8 +198,39 @@ Awaitable<void> Connection::WaitForReset() {
   if (!ec) gone_ = true;
 }
 
-Awaitable<void> Connection::CloseGracefully() {
+Awaitable<IoResult> Connection::DropSome() {
+  const auto [ec] = co_await socket_.async_wait(Socket::wait_read, kTuple);
+  co_return ec ? IoResult{ec, 0} : DropReceived(socket_.native_handle());
+}
+
+// False: no more will come.
+Awaitable<bool> Connection::DropAnnounced(uint64_t bytes) {
+  RateLag lag(bytes_per_second_min_);
+  for (uint64_t dropped = 0; dropped < bytes;) {
+    const auto began = Clock::now();
+    Arm(began + std::min<std::chrono::nanoseconds>(kLingerSilence, kLingerTime - lag.value()));
+    const IoResult read = co_await DropSome();
+    if (read.error) co_return false;
+    lag.AddWait(Clock::now() - began);
+    lag.AddBytes(read.bytes);
+    dropped += read.bytes;
+  }
+  co_return true;
+}
+
+Awaitable<void> Connection::DropRest() {
+  const auto end = Clock::now() + kLingerTime;
+  for (size_t dropped = 0; dropped < kLingerBytesMax;) {
+    Arm(std::min(end, Clock::now() + kLingerSilence));
+    const IoResult read = co_await DropSome();
+    if (read.error) co_return;
+    dropped += read.bytes;
+  }
+}
+
+Awaitable<void> Connection::CloseGracefully(uint64_t announced_bytes) {
   if (tls_) {
+    announced_bytes += announced_bytes / 8;  // as records
     Arm(Clock::now() + kTlsShutdownTime);
     co_await tls_->Shutdown();
     tls_.reset();
@@ -168,13 +238,9 @@ Awaitable<void> Connection::CloseGracefully() {
   error_code ec;
   socket_.shutdown(Socket::shutdown_send, ec);
   if (!ec) {
-    const auto end = Clock::now() + kLingerTime;
-    for (size_t dropped = 0; dropped < kLingerBytesMax;) {
-      Arm(std::min(end, Clock::now() + kLingerSilence));
-      const IoResult read = co_await ReadSome();
-      if (read.error) break;
-      dropped += read.bytes;
-    }
+    input_ = {};
+    const bool more = co_await DropAnnounced(announced_bytes);
+    if (more) co_await DropRest();
   }
   Abort();
 }

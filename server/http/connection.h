@@ -7,11 +7,16 @@
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "server/http/awaitable.h"
+#include "server/http/party_connections.h"
+#include "server/http/rate_lag.h"
+#include "server/http/replacement.h"
 #include "server/http/tls.h"
 
 namespace quire::server {
@@ -24,8 +29,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   using Socket = boost::asio::generic::stream_protocol::socket;
 
-  // Throws std::bad_alloc, and the socket is as it was.
-  Connection(Socket&& socket, std::chrono::nanoseconds write_timeout);
+  // Counts itself in `parties`, which outlives it. Throws std::bad_alloc, and the socket is as it was.
+  Connection(Socket&& socket, PartyConnections& parties, std::chrono::nanoseconds write_timeout,
+             uint64_t bytes_per_second_min);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -45,9 +51,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void ArmRead(Clock::time_point deadline) { Arm(deadline); }
   void Disarm();
 
-  // Sends all of it. False when the peer is gone or took nothing for the write timeout; the connection is
-  // then of no further use.
-  Awaitable<bool> Write(std::string_view bytes);
+  // Sends all of it. False when the peer is gone or too slow; the connection is then of no further use. The peer may be
+  // the write timeout behind the minimum rate with all whole answers, and take nothing of a stream for as long.
+  Awaitable<bool> Write(std::string_view bytes, AnswerKind kind = AnswerKind::kWhole);
+  // Nothing: no write waits.
+  std::optional<WaitingWrite> WaitingWriteAt(Clock::time_point now) const;
 
   // Ends when the client has sent all it will send (ended()) or is gone. Bytes received meanwhile stay in input() for
   // the next requests; at a limit it ends too. Cancellation ends it without a result.
@@ -64,26 +72,37 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // As RefuseForMemory(), where there is no memory for a connection.
   static Awaitable<void> RefuseForMemory(Socket socket);
 
-  // Closes so that the peer still reads what was sent: half-closes, then drops what it sends until it closes, is
-  // silent for 5 s, has sent 128 MiB, or 30 s have passed.
-  Awaitable<void> CloseGracefully();
+  // Closes so that the peer still reads what was sent: half-closes, then drops what it sends until it closes or is silent
+  // for 5 s. It may send the bytes that it announced while they come at the minimum rate, and then 128 MiB in 30 s.
+  Awaitable<void> CloseGracefully(uint64_t announced_bytes = 0);
   // Closes at once; pending reads and writes end with an error.
   void Abort();
 
+  static std::string PeerOf(Socket& socket);
   // "127.0.0.1:40000", "unix:1000" (the peer's user)
   const std::string& peer() const { return peer_; }
+  // Of the same party, with this one.
+  size_t party_connections() const { return counted_.count(); }
 
  private:
   void Arm(Clock::time_point deadline);
   void OnDeadline();
   Awaitable<IoResult> ReadSome();
   Awaitable<IoResult> WriteSome(std::string_view bytes);
+  Awaitable<IoResult> DropSome();
+  Awaitable<bool> DropAnnounced(uint64_t bytes);
+  Awaitable<void> DropRest();
 
   std::string peer_;
+  PartyConnections::Lease counted_;
   Socket socket_;
   std::unique_ptr<TlsStream> tls_;  // uses socket_
   boost::asio::steady_timer timer_;
   std::chrono::nanoseconds write_timeout_;
+  uint64_t bytes_per_second_min_;
+  RateLag write_lag_;                             // with whole answers
+  std::optional<Clock::time_point> write_waits_;  // while a write waits: since it began, or took something
+  AnswerKind write_kind_ = AnswerKind::kWhole;
   std::string input_;
   std::array<char, 16384> scratch_;  // what a pending read fills
   bool armed_ = false;

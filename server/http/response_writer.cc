@@ -84,6 +84,7 @@ Awaitable<bool> ResponseWriter::Send(HttpResponse response) {
   if (with_body) bytes += response.body;
   // Where memory was short above, nothing of the answer has left.
   state_ = State::kStreaming;
+  kind_ = AnswerKind::kWhole;
   if (with_body) log_.bytes += response.body.size();
   const bool sent = co_await WriteAlone(std::move(bytes));
   if (sent) state_ = State::kComplete;
@@ -130,7 +131,7 @@ Awaitable<bool> ResponseWriter::EndStream() {
 Awaitable<bool> ResponseWriter::WriteAlone(std::string bytes) {
   while (writing_) co_await write_done_.async_wait(kTuple);
   writing_ = true;
-  const bool sent = co_await connection_.Write(bytes);
+  const bool sent = co_await connection_.Write(bytes, kind_);
   writing_ = false;
   last_write_ = Clock::now();
   write_done_.cancel();

@@ -70,6 +70,7 @@ class ResponseWriter : public Exchange {
   size_t probed_header_bytes_ = 0;  // sent by ProbeClient()
   bool chunks_ = false;             // the next bytes of the answer are those of a chunk
   State state_ = State::kNothing;
+  AnswerKind kind_ = AnswerKind::kStream;
   bool close_ = false;
 
   std::chrono::nanoseconds keep_alive_interval_;

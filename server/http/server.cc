@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "server/http/awaitable.h"
+#include "server/http/party.h"
 #include "server/http/replacement.h"
 
 namespace quire::server {
@@ -160,23 +161,27 @@ class HttpServer::PlaceLease {
   size_t* reserved_;
 };
 
-// Closes the connection without a complete request that a new one replaces. False: all of them have one.
-bool HttpServer::CloseOldest(Place place) {
+// Closes the connection that a new one replaces, whose party has `party_connections` without it. False: there is none.
+bool HttpServer::CloseOldest(Place place, size_t party_connections) {
   const auto now = std::chrono::steady_clock::now();
   std::optional<Idleness> first;
   Session* session = nullptr;
   Connection* handshake = nullptr;
+  const auto replaced_first = [&](const Idleness& idleness) {
+    return MayReplace(party_connections, idleness, now) && (!first || ReplacedBefore(idleness, *first, now));
+  };
   for (const Handshake& candidate : handshakes_) {
     if (candidate.place != place || candidate.connection->gone()) continue;
-    const Idleness idleness{Idleness::Stage::kBeforeRequest, candidate.since};
-    if (first && !ReplacedBefore(idleness, *first, now)) continue;
+    const Idleness idleness{Idleness::Stage::kBeforeRequest, candidate.since,
+                            candidate.connection->party_connections()};
+    if (!replaced_first(idleness)) continue;
     first = idleness;
     handshake = candidate.connection.get();
   }
   for (Session* candidate : sessions_) {
     if (candidate->place() != place) continue;
     const std::optional<Idleness> idleness = candidate->IdlenessAt(now);
-    if (!idleness || (first && !ReplacedBefore(*idleness, *first, now))) continue;
+    if (!idleness || !replaced_first(*idleness)) continue;
     first = idleness;
     session = candidate;
   }
@@ -190,10 +195,11 @@ bool HttpServer::CloseOldest(Place place) {
 
 // The place of a new connection. Connections opened only to be held cannot keep others out, and while every place has
 // a request, the reserved ones still say that the server lives.
-std::optional<Place> HttpServer::MakeRoom() {
-  if (sessions() < transport_.limits.connections + reserved_ || CloseOldest(Place::kNormal))
-    return Place::kNormal;
-  if (reserved_ < kReservedPlaces || CloseOldest(Place::kReserved)) return Place::kReserved;
+std::optional<Place> HttpServer::MakeRoom(Connection::Socket& socket) {
+  if (sessions() < transport_.limits.connections + reserved_) return Place::kNormal;
+  const size_t others = parties_.CountOf(PartyOf({}, Connection::PeerOf(socket)));
+  if (CloseOldest(Place::kNormal, others)) return Place::kNormal;
+  if (reserved_ < kReservedPlaces || CloseOldest(Place::kReserved, 0)) return Place::kReserved;
   return std::nullopt;
 }
 
@@ -235,9 +241,9 @@ Awaitable<bool> HttpServer::AcceptOne(Acceptor& acceptor, const ListenerInfo& li
                            ec == std::errc::too_many_files_open_in_system ||
                            ec == asio::error::no_buffer_space || ec == asio::error::no_memory;
     if (!exhausted) co_return false;
-    co_return CloseOldest(Place::kNormal);
+    co_return CloseOldest(Place::kNormal, 0);
   }
-  if (const auto place = MakeRoom()) {
+  if (const auto place = MakeRoom(socket)) {
     asio::co_spawn(executor_, RunSession(std::move(socket), listener, *place), asio::detached);
   } else {
     RefuseBusy(socket, listener.security);
@@ -276,7 +282,9 @@ Awaitable<void> HttpServer::RunSession(Connection::Socket socket, ListenerInfo l
 // Null: there is no memory for it, and the socket is as it was.
 std::shared_ptr<Connection> HttpServer::MakeConnection(Connection::Socket& socket) {
   try {
-    return std::make_shared<Connection>(std::move(socket), transport_.limits.write_timeout);
+    const TransportLimits& limits = transport_.limits;
+    return std::make_shared<Connection>(std::move(socket), parties_, limits.write_timeout,
+                                        limits.body_bytes_per_second_min);
   } catch (const std::bad_alloc&) {
     spdlog::error("connection failed: no memory");
     return nullptr;

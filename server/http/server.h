@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "api/base/error.h"
+#include "server/http/party_connections.h"
 #include "server/http/session.h"
 #include "server/http/tls.h"
 #include "server/http/transport.h"
@@ -98,13 +99,14 @@ class HttpServer {
   Awaitable<bool> ShakeHands(Handshake& handshake);
   void LimitHandshakes();
   Awaitable<void> Serve(std::shared_ptr<Connection> connection, ListenerInfo listener, Place place);
-  std::optional<Place> MakeRoom();
-  bool CloseOldest(Place place);
+  std::optional<Place> MakeRoom(Connection::Socket& socket);
+  bool CloseOldest(Place place, size_t party_connections);
 
   boost::asio::any_io_executor executor_;
   Transport transport_;
   std::optional<TlsContext> tls_;
   std::vector<std::shared_ptr<Acceptor>> acceptors_;
+  PartyConnections parties_;
   std::list<Session*> sessions_;
   std::list<Handshake> handshakes_;  // TLS connections that are not sessions yet, oldest first
   size_t reserved_ = 0;              // connections in reserved places

@@ -35,6 +35,13 @@ class DecodingCount {
   Transport& transport_;
 };
 
+// The largest body of all routes.
+uint64_t UploadBytesMax(const Router& router) {
+  uint64_t largest = 0;
+  for (const Route& route : router.routes()) largest = std::max(largest, route.streamed_body_bytes);
+  return largest;
+}
+
 uint64_t BodyBytesMax(const Route& route, const TransportLimits& limits) {
   if (route.streamed_body_bytes > 0) return route.streamed_body_bytes;
   const uint64_t all = limits.parser.body_bytes;
@@ -91,7 +98,9 @@ Awaitable<void> Session::Run() {
   } else if (!served) {
     co_await connection_->RefuseForMemory();
   } else {
-    co_await connection_->CloseGracefully();
+    // An upload that is refused goes on until its client reads.
+    const uint64_t announced = std::min(announced_bytes_, UploadBytesMax(transport_.router));
+    co_await connection_->CloseGracefully(announced);
   }
 }
 
@@ -108,20 +117,21 @@ Awaitable<bool> Session::ServeUntilClosed() {
 }
 
 // Notes at the end of a request, also of one that throws, what outlives it.
-class Session::AnswerState {
+class Session::RequestEnd {
  public:
-  AnswerState(Session& session, const ResponseWriter& writer) : session_(session), writer_(writer) {}
-  AnswerState(const AnswerState&) = delete;
-  AnswerState& operator=(const AnswerState&) = delete;
-  ~AnswerState() {
+  RequestEnd(Session& session, const RequestScope& scope) : session_(session), scope_(scope) {}
+  RequestEnd(const RequestEnd&) = delete;
+  RequestEnd& operator=(const RequestEnd&) = delete;
+  ~RequestEnd() {
     session_.answering_ = nullptr;
     session_.body_ = nullptr;
-    session_.answer_cut_off_ = writer_.begun() && !writer_.complete();
+    session_.answer_cut_off_ = scope_.writer.begun() && !scope_.writer.complete();
+    session_.announced_bytes_ = scope_.parser.done() ? 0 : scope_.parser.content_length();
   }
 
  private:
   Session& session_;
-  const ResponseWriter& writer_;
+  const RequestScope& scope_;
 };
 
 void Session::Abort(const char* why) {
@@ -133,11 +143,22 @@ void Session::Abort(const char* why) {
 // Nobody waits for the answer to a request that is not whole: to wait for its rest is to be without one. A body that came at
 // the minimum rate all the time is no more idle than one that is whole.
 std::optional<Idleness> Session::IdlenessAt(Clock::time_point now) const {
-  if (idle_) return Idleness{stage_, idle_since_};
-  if (body_ == nullptr || connection_->gone()) return std::nullopt;
-  const auto lag = body_->LagAt(now);
-  if (!lag || *lag < kFreshTime) return std::nullopt;
-  return Idleness{Stage::kBeforeRequest, now - *lag};
+  const size_t connections = connection_->party_connections();
+  if (idle_) return Idleness{stage_, idle_since_, connections};
+  if (connection_->gone()) return std::nullopt;
+  const auto lag = body_ == nullptr ? std::nullopt : body_->LagAt(now);
+  if (lag && *lag >= kFreshTime) return Idleness{Stage::kBeforeRequest, now - *lag, connections};
+  return UnreadAt(now);
+}
+
+// An answer that its client does not read. In a reserved place it need not wait: those of health wait for nobody.
+std::optional<Idleness> Session::UnreadAt(Clock::time_point now) const {
+  const auto write = connection_->WaitingWriteAt(now);
+  if (!write) return std::nullopt;
+  auto stage = StageOfUnread(*write);
+  if (!stage && place_ == Place::kReserved) stage = Stage::kUnreadAnswer;
+  if (!stage) return std::nullopt;
+  return Idleness{*stage, now - write->lag, connection_->party_connections()};
 }
 
 HttpResponse Session::ErrorResponse(RequestScope& scope, int status, std::string message) const {
@@ -150,7 +171,7 @@ Awaitable<bool> Session::ServeOne() {
   const auto executor = co_await asio::this_coro::executor;
   answer_cut_off_ = false;
   RequestScope scope(transport_, *connection_, executor);
-  const AnswerState state(*this, scope.writer);
+  const RequestEnd end(*this, scope);
   auto ready = co_await ReadHeader(scope);
   if (ready && !*ready) co_return false;
   idle_ = false;

@@ -36,8 +36,8 @@ class Session {
   // No request is in progress: the client has sent no complete header yet.
   bool idle() const { return idle_; }
   Place place() const { return place_; }
-  // Since when, and at which stage, a new connection may replace this one. Nothing: a request is being answered, or its
-  // body comes at the minimum rate.
+  // Since when, and at which stage, a new connection may replace this one. Nothing: a request is being answered and its
+  // client reads, or its body comes at the minimum rate.
   std::optional<Idleness> IdlenessAt(Clock::time_point now) const;
   // The log of the request in progress, or null.
   const RequestLog* answering() const { return answering_; }
@@ -46,8 +46,11 @@ class Session {
 
  private:
   struct RequestScope;
+  class RequestEnd;
 
-  class AnswerState;
+  using Stage = Idleness::Stage;
+
+  std::optional<Idleness> UnreadAt(Clock::time_point now) const;
 
   Awaitable<bool> ServeUntilClosed();
   Awaitable<bool> ServeOne();
@@ -67,11 +70,10 @@ class Session {
   std::optional<boost::asio::ip::address> bound_;
   Place place_;
   const RequestLog* answering_ = nullptr;
-  const BodyReader* body_ = nullptr;    // of the request in progress
-  const char* abort_reason_ = nullptr;  // of Abort()
-  bool answer_cut_off_ = false;         // a part of the last answer has been sent
-  using Stage = Idleness::Stage;
-
+  const BodyReader* body_ = nullptr;     // of the request in progress
+  const char* abort_reason_ = nullptr;   // of Abort()
+  bool answer_cut_off_ = false;          // a part of the last answer has been sent
+  uint64_t announced_bytes_ = 0;         // of the last request's body, if it was not read to its end
   Stage stage_ = Stage::kBeforeRequest;  // while idle
   bool idle_ = true;
   Clock::time_point idle_since_ = Clock::now();

@@ -35,7 +35,8 @@ struct TransportLimits {
   std::chrono::nanoseconds body_timeout =
       std::chrono::seconds(30);  // that a body may be waited for beyond its bytes at the minimum rate
   uint64_t body_bytes_per_second_min = 16 << 10;
-  std::chrono::nanoseconds write_timeout = std::chrono::seconds(60);  // a reader that takes nothing at all
+  // A reader that takes nothing of a stream, or is as far behind the bodies' rate with whole answers.
+  std::chrono::nanoseconds write_timeout = std::chrono::seconds(60);
   std::chrono::nanoseconds keep_alive_interval =
       std::chrono::seconds(10);  // between two SSE keep-alive comments
 

@@ -115,7 +115,7 @@ void TestServer::AddRoutes(Router& router) {
   router.Add({.method = "POST",
               .path = "/upload",
               .handler = [this](Exchange& exchange) { return Upload(exchange); },
-              .streamed_body_bytes = uint64_t{1} << 20});
+              .streamed_body_bytes = uint64_t{1} << 30});
   router.Add({"POST", "/hold", [this](Exchange& exchange) { return WaitForRelease(exchange); }, true});
   router.Add({"POST", "/flood", [this](Exchange& exchange) { return Flood(exchange); }, true});
   router.Add({"POST", "/trickle", [this](Exchange& exchange) { return Trickle(exchange); }, true});
