@@ -1,14 +1,7 @@
 #include "runner/weights/gguf_writer.h"
 
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <system_error>
 
-#include "api/base/file_descriptor.h"
 #include "runner/weights/block_formats.h"
 #include "runner/weights/ggml_types.h"
 
@@ -31,51 +24,6 @@ void AppendText(std::string& to, std::string_view text) {
 }
 
 uint64_t Padded(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
-// A file being written; it is removed again unless it is finished.
-class NewFile {
- public:
-  explicit NewFile(std::string path)
-      : path_(std::move(path)), fd_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)) {
-    if (!fd_.valid()) error_ = errno;
-  }
-  NewFile(const NewFile&) = delete;
-  NewFile& operator=(const NewFile&) = delete;
-  ~NewFile() {
-    if (fd_.valid()) ::unlink(path_.c_str());
-  }
-
-  void Write(std::span<const std::byte> bytes) {
-    while (!bytes.empty() && error_ == 0) {
-      const ssize_t written = ::write(fd_.get(), bytes.data(), bytes.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) {
-        error_ = errno;
-        return;
-      }
-      bytes = bytes.subspan(static_cast<size_t>(written));
-    }
-  }
-  void Write(std::string_view text) { Write(std::as_bytes(std::span(text.data(), text.size()))); }
-
-  // Errors may show only now.
-  api::Result<void> Finish() {
-    if (error_ == 0 && ::fsync(fd_.get()) != 0) error_ = errno;
-    if (error_ == 0 && ::close(fd_.Release()) != 0) {
-      error_ = errno;
-      ::unlink(path_.c_str());
-    }
-    if (error_ == 0) return {};
-    return api::Fail(api::ErrorCode::kInternal,
-                     fmt::format("{}: {}", path_, std::generic_category().message(error_)));
-  }
-  bool failed() const { return error_ != 0; }
-
- private:
-  const std::string path_;
-  api::FileDescriptor fd_;
-  int error_ = 0;
-};
 
 }  // namespace
 
@@ -124,9 +72,7 @@ void GgufWriter::AddInfo(std::string_view name, uint32_t ggml_type, const std::v
   tensors_.push_back({rows, row_bytes});
 }
 
-api::Result<void> GgufWriter::Write(const std::filesystem::path& path, const Fill& fill,
-                                    size_t piece_bytes) const {
-  NewFile file(path.string());
+void GgufWriter::WriteTo(OutputFile& file, const Fill& fill, size_t piece_bytes) const {
   std::string head = "GGUF";
   AppendNumber(head, kVersion);
   AppendNumber<uint64_t>(head, tensors_.size());
@@ -149,6 +95,10 @@ api::Result<void> GgufWriter::Write(const std::filesystem::path& path, const Fil
     const uint64_t bytes = static_cast<uint64_t>(info.rows) * info.row_bytes;
     file.Write(std::string(Padded(bytes) - bytes, '\0'));
   }
+}
+
+api::Result<void> GgufWriter::Write(OutputFile file, const Fill& fill, size_t piece_bytes) const {
+  WriteTo(file, fill, piece_bytes);
   return file.Finish();
 }
 

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <span>
 #include <string>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "api/base/error.h"
+#include "runner/weights/output_file.h"
 #include "runner/weights/tensor.h"
 
 namespace quire::runner::weights {
@@ -30,13 +30,14 @@ class GgufWriter {
   // Fills rows [first, first + rows) of a tensor as they lie in the file; `data` is rows * RowBytes.
   using Fill = std::function<void(size_t tensor, int64_t first, int64_t rows, std::span<std::byte> data)>;
 
-  // Creates the file, which must not exist. Tensor data is requested in pieces of about `piece_bytes`, which
-  // is also the memory used. kInternal with the path and the system's reason when writing fails; no file
-  // remains then.
-  api::Result<void> Write(const std::filesystem::path& path, const Fill& fill,
-                          size_t piece_bytes = size_t{16} << 20) const;
+  // Tensor data is requested in pieces of about `piece_bytes`, which is also the memory used. The caller
+  // finishes the file, where what it filled in is a model.
+  void WriteTo(OutputFile& file, const Fill& fill, size_t piece_bytes = kPieceBytes) const;
+  // WriteTo() and Finish().
+  api::Result<void> Write(OutputFile file, const Fill& fill, size_t piece_bytes = kPieceBytes) const;
 
  private:
+  static constexpr size_t kPieceBytes = size_t{16} << 20;
   struct Info {
     int64_t rows;
     size_t row_bytes;

@@ -188,8 +188,7 @@ class StoredTensors {
   size_t bytes_ = 0;
 };
 
-api::Result<void> PackStored(const ModelFiles& files, const std::filesystem::path& to,
-                             const Progress& on_progress) {
+api::Result<void> PackStored(const ModelFiles& files, OutputFile to, const Progress& on_progress) {
   const auto mxfp4 = FindMxfp4Parts(files);
   if (!mxfp4) return std::unexpected(mxfp4.error());
   GgufWriter writer;
@@ -202,7 +201,7 @@ api::Result<void> PackStored(const ModelFiles& files, const std::filesystem::pat
     writer.AddTensor(parts.name, DataType::kMXFP4, parts.shape);
     total += parts.quants.size() + parts.scales.size();
   }
-  return writer.Write(to, [&](size_t index, int64_t first, int64_t rows, std::span<std::byte> data) {
+  const auto fill = [&](size_t index, int64_t first, int64_t rows, std::span<std::byte> data) {
     if (index < stored.count()) {
       stored.Copy(index, first, rows, data);
     } else {
@@ -211,12 +210,13 @@ api::Result<void> PackStored(const ModelFiles& files, const std::filesystem::pat
     }
     written += data.size();
     if (on_progress) on_progress(static_cast<float>(written) / static_cast<float>(total));
-  });
+  };
+  return writer.Write(std::move(to), fill);
 }
 
 // The layers of another quantization are converted as they are written.
-api::Result<void> PackQuantized(const ModelFiles& files, const QuantizedCheckpoint& checkpoint,
-                                const std::filesystem::path& to, const Progress& on_progress) {
+api::Result<void> PackQuantized(const ModelFiles& files, const QuantizedCheckpoint& checkpoint, OutputFile to,
+                                const Progress& on_progress) {
   GgufWriter writer;
   AddTexts(writer, files, *checkpoint.config);
   StoredTensors stored;
@@ -228,7 +228,7 @@ api::Result<void> PackQuantized(const ModelFiles& files, const QuantizedCheckpoi
     total += static_cast<size_t>(linear.out()) * RowBytes(linear.type, linear.in());
   }
   std::string no_number;  // the tensor that has such a code
-  auto done = writer.Write(to, [&](size_t index, int64_t first, int64_t rows, std::span<std::byte> data) {
+  writer.WriteTo(to, [&](size_t index, int64_t first, int64_t rows, std::span<std::byte> data) {
     if (index < stored.count()) {
       stored.Copy(index, first, rows, data);
     } else {
@@ -238,15 +238,13 @@ api::Result<void> PackQuantized(const ModelFiles& files, const QuantizedCheckpoi
     written += data.size();
     if (on_progress) on_progress(static_cast<float>(written) / static_cast<float>(total));
   });
-  if (!done || no_number.empty()) return done;
-  std::error_code ignored;
-  std::filesystem::remove(to, ignored);
+  if (no_number.empty()) return to.Finish();
   return RefusePacked(files.path(), fmt::format("tensor {}: a code of FP8 is no number", Quoted(no_number)));
 }
 
 }  // namespace
 
-api::Result<void> PackHuggingFace(const ModelSource& directory, const std::filesystem::path& to,
+api::Result<void> PackHuggingFace(const ModelSource& directory, OutputFile to,
                                   const std::function<void(float)>& on_progress) {
   const auto files = OpenHuggingFace(directory);
   if (!files) return std::unexpected(files.error());
@@ -258,8 +256,8 @@ api::Result<void> PackHuggingFace(const ModelSource& directory, const std::files
   }
   const auto quantized = ReadQuantizedCheckpoint(**files);
   if (!quantized) return std::unexpected(quantized.error());
-  return *quantized ? PackQuantized(**files, **quantized, to, on_progress)
-                    : PackStored(**files, to, on_progress);
+  return *quantized ? PackQuantized(**files, **quantized, std::move(to), on_progress)
+                    : PackStored(**files, std::move(to), on_progress);
 }
 
 bool IsPacked(const GgufContents& contents) { return contents.metadata->contains(kConfig); }

@@ -2,7 +2,6 @@
 // names and the texts of the directory's files. What reads it sees the directory.
 #pragma once
 
-#include <filesystem>
 #include <functional>
 #include <memory>
 
@@ -10,13 +9,14 @@
 #include "runner/weights/gguf.h"
 #include "runner/weights/mapped_file.h"
 #include "runner/weights/model_files.h"
+#include "runner/weights/output_file.h"
 
 namespace quire::runner::weights {
 
-// Writes the model of a Hugging Face directory into a file that does not exist yet. kBadModel names what is
-// wrong with the directory; kUnsupported: a tokenizer without tokenizer.json; kInternal when writing fails.
-// `on_progress`, unless empty, is called with the fraction written.
-api::Result<void> PackHuggingFace(const ModelSource& directory, const std::filesystem::path& to,
+// Writes the model of a Hugging Face directory into a file. kBadModel names what is wrong with the directory;
+// kUnsupported: a tokenizer without tokenizer.json; kInternal when writing fails. `on_progress`, unless
+// empty, is called with the fraction written.
+api::Result<void> PackHuggingFace(const ModelSource& directory, OutputFile to,
                                   const std::function<void(float fraction)>& on_progress = {});
 
 // Whether a GGUF file is such a one.

@@ -146,8 +146,7 @@ DataType QuantizedType(std::string_view preset_name, const Tensor& tensor, bool 
   return tensor.columns() % BlockElements(DataType::kQ8_0) == 0 ? DataType::kQ8_0 : DataType::kF16;
 }
 
-api::Result<void> QuantizeGguf(const ModelSource& from, std::string_view preset,
-                               const std::filesystem::path& to, int threads,
+api::Result<void> QuantizeGguf(const ModelSource& from, std::string_view preset, OutputFile to, int threads,
                                const std::function<void(float)>& on_progress) {
   const bool as_they_are = preset.empty();
   if (!as_they_are && FindPreset(preset) == nullptr) {
@@ -191,7 +190,7 @@ api::Result<void> QuantizeGguf(const ModelSource& from, std::string_view preset,
     writer.AddIntegers(tensor.name, tensor.shape);
     total_bytes += tensor.data.size();
   }
-  return writer.Write(to, [&](size_t tensor, int64_t row, int64_t rows, std::span<std::byte> data) {
+  const auto fill = [&](size_t tensor, int64_t row, int64_t rows, std::span<std::byte> data) {
     if (tensor >= tensors.size()) {
       CopyRows(integers[tensor - tensors.size()].data, row, rows, data);
     } else if (as_they_are) {
@@ -201,7 +200,8 @@ api::Result<void> QuantizeGguf(const ModelSource& from, std::string_view preset,
     }
     written_bytes += data.size();
     if (on_progress) on_progress(static_cast<float>(written_bytes) / static_cast<float>(total_bytes));
-  });
+  };
+  return writer.Write(std::move(to), fill);
 }
 
 }  // namespace quire::runner::weights

@@ -1,13 +1,13 @@
 // A GGUF model made smaller: the same key/values and names, with the weight matrices in blocks.
 #pragma once
 
-#include <filesystem>
 #include <functional>
 #include <string_view>
 #include <vector>
 
 #include "api/base/error.h"
 #include "runner/weights/model_source.h"
+#include "runner/weights/output_file.h"
 #include "runner/weights/tensor.h"
 
 namespace quire::runner::weights {
@@ -29,8 +29,7 @@ DataType QuantizedType(std::string_view preset, const Tensor& tensor, bool is_ou
 // kInvalidArgument for a preset that is not known; kBadModel "FILE: reason" when the model is broken or
 // quantized already; kInternal when writing fails. `threads` >= 1 quantize at once. Memory: some tens of
 // megabytes. `on_progress`, unless empty, is called with the fraction written, now and then.
-api::Result<void> QuantizeGguf(const ModelSource& from, std::string_view preset,
-                               const std::filesystem::path& to, int threads,
+api::Result<void> QuantizeGguf(const ModelSource& from, std::string_view preset, OutputFile to, int threads,
                                const std::function<void(float fraction)>& on_progress = {});
 
 }  // namespace quire::runner::weights

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -37,7 +39,47 @@ int Reserve(int fd, size_t bytes) {
   return 0;
 }
 
+// An empty file without a name, or an errno.
+struct Created {
+  api::FileDescriptor file;
+  int error = 0;
+};
+
+Created Create() {
+  std::string name = TemporaryFolder() / "quire-weights-XXXXXX";
+  Created created{.file = api::FileDescriptor(::mkostemp(name.data(), O_CLOEXEC))};
+  if (created.file.valid()) {
+    ::unlink(name.c_str());
+  } else {
+    created.error = errno;
+  }
+  return created;
+}
+
+std::mutex created_mutex;
+std::optional<std::vector<Created>> created_files;  // nothing: each is created when it is needed
+
+Created NextCreated() {
+  const std::lock_guard lock(created_mutex);
+  if (!created_files) return Create();
+  if (created_files->empty()) return {.file = {}, .error = EPERM};
+  Created next = std::move(created_files->back());
+  created_files->pop_back();
+  return next;
+}
+
 }  // namespace
+
+void CreateScratchFiles(size_t count) {
+  const std::lock_guard lock(created_mutex);
+  created_files.emplace();
+  for (size_t i = 0; i < count; ++i) created_files->push_back(Create());
+}
+
+void CloseScratchFiles() {
+  const std::lock_guard lock(created_mutex);
+  if (created_files) created_files->clear();
+}
 
 std::filesystem::path TemporaryFolder() {
   const char* const folder = std::getenv("TMPDIR");
@@ -52,12 +94,10 @@ api::Result<ScratchFile> ScratchFile::Make(size_t bytes) {
                      fmt::format("{}: cannot create a file of {} bytes for quantized weights: {}",
                                  folder.string(), bytes, std::generic_category().message(error)));
   };
-  std::string name = folder / "quire-weights-XXXXXX";
-  const api::FileDescriptor fd(::mkostemp(name.data(), O_CLOEXEC));
-  if (!fd.valid()) return fail(errno);
-  ::unlink(name.c_str());
-  if (const int error = Reserve(fd.get(), bytes); error != 0) return fail(error);
-  void* const data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  const Created created = NextCreated();
+  if (!created.file.valid()) return fail(created.error);
+  if (const int error = Reserve(created.file.get(), bytes); error != 0) return fail(error);
+  void* const data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, created.file.get(), 0);
   if (data == MAP_FAILED) return fail(errno);
   scratch.data_ = {static_cast<std::byte*>(data), bytes};
   return scratch;

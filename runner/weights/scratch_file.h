@@ -10,8 +10,14 @@
 
 namespace quire::runner::weights {
 
-// The folder for temporary files: $TMPDIR, or /tmp. It is not looked up: a confined runner may not.
+// The folder for temporary files: $TMPDIR, or /tmp. It is not looked up.
 std::filesystem::path TemporaryFolder();
+
+// Creates the files of the next `count` calls of ScratchFile::Make() now, and there are no more then: for a
+// process that soon may open nothing. Where that fails, so do those calls. Any thread.
+void CreateScratchFiles(size_t count);
+// Closes those of them that were not used.
+void CloseScratchFiles();
 
 class ScratchFile {
  public:
