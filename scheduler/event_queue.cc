@@ -63,7 +63,9 @@ api::Result<void> EventQueue::Push(api::Event event) {
   progressed_ = !is_ready;
   if (bytes > kQueuedBytesMax - bytes_) {
     Fail({api::ErrorCode::kTooLarge,
-          fmt::format("the client is more than {} bytes of the answer behind", kQueuedBytesMax)});
+          events_.empty()
+              ? fmt::format("one tool call of the answer has more than {} bytes", kQueuedBytesMax)
+              : fmt::format("the client is more than {} bytes of the answer behind", kQueuedBytesMax)});
     return {};
   }
   ended_ = !is_ready && !is_delta;

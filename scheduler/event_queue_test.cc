@@ -1,5 +1,6 @@
 #include "scheduler/event_queue.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -135,6 +136,17 @@ TEST(EventQueue, MoreBytesThanItHoldsEndTheRequestAndNotTheRunner) {
     EXPECT_EQ(std::get<api::Failed>(*failed).error.code, api::ErrorCode::kTooLarge);
     EXPECT_FALSE(queue.Pop());
   }
+}
+
+// A client that has taken everything is not blamed.
+TEST(EventQueue, ACallThatIsTooLargeIsNamed) {
+  api::TextDelta calls;
+  calls.tool_calls.push_back({"id", "f", std::string(EventQueue::kQueuedBytesMax, 'x')});
+  EventQueue queue = Ready();
+  ASSERT_TRUE(queue.Push(api::Event(calls)));
+  const auto failed = queue.Pop();
+  ASSERT_TRUE(failed && std::holds_alternative<api::Failed>(*failed));
+  EXPECT_THAT(std::get<api::Failed>(*failed).error.message, testing::HasSubstr("one tool call"));
 }
 
 TEST(EventQueue, FailComesAfterWhatIsQueuedAndOnlyOnce) {
