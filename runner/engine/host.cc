@@ -361,7 +361,8 @@ void ServeEncoder(Shared& shared, Link& link, const ipc::LoadModel& request, Ope
   shared.preparation_max = PreparationTime(std::chrono::milliseconds(settings.prepare_ms), context);
   Preparation preparation(shared.prompts, prompts, std::chrono::milliseconds(settings.prepare_ms),
                           {.built = [&shared](PromptBuilt built) { shared.engine.Post(std::move(built)); },
-                           .described = [&link](ipc::RequestEvent event) { link.Send(event); }});
+                           .described = [&link](ipc::RequestEvent event) { link.Send(event); }},
+                          kEncoderNice);
   LogMissing(DenyFileOpens());
   link.Send(
       ipc::Loaded{info, std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count()});

@@ -1,93 +1,165 @@
 #include "runner/engine/preparation.h"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <algorithm>
+#include <array>
+#include <latch>
 #include <new>
 #include <stdexcept>
 #include <utility>
 
 #include "runner/work/work_budget.h"
+#include "runner/work/work_memory.h"
 
 namespace quire::runner::engine {
 namespace {
 
+constexpr int kLongNice = 5;
+
+constexpr std::array kLightLanes = {Lane::kLight};
+constexpr std::array kTryLanes = {Lane::kShort, Lane::kMedium, Lane::kLight};
+constexpr std::array kLongLanes = {Lane::kLong};
+
 struct Stopped {
-  bool canceled = false;  // otherwise: the error
+  bool canceled = false;
+  bool spent = false;  // more time or memory may help
   api::Error error = {};
 };
 
+Stopped OutOfTime(std::chrono::nanoseconds cpu_time) {
+  const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(cpu_time).count();
+  return {
+      .spent = true,
+      .error = {api::ErrorCode::kInvalidArgument,
+                fmt::format("preparing the request takes more than {} ms of CPU time: its text, template, "
+                            "tools or format are too expensive",
+                            milliseconds)}};
+}
+
+Stopped OutOfMemory(size_t bytes) {
+  return {.spent = true,
+          .error = {api::ErrorCode::kInvalidArgument,
+                    fmt::format("preparing the request takes more than {} MiB of memory: its text, template, "
+                                "tools or format are too large",
+                                bytes >> 20U)}};
+}
+
 // Nothing where `work` came to its end.
 template <class Work>
-std::optional<Stopped> RunBounded(const PreparationJob& job, std::chrono::nanoseconds cpu_time, Work work) {
+std::optional<Stopped> RunBounded(const PreparationJob& job, const TryLimits& limits, Work work) {
+  const WorkMemory memory(limits.bytes);
   try {
-    const WorkBudget budget(cpu_time, *job.canceled);
+    const WorkBudget budget(limits.cpu_time, *job.canceled);
     work();
-    return std::nullopt;
+    // Templates report that there is no memory as an error of theirs.
+    if (!memory.exceeded()) return std::nullopt;
   } catch (const WorkStopped& stopped) {
     if (stopped.reason == WorkStopped::Reason::kCanceled) return Stopped{.canceled = true};
-    const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(cpu_time).count();
-    return Stopped{
-        .error = {api::ErrorCode::kInvalidArgument,
-                  fmt::format("preparing the request takes more than {} ms of CPU time: its text, template, "
-                              "tools or format are too expensive",
-                              milliseconds)}};
+    return OutOfTime(limits.cpu_time);
   } catch (const std::bad_alloc&) {
-    return Stopped{.error = {api::ErrorCode::kUnavailable, "not enough memory to prepare the request"}};
+    if (!memory.exceeded())
+      return Stopped{.error = {api::ErrorCode::kUnavailable, "not enough memory to prepare the request"}};
   } catch (const std::length_error&) {
     return Stopped{.error = {api::ErrorCode::kTooLarge, "the request is too large to prepare"}};
   }
+  return OutOfMemory(limits.bytes);
+}
+
+struct Prepared {
+  std::optional<Stopped> stopped;
+  std::optional<api::Result<BuiltPrompt>> prompt;  // of one that was not stopped
+};
+
+Prepared TryToPrepare(const PromptContext& context, const PreparationJob& job, const TryLimits& limits) {
+  Prepared prepared;
+  prepared.stopped =
+      RunBounded(job, limits, [&] { prepared.prompt = BuildPrompt(context, job.submit.request); });
+  return prepared;
 }
 
 }  // namespace
 
+TryLimits LimitsOf(Lane lane, const TryLimits& all) {
+  using std::chrono::milliseconds;
+  constexpr size_t kMiB = size_t{1} << 20;
+  switch (lane) {
+    case Lane::kLight:
+      return {std::min<std::chrono::nanoseconds>(milliseconds(20), all.cpu_time), 32 * kMiB};
+    case Lane::kShort:
+      return {std::min<std::chrono::nanoseconds>(milliseconds(10), all.cpu_time), 32 * kMiB};
+    case Lane::kMedium:
+      return {std::min<std::chrono::nanoseconds>(milliseconds(100), all.cpu_time), 64 * kMiB};
+    case Lane::kLong:
+      break;
+  }
+  return all;
+}
+
 std::optional<api::Result<BuiltPrompt>> Prepare(const PromptContext& context, const PreparationJob& job,
-                                                std::chrono::nanoseconds cpu_time) {
-  std::optional<api::Result<BuiltPrompt>> built;
-  const auto stopped = RunBounded(job, cpu_time, [&] { built = BuildPrompt(context, job.submit.request); });
-  if (!stopped) return built;
+                                                const TryLimits& limits) {
+  auto [stopped, prompt] = TryToPrepare(context, job, limits);
+  if (!stopped) return std::move(prompt);
   if (stopped->canceled) return std::nullopt;
-  return std::unexpected(stopped->error);
+  return std::unexpected(std::move(stopped->error));
 }
 
 Preparation::Preparation(PreparationQueue& queue, const PromptContext& context,
-                         std::chrono::nanoseconds cpu_time, Receivers receivers)
+                         std::chrono::nanoseconds cpu_time, Receivers receivers, int nice_value)
     : queue_(queue), context_(context), cpu_time_(cpu_time), receivers_(std::move(receivers)) {
-  for (const auto lane : {PreparationQueue::Lane::kLight, PreparationQueue::Lane::kHeavy}) {
-    threads_.emplace_back([this, lane] { Run(lane); });
-  }
+  threads_.emplace_back([this] { Run(kLightLanes); });
+  threads_.emplace_back([this] { Run(kTryLanes); });
+  // The sandbox may be closed once this returns.
+  std::latch lowered(1);
+  threads_.emplace_back([this, &lowered, nice_value] {
+    static_cast<void>(::setpriority(PRIO_PROCESS, 0, nice_value + kLongNice));
+    lowered.count_down();
+    Run(kLongLanes);
+  });
+  lowered.wait();
 }
 
 Preparation::~Preparation() { queue_.Stop(); }
 
-void Preparation::Run(PreparationQueue::Lane lane) {
-  while (auto job = queue_.Pop(lane)) {
+void Preparation::Run(std::span<const Lane> lanes) {
+  while (auto job = queue_.Pop(lanes)) {
     const api::RequestId id = job->submit.id;
-    Work(*job);
-    queue_.Finish(id);
+    if (Work(*job)) {
+      queue_.Finish(id);
+    } else {
+      queue_.Demote(*std::move(job));
+    }
   }
 }
 
-void Preparation::Work(PreparationJob& job) {
-  const api::RequestId id = job.submit.id;
+bool Preparation::Work(PreparationJob& job) {
   const int32_t asked = job.submit.request.params.num_ctx;
-  const auto cpu_time = PreparationTime(
-      cpu_time_, asked > 0 ? std::min(asked, context_.context_length) : context_.context_length);
-  if (!job.submit.request.prompt_only) {
-    const auto begin = Clock::now();
-    auto prompt = Prepare(context_, job, cpu_time);
-    if (!prompt) return;
-    if (*prompt) (*prompt)->build_time = Clock::now() - begin;
-    receivers_.built(PromptBuilt{id, std::move(job.submit.request), *std::move(prompt), job.arrived,
-                                 std::move(job.submit.resume)});
-    return;
-  }
+  const int32_t tokens = asked > 0 ? std::min(asked, context_.context_length) : context_.context_length;
+  const TryLimits limits =
+      LimitsOf(job.lane, {.cpu_time = PreparationTime(cpu_time_, tokens), .bytes = PreparationBytes(tokens)});
+  if (job.submit.request.prompt_only) return Describe(job, limits);
+  const auto begin = Clock::now();
+  auto [stopped, prompt] = TryToPrepare(context_, job, limits);
+  if (stopped && stopped->canceled) return true;
+  job.tried += Clock::now() - begin;
+  if (stopped && stopped->spent && job.lane != Lane::kLong) return false;
+  if (stopped) prompt = std::unexpected(std::move(stopped->error));
+  if (*prompt) (*prompt)->build_time = job.tried;
+  receivers_.built(PromptBuilt{job.submit.id, std::move(job.submit.request), *std::move(prompt), job.arrived,
+                               std::move(job.submit.resume)});
+  return true;
+}
+
+bool Preparation::Describe(const PreparationJob& job, const TryLimits& limits) {
   std::vector<api::Event> events;
   const auto stopped =
-      RunBounded(job, cpu_time, [&] { events = DescribePrompt(context_, job.submit.request); });
-  if (stopped && stopped->canceled) return;
+      RunBounded(job, limits, [&] { events = DescribePrompt(context_, job.submit.request); });
+  if (stopped && stopped->canceled) return true;
+  if (stopped && stopped->spent && job.lane != Lane::kLong) return false;
   if (stopped) events = {api::Failed{stopped->error}};
-  for (api::Event& event : events) receivers_.described({id, std::move(event)});
+  for (api::Event& event : events) receivers_.described({job.submit.id, std::move(event)});
+  return true;
 }
 
 }  // namespace quire::runner::engine

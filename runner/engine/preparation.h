@@ -2,8 +2,10 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <functional>
 #include <optional>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -15,6 +17,9 @@ namespace quire::runner::engine {
 
 // Of one request's preparation, for each token of its context, beside the CPU time that the settings give.
 inline constexpr std::chrono::nanoseconds kCpuTimePerToken{4000};
+// Its memory, likewise, in programs that count it (runner/work/work_memory.h).
+inline constexpr size_t kPreparationBytes = size_t{256} << 20;
+inline constexpr size_t kBytesPerToken = 256;
 
 // Of a request whose context has this many tokens, or of the longest one; `cpu_time` is what the settings give.
 constexpr std::chrono::nanoseconds PreparationTime(std::chrono::nanoseconds cpu_time,
@@ -22,10 +27,22 @@ constexpr std::chrono::nanoseconds PreparationTime(std::chrono::nanoseconds cpu_
   return cpu_time + kCpuTimePerToken * context_tokens;
 }
 
-// Prepares one request on this thread within its CPU time. kInvalidArgument: that is not enough. kUnavailable: there is not
+constexpr size_t PreparationBytes(int32_t context_tokens) {
+  return kPreparationBytes + kBytesPerToken * static_cast<size_t>(context_tokens);
+}
+
+// What a try may take. Only one request at a time has all of its time and memory.
+struct TryLimits {
+  std::chrono::nanoseconds cpu_time;
+  size_t bytes = kPreparationBytes;
+};
+// `all`: of a request.
+TryLimits LimitsOf(Lane lane, const TryLimits& all);
+
+// Prepares one request on this thread within its limits. kInvalidArgument: they are not enough. kUnavailable: there is not
 // enough memory. Nothing: it was canceled.
 std::optional<api::Result<BuiltPrompt>> Prepare(const PromptContext& context, const PreparationJob& job,
-                                                std::chrono::nanoseconds cpu_time);
+                                                const TryLimits& limits);
 
 // Owns the threads. `queue`, `context` and the receivers outlive it.
 class Preparation {
@@ -34,15 +51,18 @@ class Preparation {
     std::function<void(PromptBuilt)> built;
     std::function<void(api::ipc::RequestEvent)> described;  // of a request that wants its prompt only
   };
+  // `nice_value`: of the caller.
   Preparation(PreparationQueue& queue, const PromptContext& context, std::chrono::nanoseconds cpu_time,
-              Receivers receivers);
+              Receivers receivers, int nice_value = 0);
   ~Preparation();  // stops the queue; waits for jobs that are being prepared
   Preparation(const Preparation&) = delete;
   Preparation& operator=(const Preparation&) = delete;
 
  private:
-  void Run(PreparationQueue::Lane lane);
-  void Work(PreparationJob& job);
+  void Run(std::span<const Lane> lanes);
+  // False: it takes more than its lane gives.
+  bool Work(PreparationJob& job);
+  bool Describe(const PreparationJob& job, const TryLimits& limits);
 
   PreparationQueue& queue_;
   const PromptContext& context_;

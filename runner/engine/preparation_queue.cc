@@ -35,17 +35,18 @@ bool CompilesSomething(const api::Request& request) {
 
 }  // namespace
 
-PreparationQueue::Lane PreparationQueue::LaneOf(const api::Request& request) {
+Lane PreparationQueue::LaneOf(const api::Request& request) {
   const bool light = !CompilesSomething(request) && api::TextBytes(request.prompt) <= kLightBytesMax;
-  return light ? Lane::kLight : Lane::kHeavy;
+  return light ? Lane::kLight : Lane::kShort;
 }
 
 void PreparationQueue::Push(PreparationJob job) {
+  job.lane = LaneOf(job.submit.request);
   {
     std::lock_guard lock(mutex_);
     const api::Client& client = job.submit.request.client;
     shares_.Enter(client.Party(), client.weight);
-    Waiting(LaneOf(job.submit.request)).push_back(std::move(job));
+    Waiting(job.lane).push_back(std::move(job));
   }
   changed_.notify_all();
 }
@@ -64,7 +65,7 @@ void PreparationQueue::Cancel(api::RequestId id) {
   }
 }
 
-PreparationJob PreparationQueue::Take(std::deque<PreparationJob>& lane) {
+PreparationJob PreparationQueue::PopFrom(std::deque<PreparationJob>& lane) {
   const auto next = std::ranges::min_element(lane, {}, [this](const PreparationJob& job) {
     return shares_.Of(job.submit.request.client.Party()).virtual_time;
   });
@@ -76,23 +77,40 @@ PreparationJob PreparationQueue::Take(std::deque<PreparationJob>& lane) {
   return job;
 }
 
-std::optional<PreparationJob> PreparationQueue::Pop(Lane lane) {
+std::optional<PreparationJob> PreparationQueue::Pop(std::span<const Lane> lanes) {
   std::unique_lock lock(mutex_);
   while (true) {
     if (stopped_) return std::nullopt;
-    if (!Waiting(lane).empty()) return Take(Waiting(lane));
-    if (lane == Lane::kHeavy && !Waiting(Lane::kLight).empty()) return Take(Waiting(Lane::kLight));
+    for (const Lane lane : lanes) {
+      if (!Waiting(lane).empty()) return PopFrom(Waiting(lane));
+    }
     changed_.wait(lock);
   }
 }
 
-void PreparationQueue::Finish(api::RequestId id) {
-  std::lock_guard lock(mutex_);
+std::string PreparationQueue::EndTry(api::RequestId id) {
   const auto running = std::ranges::find(running_, id, &Running::id);
   const nanoseconds used = TimeOf(running->clock) - running->begin;
-  shares_.Charge(running->party, std::chrono::duration_cast<std::chrono::microseconds>(used).count());
-  shares_.Exit(running->party);
+  std::string party = std::move(running->party);
+  shares_.Charge(party, std::chrono::duration_cast<std::chrono::microseconds>(used).count());
   running_.erase(running);
+  return party;
+}
+
+void PreparationQueue::Finish(api::RequestId id) {
+  std::lock_guard lock(mutex_);
+  shares_.Exit(EndTry(id));
+}
+
+void PreparationQueue::Demote(PreparationJob job) {
+  {
+    std::lock_guard lock(mutex_);
+    const std::string party = EndTry(job.submit.id);
+    if (*job.canceled) return shares_.Exit(party);
+    job.lane = job.lane == Lane::kMedium ? Lane::kLong : Lane::kMedium;
+    Waiting(job.lane).push_back(std::move(job));
+  }
+  changed_.notify_all();
 }
 
 void PreparationQueue::Stop() {

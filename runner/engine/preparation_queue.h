@@ -1,8 +1,10 @@
 // Requests whose prompts are to be prepared, and in which order.
 //
-// Two lanes: a light request (a short text without a format, a template or schemas of tools) costs milliseconds, a heavy one
-// up to its whole CPU time. The threads of the light lane take no heavy request, so that a short chat never waits behind an expensive schema. In
-// a lane the party that used the least CPU time goes first, and within a party the oldest request.
+// What a preparation costs is known only when it is done. A light request (a short text without a format, a template or
+// schemas of tools) costs milliseconds; any other one is tried for a short time first, then for longer, and only then for
+// all of its time. Each try is a lane and starts over. So a request that costs little waits for tries of others, and never
+// for all that an expensive one takes. In a lane the party that used the least CPU time goes first, and within a party the
+// request that came first.
 #pragma once
 
 #include <array>
@@ -15,6 +17,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,27 +26,34 @@
 
 namespace quire::runner::engine {
 
+// By the cost of a try.
+enum class Lane : uint8_t { kLight, kShort, kMedium, kLong };
+inline constexpr size_t kLanes = 4;
+
 struct PreparationJob {
   api::ipc::Submit submit;
   std::chrono::steady_clock::time_point arrived;
   std::shared_ptr<std::atomic<bool>> canceled = std::make_shared<std::atomic<bool>>(false);
+  Lane lane = Lane::kLight;                        // Push() sets it
+  std::chrono::steady_clock::duration tried = {};  // by the clock, in lanes before this one
 };
 
 // Any thread. Its length is bounded by what the daemon submits at once.
 class PreparationQueue {
  public:
-  enum class Lane : uint8_t { kLight, kHeavy };
   static constexpr size_t kLightBytesMax = size_t{64} << 10;  // of texts and tools
-  static Lane LaneOf(const api::Request& request);
+  static Lane LaneOf(const api::Request& request);            // where it begins
 
   void Push(PreparationJob job);
   // Waiting: drops the job. Being prepared: sets `canceled`.
   void Cancel(api::RequestId id);
-  // Waits for a job; nothing once Stop() was called. Light: takes from the light lane only. Heavy: prefers the heavy
-  // one. The calling thread's CPU clock counts until Finish().
-  std::optional<PreparationJob> Pop(Lane lane);
+  // Waits for a job of one of these lanes, the first preferred; nothing once Stop() was called. The calling thread's CPU
+  // clock counts until Finish() or Demote().
+  std::optional<PreparationJob> Pop(std::span<const Lane> lanes);
   // On the thread that popped it.
   void Finish(api::RequestId id);
+  // As Finish(), of a job that took all that its lane gives: it waits for the next lane. REQUIRES: not kLong.
+  void Demote(PreparationJob job);
   void Stop();
 
   // Some job has used more CPU time than this: whatever bounds it does not work.
@@ -58,11 +68,13 @@ class PreparationQueue {
     std::chrono::nanoseconds begin;
   };
   std::deque<PreparationJob>& Waiting(Lane lane) { return waiting_[static_cast<size_t>(lane)]; }
-  PreparationJob Take(std::deque<PreparationJob>& lane);
+  PreparationJob PopFrom(std::deque<PreparationJob>& lane);
+  // Charges its party, which keeps its place among the parties. REQUIRES: it is being prepared.
+  std::string EndTry(api::RequestId id);
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::array<std::deque<PreparationJob>, 2>
+  std::array<std::deque<PreparationJob>, kLanes>
       waiting_;  // by lane, oldest first; guarded by mutex_, as all below
   std::vector<Running> running_;
   FairShare shares_;

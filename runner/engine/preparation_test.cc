@@ -5,8 +5,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <future>
+#include <span>
 #include <string>
+#include <utility>
 
 #include "runner/constraint/output_format.h"
 #include "runner/engine/loaded_model.h"
@@ -16,9 +19,11 @@ namespace quire::runner::engine {
 namespace {
 
 using ::testing::HasSubstr;
-using Lane = PreparationQueue::Lane;
 
 constexpr auto kMuchTime = std::chrono::hours(1);
+constexpr std::array kLight = {Lane::kLight};
+constexpr std::array kTries = {Lane::kShort, Lane::kMedium};
+constexpr std::array kLong = {Lane::kLong};
 
 api::Request TenantChat(std::string content, std::string tenant = {}) {
   api::Request request;
@@ -54,7 +59,7 @@ class Preparing : public ::testing::Test {
             &constraints_};
   }
   api::Error ErrorOf(api::Request request, std::chrono::nanoseconds cpu_time = kMuchTime) {
-    const auto built = Prepare(context(), JobOf(1, std::move(request)), cpu_time);
+    const auto built = Prepare(context(), JobOf(1, std::move(request)), {cpu_time});
     if (!built) return {api::ErrorCode::kCancelled, "canceled"};
     return *built ? api::Error{api::ErrorCode::kInternal, "built"} : built->error();
   }
@@ -97,53 +102,91 @@ TEST_F(Preparing, EndsWhenItsTimeIsSpent) {
 TEST_F(Preparing, EndsWhenTheRequestIsCanceled) {
   const PreparationJob job = JobOf(1, WithSchema(R"({"type":"string","pattern":"(a|b)*a(a|b){24}c"})"));
   *job.canceled = true;
-  EXPECT_FALSE(Prepare(context(), job, kMuchTime));
+  EXPECT_FALSE(Prepare(context(), job, {kMuchTime}));
 }
 
 TEST_F(Preparing, FormatsAreCompiledForEachTenant) {
   const auto constraint_of = [this](std::string tenant, std::string salt) {
     api::Request request = WithSchema(R"({"type":"integer"})");
     request.client = {std::move(tenant), std::move(salt)};
-    return (**Prepare(context(), JobOf(1, std::move(request)), kMuchTime)).constraint;
+    return (**Prepare(context(), JobOf(1, std::move(request)), {kMuchTime})).constraint;
   };
   EXPECT_EQ(constraint_of("a", ""), constraint_of("a", ""));
   EXPECT_NE(constraint_of("a", ""), constraint_of("b", ""));
   EXPECT_NE(constraint_of("a", ""), constraint_of("a", "salt"));
 }
 
-TEST_F(Preparing, AShortChatPassesHeavyRequests) {
+// A text that takes more than a try, and is only counted.
+api::Request LongText() {
+  std::string text;
+  while (text.size() < size_t{12} << 20) text += "It was the best of times, it was the worst of times. ";
+  api::Request request;
+  request.prompt = api::RawPrompt{std::move(text)};
+  request.prompt_only = true;
+  return request;
+}
+
+TEST_F(Preparing, NobodyWaitsForALongRequestInProgress) {
   PreparationQueue queue;
-  std::promise<void> heavy_began;
-  std::promise<void> chat_built;
-  const std::shared_future<void> chat(chat_built.get_future());
+  std::promise<void> long_done, schema_built, chat_built;
+  const std::shared_future<void> schema(schema_built.get_future()), chat(chat_built.get_future());
   const PromptContext shared = context();
-  PreparationJob endless = JobOf(1, WithSchema(R"({"type":"integer"})"));
-  // The heavy thread stays in this receiver until the chat was built.
+  bool described = false;
+  // The thread of long requests stays in `described` until the others were built.
   Preparation preparation(queue, shared, kMuchTime,
                           {.built =
                                [&](PromptBuilt built) {
-                                 if (built.id == api::RequestId{1}) {
-                                   heavy_began.set_value();
-                                   chat.wait();
-                                 }
-                                 if (built.id == api::RequestId{3}) chat_built.set_value();
+                                 (built.id == api::RequestId{3} ? schema_built : chat_built).set_value();
                                },
-                           .described = {}});
-  queue.Push(std::move(endless));
-  heavy_began.get_future().wait();
-  queue.Push(JobOf(2, WithSchema(R"({"type":"string"})")));
-  queue.Push(JobOf(3, TenantChat("Hello!")));
-  chat.wait();
+                           .described =
+                               [&](const api::ipc::RequestEvent&) {
+                                 if (std::exchange(described, true)) return;
+                                 queue.Push(JobOf(2, LongText()));
+                                 queue.Push(JobOf(3, WithSchema(R"({"type":"string"})")));
+                                 queue.Push(JobOf(4, TenantChat("Hello!")));
+                                 schema.wait();
+                                 chat.wait();
+                                 queue.Cancel(api::RequestId{2});
+                                 long_done.set_value();
+                               }});
+  queue.Push(JobOf(1, LongText()));
+  long_done.get_future().wait();
+}
+
+TEST_F(Preparing, TriesOfALongRequestTakeASmallPartOfIt) {
+  const TryLimits all{.cpu_time = std::chrono::seconds(1)};
+  const auto tried = LimitsOf(Lane::kShort, all).cpu_time + LimitsOf(Lane::kMedium, all).cpu_time;
+  EXPECT_LE(tried, all.cpu_time / 8);
+  EXPECT_EQ(LimitsOf(Lane::kLong, all).cpu_time, all.cpu_time);
+  EXPECT_EQ(LimitsOf(Lane::kLong, all).bytes, all.bytes);
+  for (const Lane lane : {Lane::kLight, Lane::kShort, Lane::kMedium}) {
+    EXPECT_LE(LimitsOf(lane, all).bytes, all.bytes / 4);
+    EXPECT_EQ(LimitsOf(lane, {.cpu_time = std::chrono::nanoseconds(1)}).cpu_time.count(), 1);
+  }
+}
+
+// What is tried for no time at all goes through every lane.
+TEST_F(Preparing, ARequestThatGoesThroughAllLanesIsRefusedOnce) {
+  PreparationQueue queue;
+  std::promise<api::Error> refused;
+  const PromptContext shared = context();
+  Preparation preparation(
+      queue, shared, -kCpuTimePerToken * shared.context_length,
+      {.built = [&](PromptBuilt built) { refused.set_value(built.prompt.error()); }, .described = {}});
+  queue.Push(JobOf(1, WithSchema(R"({"type":"string","pattern":"(a|b)*a(a|b){24}c"})")));
+  const api::Error error = refused.get_future().get();
+  EXPECT_EQ(error.code, api::ErrorCode::kInvalidArgument);
+  EXPECT_THAT(error.message, HasSubstr("more than 0 ms of CPU time"));
 }
 
 TEST(PreparationQueue, KnowsWhatMayBeExpensive) {
   EXPECT_EQ(PreparationQueue::LaneOf(TenantChat("Hello!")), Lane::kLight);
   EXPECT_EQ(PreparationQueue::LaneOf(TenantChat(std::string(PreparationQueue::kLightBytesMax + 1, 'a'))),
-            Lane::kHeavy);
-  EXPECT_EQ(PreparationQueue::LaneOf(WithSchema("{}")), Lane::kHeavy);
+            Lane::kShort);
+  EXPECT_EQ(PreparationQueue::LaneOf(WithSchema("{}")), Lane::kShort);
   api::Request own = TenantChat("Hello!");
   own.go_template = "{{ .Prompt }}";
-  EXPECT_EQ(PreparationQueue::LaneOf(own), Lane::kHeavy);
+  EXPECT_EQ(PreparationQueue::LaneOf(own), Lane::kShort);
 }
 
 // A schema is compiled for a call that the model may make, not only for one that it has to make.
@@ -155,25 +198,69 @@ TEST(PreparationQueue, ToolsWithASchemaMayBeExpensive) {
     return PreparationQueue::LaneOf(request);
   };
   const std::string schema = R"({"type":"object"})";
-  EXPECT_EQ(lane_of({.name = "f", .parameters_json = schema}), Lane::kHeavy);
-  EXPECT_EQ(lane_of({.name = "f", .parameters_json = schema, .strict = true}), Lane::kHeavy);
+  EXPECT_EQ(lane_of({.name = "f", .parameters_json = schema}), Lane::kShort);
+  EXPECT_EQ(lane_of({.name = "f", .parameters_json = schema, .strict = true}), Lane::kShort);
   EXPECT_EQ(lane_of({.name = "f", .parameters_json = schema, .callable = false}), Lane::kLight);
   EXPECT_EQ(lane_of({.name = "f", .parameters_json = "{}"}), Lane::kLight);
   EXPECT_EQ(lane_of({.name = "f"}), Lane::kLight);
-  EXPECT_EQ(lane_of({.name = "f"}, api::ToolChoice::kRequired), Lane::kHeavy);
+  EXPECT_EQ(lane_of({.name = "f"}, api::ToolChoice::kRequired), Lane::kShort);
 }
 
 TEST(PreparationQueue, ServesTheTenantThatUsedLeast) {
   PreparationQueue queue;
   for (uint64_t id = 1; id <= 3; ++id) queue.Push(JobOf(id, TenantChat("Hello!", "busy")));
-  const auto first = queue.Pop(Lane::kLight);
+  const auto first = queue.Pop(kLight);
   EXPECT_EQ(first->submit.id, api::RequestId{1});
   queue.Push(JobOf(4, TenantChat("Hello!", "other")));
   volatile uint64_t work = 0;
   for (int i = 0; i < 10'000'000; ++i) work = work + 1;
   queue.Finish(first->submit.id);
-  EXPECT_EQ(queue.Pop(Lane::kLight)->submit.id, api::RequestId{4});
-  EXPECT_EQ(queue.Pop(Lane::kLight)->submit.id, api::RequestId{2});
+  EXPECT_EQ(queue.Pop(kLight)->submit.id, api::RequestId{4});
+  EXPECT_EQ(queue.Pop(kLight)->submit.id, api::RequestId{2});
+}
+
+uint64_t PopId(PreparationQueue& queue, std::span<const Lane> lanes) {
+  return std::to_underlying(queue.Pop(lanes)->submit.id);
+}
+
+// A party's own requests: one that costs little passes those that turned out to be expensive.
+TEST(PreparationQueue, ATryThatWasNotEnoughGoesBehindFirstTries) {
+  PreparationQueue queue;
+  for (uint64_t id = 1; id <= 20; ++id) queue.Push(JobOf(id, WithSchema("{}")));
+  for (uint64_t id = 1; id <= 20; ++id) {
+    auto job = queue.Pop(kTries);
+    EXPECT_EQ(job->submit.id, api::RequestId{id});
+    EXPECT_EQ(job->lane, Lane::kShort);
+    queue.Demote(*std::move(job));
+  }
+  auto first = queue.Pop(kTries);
+  EXPECT_EQ(first->submit.id, api::RequestId{1});
+  EXPECT_EQ(first->lane, Lane::kMedium);
+  queue.Push(JobOf(21, WithSchema("{}")));
+  queue.Demote(*std::move(first));
+  EXPECT_EQ(PopId(queue, kTries), 21U);  // behind the try in progress, and before 19 that wait
+  EXPECT_EQ(PopId(queue, kTries), 2U);
+  const auto all_of_it = queue.Pop(kLong);
+  EXPECT_EQ(all_of_it->submit.id, api::RequestId{1});
+  EXPECT_EQ(all_of_it->lane, Lane::kLong);
+}
+
+TEST(PreparationQueue, ALightRequestThatIsNotOneIsTriedForLonger) {
+  PreparationQueue queue;
+  queue.Push(JobOf(1, TenantChat("Hello!")));
+  queue.Demote(*queue.Pop(kLight));
+  EXPECT_EQ(queue.Pop(kTries)->lane, Lane::kMedium);
+}
+
+TEST(PreparationQueue, ARequestThatIsCanceledInATryIsNotTriedAgain) {
+  PreparationQueue queue;
+  queue.Push(JobOf(1, WithSchema("{}")));
+  auto job = queue.Pop(kTries);
+  queue.Cancel(api::RequestId{1});
+  queue.Demote(*std::move(job));
+  queue.Push(JobOf(2, WithSchema("{}")));
+  EXPECT_EQ(PopId(queue, kTries), 2U);
+  EXPECT_FALSE(queue.Exceeds(kMuchTime));
 }
 
 TEST(PreparationQueue, ACanceledRequestIsNotServed) {
@@ -181,7 +268,7 @@ TEST(PreparationQueue, ACanceledRequestIsNotServed) {
   queue.Push(JobOf(1, TenantChat("Hello!")));
   queue.Push(JobOf(2, TenantChat("Hello!")));
   queue.Cancel(api::RequestId{1});
-  const auto job = queue.Pop(Lane::kHeavy);
+  const auto job = queue.Pop(kLight);
   EXPECT_EQ(job->submit.id, api::RequestId{2});
   EXPECT_FALSE(*job->canceled);
   queue.Cancel(api::RequestId{2});
@@ -193,7 +280,7 @@ TEST(PreparationQueue, SeesAPreparationThatIsStuck) {
   PreparationQueue queue;
   EXPECT_FALSE(queue.Exceeds(std::chrono::nanoseconds(-1)));
   queue.Push(JobOf(1, TenantChat("Hello!")));
-  const auto job = queue.Pop(Lane::kLight);
+  const auto job = queue.Pop(kLight);
   EXPECT_TRUE(queue.Exceeds(std::chrono::nanoseconds(-1)));
   EXPECT_FALSE(queue.Exceeds(kMuchTime));
   queue.Finish(job->submit.id);
@@ -204,7 +291,7 @@ TEST(PreparationQueue, StopEndsTheThreads) {
   PreparationQueue queue;
   queue.Push(JobOf(1, TenantChat("Hello!")));
   queue.Stop();
-  EXPECT_FALSE(queue.Pop(Lane::kHeavy));
+  EXPECT_FALSE(queue.Pop(kLight));
 }
 
 }  // namespace

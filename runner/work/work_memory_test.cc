@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
 
-// Whether a block of so many bytes can be had.
+// Whether a block of this size can be allocated.
 bool Allocates(size_t bytes) {
   try {
     std::vector<char>().reserve(bytes);
