@@ -3,17 +3,19 @@
 
   bench/noisy_neighbor.py                 every attack, 10 s each, on the bundled model of build/release
   bench/noisy_neighbor.py --seconds 30 schema_dag bytes
+  bench/noisy_neighbor.py --schema schema_changing
   bench/noisy_neighbor.py --list
 
 The innocent client sends one chat after the other, of one token prompt and --tokens tokens. An attack runs in --clients
 threads; each sends its request again as soon as it was answered. A row shows the innocent's p50, p99 and maximum in
 milliseconds, how many of its chats failed, what the attacker got, and the largest resident size of a runner. The last
-column: p99 is at most 1 s, or at most twice the p99 at rest and one step (200 ms), whichever is larger.
+column: p99 is at most 1 s, or at most twice the p99 at rest and one step (200 ms), whichever is larger. With --schema the
+innocent's chats have a small schema, which no chat before had.
 
-Three attacks need a daemon of their own kind: one model at a time (other_model), a store whose lock somebody holds
-(store_lock), a log that nobody reads (unread_log). In two the attacker has another address than the innocent, and a
-new credential for each request, which nobody checks: as many streams as there are places (address_streams), and more than the
-queue holds (address_queue).
+Four attacks need a daemon of their own kind: one model at a time (other_model, and two_models with endless streams of both), a
+store whose lock somebody holds (store_lock), a log that nobody reads (unread_log). In the first two the attacker has another
+address than the innocent. In two more it also has a new credential for each request, which nobody checks: as many streams as there
+are places (address_streams), and more than the queue holds (address_queue).
 """
 import argparse
 import collections
@@ -60,13 +62,13 @@ def encoded(body):
     return body if isinstance(body, bytes) else json.dumps(body).encode()
 
 
-def post(path, body):
+def post(path, body, address=""):
     """An attack that sends `body` over and over; made again each time if it is a function."""
     def run(port, seen, ended):
         raw = None if callable(body) else encoded(body)
         while not ended.is_set():
             try:
-                connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+                connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60, source_address=(address, 0))
                 connection.request("POST", path, raw if raw is not None else encoded(body()))
                 reply = connection.getresponse()
                 reply.read()
@@ -116,9 +118,9 @@ def get(path):
     return run
 
 
-def endless_stream(port, buffer=1 << 18, headers=None, address=""):
+def endless_stream(port, buffer=1 << 18, headers=None, address="", model=MODEL):
     """A connection on which a stream without end was asked for; the model's EOS does not count."""
-    body = json.dumps(chat("Tell me a story.", stream=True, ignore_eos=True)).encode()
+    body = json.dumps(chat("Tell me a story.", stream=True, ignore_eos=True, model=model)).encode()
     more = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items()).encode()
     stream = socket.socket()
     stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
@@ -188,6 +190,39 @@ def compressed_bodies(port, seen, ended):
             except OSError as error:
                 seen[type(error).__name__] += 1
             client.close()
+
+
+def embedding_replies(port, seen, ended):
+    """25 connections that stay open and ask for 65,000 numbers each time, of texts whose vectors are known."""
+    def request(texts):
+        body = json.dumps({"model": MODEL, "input": ["a"] * texts}).encode()
+        return b"POST /api/embed HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.request("POST", "/api/embed", json.dumps({"model": MODEL, "input": "a"}))
+    width = len(json.loads(connection.getresponse().read())["embeddings"][0])
+    connection.close()
+    raw = request(min(65_000 // width, 2048))
+    left = dict.fromkeys((socket.create_connection(("127.0.0.1", port), 60) for _ in range(25)), 0)
+    clients = selectors.DefaultSelector()
+    for client in left:
+        clients.register(client, selectors.EVENT_READ)
+        client.sendall(raw)
+    while not ended.is_set():
+        for key, _ in clients.select(0.1):
+            piece = key.fileobj.recv(1 << 18)
+            if piece.startswith(b"HTTP/1.1 "):
+                seen[int(piece[9:12])] += 1
+                header, _, body = piece.partition(b"\r\n\r\n")
+                left[key.fileobj] = int(header.split(b"Content-Length: ")[1].split(b"\r\n")[0]) - len(body)
+            else:
+                left[key.fileobj] -= len(piece)
+            if left[key.fileobj] == 0:
+                key.fileobj.sendall(raw)
+            elif not piece:
+                clients.unregister(key.fileobj)
+    for client in left:
+        client.close()
 
 
 def views(paths, count):
@@ -261,6 +296,12 @@ ATTACKS = {
     "schema_repeats": post("/api/chat", with_schema({"type": "string", "pattern": "((a{1,100}){1,100}){1,100}"})),
     "grammar_ambiguous": post("/v1/chat/completions", chat(
         grammar='root ::= text\ntext ::= word text | "0"\nword ::= [^\\x00] word | [^\\x01]', max_tokens=64)),
+    "schema_changing": post("/api/chat", lambda: with_schema({
+        "type": "object", "properties": STRINGS, "title": str(time.monotonic_ns())})),
+    "schema_values": post("/api/chat", lambda: with_schema({
+        "enum": [[0] * 300_000], "anyOf": [{"type": "array"}] * 500, "title": str(time.monotonic_ns())})),
+    "schema_paths": post("/api/chat", lambda: with_schema({
+        "properties": {"x" * 500_000: {"anyOf": [{}] * 120_000}}, "title": str(time.monotonic_ns())})),
     "schema_left": hang_up("/api/chat", with_schema({"type": "object", "properties": STRINGS})),
     "gbnf_class": post("/v1/chat/completions", chat(
         grammar="root ::= [" + "".join(chr(0x10000 + 2 * i) for i in range(250_000)) + "]", max_tokens=1)),
@@ -282,6 +323,7 @@ ATTACKS = {
                                        "options": {"num_predict": 1}}),
     "tokenize": post("/tokenize", {"model": MODEL, "content": LONG * 300}),
     "embed": post("/api/embed", {"model": MODEL, "input": [LONG] * 16}),
+    "embedding_replies": embedding_replies,
     "long_context": post("/api/chat", lambda: chat(f"{time.time()} " + LONG, options={"num_predict": 1})),
     "many_choices": post("/v1/completions", {"model": MODEL, "prompt": "a", "n": 64, "max_tokens": 64}),
     "endless": hang_up("/v1/chat/completions", chat("Tell me a story.", stream=True, ignore_eos=True), after=5),
@@ -309,20 +351,26 @@ ATTACKS = {
 }
 
 
-def other_model(port, seen, ended):
-    """Beside a stream without end, whose reader reads, requests for a model for which there is no room."""
-    stream = endless_stream(port)
-    stream.settimeout(None)
+def read_endless_streams(port, model, ended):
+    while not ended.is_set():
+        with contextlib.suppress(OSError), endless_stream(port, address=ATTACKER, model=model) as stream:
+            stream.settimeout(0.2)
+            while not ended.is_set():
+                with contextlib.suppress(TimeoutError):
+                    if not stream.recv(1 << 16):
+                        break
 
-    def read():
-        with contextlib.suppress(OSError):
-            while stream.recv(1 << 16):
-                pass
 
-    reader = threading.Thread(target=read, daemon=True)
-    reader.start()
-    post("/api/chat", chat(model="other", options={"num_predict": 1}))(port, seen, ended)
-    stream.close()
+def other_model(*endless):
+    """Of these models a stream without end, which is read; and short requests for a model for which there is no room."""
+    def run(port, seen, ended):
+        readers = [threading.Thread(target=read_endless_streams, args=(port, model, ended), daemon=True) for model in endless]
+        for reader in readers:
+            reader.start()
+        post("/api/chat", chat(model="other", options={"num_predict": 1}), ATTACKER)(port, seen, ended)
+        for reader in readers:
+            reader.join()
+    return run
 
 
 @contextlib.contextmanager
@@ -355,20 +403,23 @@ def copies_and_lists(port, seen, ended):
 # name: attack of one key beside an innocent with another
 CROWDS = {"address_streams": streams_of_one_address(8), "address_queue": streams_of_one_address(128)}
 
+ONE_MODEL = {"OLLAMA_MAX_LOADED_MODELS": "1"}
 # name: (attack, the kind of daemon, its environment, what is there while it runs)
 SCENES = {
-    "other_model": (other_model, Daemon, {"OLLAMA_MAX_LOADED_MODELS": "1"}, with_other_model),
+    "other_model": (other_model(MODEL), Daemon, ONE_MODEL, with_other_model),
+    "two_models": (other_model(MODEL, "other"), Daemon, ONE_MODEL, with_other_model),
     "store_lock": (copies_and_lists, Daemon, {}, with_locked_store),
     "unread_log": (get("/livez"), UnreadDaemon, {}, contextlib.nullcontext),
 }
 
 
 class Innocent:
-    """Sends one short chat after the other."""
+    """Sends one short chat after the other; with_schema: each with a schema that is compiled anew."""
 
-    def __init__(self, port, tokens):
+    def __init__(self, port, tokens, with_schema=False):
         self.port = port
-        self.body = json.dumps(greedy("Hello!", num_predict=tokens) | {"stream": False}).encode()
+        self.body = greedy("Hello!", num_predict=tokens) | {"stream": False}
+        self.with_schema = with_schema
         self.latencies = []
         self.failed = collections.Counter()
         self.texts = set()
@@ -377,7 +428,7 @@ class Innocent:
         begin = time.monotonic()
         try:
             connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-            connection.request("POST", "/api/chat", self.body)
+            connection.request("POST", "/api/chat", json.dumps(self.body | self.format()))
             reply = connection.getresponse()
             body = reply.read()
             connection.close()
@@ -388,6 +439,14 @@ class Innocent:
         except OSError as error:
             self.failed[type(error).__name__] += 1
         self.latencies.append((time.monotonic() - begin) * 1000)
+
+    def format(self):
+        """The title changes no answer."""
+        if not self.with_schema:
+            return {}
+        schema = {"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer"}},
+                  "required": ["name", "age"], "title": str(time.monotonic_ns())}
+        return {"format": schema}
 
     def run(self, seconds, least=1):
         end = time.monotonic() + seconds
@@ -408,22 +467,23 @@ def runner_mebibytes(daemon):
     return max(sizes)
 
 
-def measure(name, seconds, clients, tokens):
+def measure(name, arguments):
     """A fresh daemon, so that no attack stands on the shoulders of another."""
     attack, kind, environment, scene = SCENES.get(name) or (
         ATTACKS.get(name) or CROWDS.get(name), Daemon, {}, contextlib.nullcontext)
     with kind(environment) as daemon, contextlib.ExitStack() as stack:
-        Innocent(daemon.port, tokens).chat()  # loads the model
+        innocent = Innocent(daemon.port, arguments.tokens, arguments.schema)
+        innocent.chat()  # loads the model
+        innocent.latencies.clear()
         stack.enter_context(scene(daemon))
-        innocent = Innocent(daemon.port, tokens)
         seen, ended = collections.Counter(), threading.Event()
         threads = [threading.Thread(target=attack, args=(daemon.port, seen, ended), daemon=True)
-                   for _ in range(clients if name else 0)]
+                   for _ in range(arguments.clients if name else 0)]
         for thread in threads:
             thread.start()
         if name:
             time.sleep(0.2)
-        innocent.run(seconds)
+        innocent.run(arguments.seconds)
         ended.set()
         size = runner_mebibytes(daemon)
         for thread in threads:
@@ -437,6 +497,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--clients", type=int, default=4, help="threads of the attacker")
     parser.add_argument("--tokens", type=int, default=8, help="of an answer to the innocent")
+    parser.add_argument("--schema", action="store_true", help="the innocent's chats have a small schema")
     parser.add_argument("--list", action="store_true")
     arguments = parser.parse_args()
     if arguments.list:
@@ -445,7 +506,7 @@ def main():
     for name in arguments.attacks:
         if name not in {**ATTACKS, **CROWDS, **SCENES}:
             parser.error(f"no such attack: {name}")
-    rest, _, size = measure(None, arguments.seconds, 0, arguments.tokens)
+    rest, _, size = measure(None, arguments)
     bound = max(1000, 2 * quantile(rest.latencies, 0.99) + STEP_MS)
     print(f"{'attack':20} {'chats':>6} {'p50':>8} {'p99':>8} {'max':>8} {'failed':>7} {'MiB':>6}  bound  the attacker got")
 
@@ -460,7 +521,7 @@ def main():
     row("(none)", rest, size, {})
     chosen = arguments.attacks or [*ATTACKS, *CROWDS, *SCENES]
     broken = [name for name in chosen
-              if not row(name, *(lambda i, s, m: (i, m, s))(*measure(name, arguments.seconds, arguments.clients, arguments.tokens)))]
+              if not row(name, *(lambda i, s, m: (i, m, s))(*measure(name, arguments)))]
     print(f"{len(chosen) - len(broken)} held, {len(broken)} broken: {' '.join(broken)}")
     return 1 if broken else 0
 
