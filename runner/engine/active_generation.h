@@ -2,6 +2,7 @@
 // out.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -61,6 +62,10 @@ class ActiveGeneration {
   // Its last event is out.
   bool ended() const { return ended_ && outbox_.empty(); }
   int32_t output_tokens() const { return output_tokens_; }
+  // Tokens that it may still take.
+  int64_t WorkLeft() const {
+    return std::ssize(tokens_) - computed_ + std::max<int64_t>(OutputLimit() - output_tokens_, 0);
+  }
   // Since its first prefill began; nothing before, and once a token is sampled.
   std::optional<Clock::duration> PrefillTime(Clock::time_point now) const {
     return started_ && !first_token_ ? std::optional(now - *started_) : std::nullopt;

@@ -59,14 +59,18 @@ struct ActiveRequest {
   std::optional<Embedding> embedding;
   bool reuses = true;  // begins at cached prefixes and leaves some: not where every token's state is needed
 
+  uint64_t place_given = 0;   // order in which requests got places; 0: it has had none
+  int32_t output_before = 0;  // tokens of its answer then
+
   // While it waits:
+  uint64_t waits_since = 0;  // order in which requests began to wait
   std::optional<Leader> leader;
   bool preempted = false;  // preempted for lack of memory
   // Of its prefix below the snapshot store (prefix_tier.h).
   enum class TierWait : uint8_t { kNotAsked, kWaiting, kDone } tier_wait = TierWait::kNotAsked;
   Clock::time_point tier_deadline{};  // while it waits for that
 
-  // While it runs:
+  // While it runs; paused ones keep these while they wait:
   cache::Sequence sequence;
   cache::Lease lease;                              // on the deepest snapshot that the sequence stands on
   bool exact = true;                               // the caches hold what computing its tokens in place gives

@@ -57,7 +57,8 @@ Engine::Engine(LoadedModel model, const EngineLimits& limits, int32_t threads, M
       prefixes_(*cache_, limits.cache_bytes, limits.prefix_cache),
       drafter_(std::move(drafter)),
       context_max_(static_cast<int32_t>(
-          std::min<cache::Position>(cache_->LargestSequence(StepTarget().tokens_max), INT32_MAX))) {
+          std::min<cache::Position>(cache_->LargestSequence(StepTarget().tokens_max), INT32_MAX))),
+      rotation_(limits.time_slice) {
   pool_.CountIn(engine_stats_.progress);
   model_.model->SetContext(std::min(context_max_, model_.model->context_length()));
 }
@@ -145,6 +146,7 @@ void Engine::Enter(PromptBuilt built) {
   request->generation = std::make_unique<ActiveGeneration>(
       std::move(setup), context_max_, model_.tokenizer, model_.end_of_generation,
       [this, id](api::Event event) { Emit(id, std::move(event)); });
+  request->waits_since = ++waits_;
   waiting_.push_back(std::move(request));
 }
 

@@ -33,6 +33,7 @@
 #include "runner/engine/fair_share.h"
 #include "runner/engine/loaded_model.h"
 #include "runner/engine/mailbox.h"
+#include "runner/engine/place_rotation.h"
 #include "runner/engine/place_share.h"
 #include "runner/engine/prefill_budget.h"
 #include "runner/engine/prefix_reuse.h"
@@ -84,6 +85,7 @@ struct EngineLimits {
   size_t release_bytes_min = size_t{64} << 20;
   int32_t draft_tokens = 0;            // per sequence and step; 0 = adaptive
   int32_t check_invariants_every = 0;  // steps; a breach ends the process. 0 = never: it costs
+  std::chrono::nanoseconds time_slice = PlaceRotation::kTimeSlice;  // of places that change hands
   std::function<std::chrono::nanoseconds()> sampling_clock =
       {};  // of a test, for what sampling takes; empty: the machine's
 };
@@ -145,19 +147,32 @@ class Engine {
   struct Succession {
     size_t next = 0;              // index into waiting_
     std::vector<size_t> leaving;  // indexes into running_; empty: it needs nobody's place
+    std::optional<PlaceRotation::Scope> rotation = {};  // it is a handover of this
   };
+  enum class StepBackFor : uint8_t { kMemory, kClaim, kHandover };
   std::optional<Succession> ChooseNext();
   enum class Claim : uint8_t {
     kIdleParty,     // its party runs nothing
     kIdleMember,    // it is of a member that runs nothing, and another of its party has more than one place
     kStalledPlace,  // a reader takes nothing
   };
-  std::optional<Succession> ChooseForPlaces(Claim claim);
+  // Of one decision.
+  struct Contenders {
+    std::vector<Place> places;          // of running_
+    std::vector<WaitingState> waiting;  // of waiting_
+    bool memory_is_taken = false;       // what is left of it is for requests that were preempted
+  };
+  Contenders FindContenders();
+  std::optional<Succession> ChooseForPlaces(Claim claim, const Contenders& contenders);
+  std::optional<Succession> ChooseByRotation(const Contenders& contenders);
+  Leaving LeavingOf(const ActiveRequest& request, size_t paused_bytes) const;
   std::vector<Place> Places() const;
-  std::vector<WaitingState> WaitingStates();
-  void StepBack(size_t running, bool preempted);
+  std::vector<WaitingState> WaitingStates(const std::vector<Place>& places);
+  void StepBack(size_t running, StepBackFor what);
   size_t MemoryLeft() const;
-  std::optional<size_t> PickNext(size_t bytes_left);  // index into waiting_
+  size_t PausedBytes() const;
+  size_t GiveUpPaused();                                         // bytes that this frees
+  std::optional<size_t> PickNext(const Contenders& contenders);  // index into waiting_
   bool StillFollows(const ActiveRequest& request) const;
   std::optional<Leader> FindLeaderOf(const ActiveRequest& request);
   void Start(std::unique_ptr<ActiveRequest> request);
@@ -218,6 +233,8 @@ class Engine {
   FairShare shares_;                       // of everyone in waiting_ and running_
   bool admission_paused_ = false;          // memory ran out; nobody has ended since
   uint64_t arrivals_ = 0;
+  PlaceRotation rotation_;
+  uint64_t places_given_ = 0, waits_ = 0;  // so far
   Clock::time_point last_work_{};
 
   PrefillBudget budget_;

@@ -15,8 +15,14 @@ namespace {
 
 // Beside the tokens it has, so that a sequence is not admitted only to be preempted by its own first answers.
 constexpr int32_t kHeadroomTokens = 64;
+// Paused requests may have this part of the memory; it is given up when others need it.
+constexpr size_t kPausedPart = 4;
 // A reader that has taken nothing for so long gives up its place if others wait.
 constexpr auto kStalledAfter = std::chrono::seconds(1);
+
+int64_t WorkOf(const ActiveRequest& request) {
+  return request.embedding ? request.generation->prompt_tokens() : request.generation->WorkLeft();
+}
 
 }  // namespace
 
@@ -27,15 +33,19 @@ void Engine::Admit() {
     if (!choice) return;
     ActiveRequest& request = *waiting_[choice->next];
     // Before anybody steps back: a follower needs no place yet.
-    if (auto leader = FindLeaderOf(request)) {
-      request.leader = leader;
-      continue;
+    if (!request.sequence) {  // else it was paused
+      if (auto leader = FindLeaderOf(request)) {
+        request.leader = leader;
+        continue;
+      }
+      if (prefixes_.StandsAside(request, running_)) continue;
     }
-    if (prefixes_.StandsAside(request, running_)) continue;
     auto admitted = std::move(waiting_[choice->next]);
     waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(choice->next));
     std::ranges::sort(choice->leaving, std::ranges::greater());
-    for (const size_t running : choice->leaving) StepBack(running, /*preempted=*/false);
+    if (choice->rotation) rotation_.Record(*choice->rotation, Places(), Clock::now());
+    const auto what = choice->rotation ? StepBackFor::kHandover : StepBackFor::kClaim;
+    for (const size_t running : choice->leaving) StepBack(running, what);
     Start(std::move(admitted));
   }
 }
@@ -51,39 +61,62 @@ void Engine::TrackStalls() {
 }
 
 std::optional<Engine::Succession> Engine::ChooseNext() {
+  const Contenders contenders = FindContenders();
   const bool full = static_cast<int32_t>(running_.size()) >= limits_.running_max;
   if (!full) {
-    if (const auto next = PickNext(MemoryLeft())) return Succession{*next, {}};
+    if (const auto next = PickNext(contenders)) return Succession{*next, {}};
   }
   for (const auto claim : {Claim::kIdleParty, Claim::kIdleMember, Claim::kStalledPlace}) {
-    if (auto choice = ChooseForPlaces(claim)) return choice;
+    if (auto choice = ChooseForPlaces(claim, contenders)) return choice;
   }
-  return std::nullopt;
+  return ChooseByRotation(contenders);
+}
+
+Engine::Contenders Engine::FindContenders() {
+  Contenders contenders;
+  contenders.places = Places();
+  contenders.waiting = WaitingStates(contenders.places);
+  contenders.memory_is_taken =
+      admission_paused_ || std::ranges::any_of(contenders.waiting, &WaitingState::preempted);
+  return contenders;
 }
 
 std::vector<Place> Engine::Places() const {
   std::vector<Place> places;
   places.reserve(running_.size());
+  const size_t paused_bytes = PausedBytes();
   for (const auto& request : running_) {
     const bool stalled = request->stalled_since && Clock::now() - *request->stalled_since >= kStalledAfter;
-    places.push_back({request->party, request->arrival, stalled, request->exact, request->reserved_bytes,
-                      request->member});
+    places.push_back({.party = request->party,
+                      .arrival = request->arrival,
+                      .stalled = stalled,
+                      .exact = request->exact,
+                      .bytes = request->reserved_bytes,
+                      .member = request->member,
+                      .given = request->place_given,
+                      .produced = request->generation->output_tokens() > request->output_before,
+                      .leaving = LeavingOf(*request, paused_bytes),
+                      .work = WorkOf(*request)});
   }
   return places;
+}
+
+// Keys that were shifted, and what no snapshot is kept of, would be computed again from the beginning, the former with other bits.
+Leaving Engine::LeavingOf(const ActiveRequest& request, size_t paused_bytes) const {
+  if (limits_.prefix_cache && request.reuses && request.exact) return Leaving::kSnapshot;
+  const bool fits = paused_bytes + request.reserved_bytes <= limits_.cache_bytes / kPausedPart;
+  return fits ? Leaving::kPaused : Leaving::kNever;
 }
 
 // The first request that has the claim, and who steps back for it. It is admitted at once, so that they do not change places
 // forever. A request that was preempted for lack of memory takes no place of one that is read: it would soon be preempted
 // again. But neither does it keep an idle party out.
-std::optional<Engine::Succession> Engine::ChooseForPlaces(Claim claim) {
-  const std::vector<Place> places = Places();
+std::optional<Engine::Succession> Engine::ChooseForPlaces(Claim claim, const Contenders& contenders) {
+  const std::vector<Place>& places = contenders.places;
   if (claim == Claim::kStalledPlace && std::ranges::none_of(places, &Place::stalled)) return std::nullopt;
   const PlaceCounts counts(places);
-  std::vector<WaitingState> states = WaitingStates();
-  bool memory_is_taken = admission_paused_;
-  for (size_t i = 0; i < states.size(); ++i) {
-    memory_is_taken |= states[i].preempted;
-    if (claim == Claim::kStalledPlace) continue;
+  std::vector<WaitingState> states = contenders.waiting;
+  for (size_t i = 0; claim != Claim::kStalledPlace && i < states.size(); ++i) {
     const std::string& party = waiting_[i]->party;
     const bool has_claim = claim == Claim::kIdleParty
                                ? counts.OfParty(party) == 0
@@ -92,36 +125,82 @@ std::optional<Engine::Succession> Engine::ChooseForPlaces(Claim claim) {
   }
   const auto next = NextToAdmit(states, SIZE_MAX, !running_.empty());
   if (!next) return std::nullopt;
-  const size_t left = memory_is_taken ? 0 : MemoryLeft();
+  size_t left = contenders.memory_is_taken ? 0 : MemoryLeft();
   const size_t bytes = states[*next].bytes;
   const Owner owner{waiting_[*next]->party, waiting_[*next]->member};
   auto leaving = PlacesToGive(places, owner, bytes - std::min(bytes, left));
+  // It is memory that the rule does not find.
+  if (leaving.empty() && PausedBytes() > 0 && !PlacesToGive(places, owner, 0).empty()) {
+    left += GiveUpPaused();
+    leaving = PlacesToGive(places, owner, bytes - std::min(bytes, left));
+  }
   if (leaving.empty()) return std::nullopt;
   return Succession{*next, std::move(leaving)};
+}
+
+// As with claims, one that was preempted for lack of memory takes no place.
+std::optional<Engine::Succession> Engine::ChooseByRotation(const Contenders& contenders) {
+  if (running_.empty()) return std::nullopt;
+  std::vector<RotationCandidate> candidates;
+  std::vector<size_t> indexes;
+  for (size_t i = 0; i < waiting_.size(); ++i) {
+    const WaitingState& state = contenders.waiting[i];
+    const ActiveRequest& request = *waiting_[i];
+    if (state.preempted || state.follows || state.has_place) continue;
+    candidates.push_back({.owner = {request.party, request.member},
+                          .arrival = request.arrival,
+                          .waits_since = request.waits_since,
+                          .has_run = request.place_given > 0,
+                          .work = WorkOf(request),
+                          .bytes = state.bytes});
+    indexes.push_back(i);
+  }
+  const size_t left = contenders.memory_is_taken ? 0 : MemoryLeft();
+  auto handover = rotation_.Choose(contenders.places, candidates, left, Clock::now());
+  if (!handover) return std::nullopt;
+  return Succession{indexes[handover->next], std::move(handover->leaving), std::move(handover->scope)};
 }
 
 size_t Engine::MemoryLeft() const {
   size_t reserved = 0;
   for (const auto& request : running_) reserved += request->reserved_bytes;
+  reserved += PausedBytes();
   return limits_.cache_bytes - std::min(limits_.cache_bytes, reserved);
 }
 
-std::optional<size_t> Engine::PickNext(size_t bytes_left) {
+size_t Engine::PausedBytes() const {
+  size_t bytes = 0;
+  for (const auto& request : waiting_) bytes += request->reserved_bytes;
+  return bytes;
+}
+
+// They are computed again.
+size_t Engine::GiveUpPaused() {
+  size_t bytes = 0;
+  for (const auto& request : waiting_) {
+    if (!request->sequence) continue;
+    bytes += std::exchange(request->reserved_bytes, 0);
+    prefixes_.StorePrefix(*request);
+  }
+  return bytes;
+}
+
+std::optional<size_t> Engine::PickNext(const Contenders& contenders) {
   if (admission_paused_ && !running_.empty()) return std::nullopt;
-  std::vector<WaitingState> states = WaitingStates();
-  const PlaceCounts counts(Places());
+  std::vector<WaitingState> states = contenders.waiting;
+  const PlaceCounts counts(contenders.places);
   for (size_t i = 0; i < states.size(); ++i) {
     const Owner owner{waiting_[i]->party, waiting_[i]->member};
     states[i].crowded =
         owner != Owner{} && std::cmp_greater_equal(counts.Of(owner), PlacesOfOne(limits_.running_max));
   }
-  return NextToAdmit(states, bytes_left, !running_.empty());
+  return NextToAdmit(states, MemoryLeft(), !running_.empty());
 }
 
-std::vector<WaitingState> Engine::WaitingStates() {
+std::vector<WaitingState> Engine::WaitingStates(const std::vector<Place>& places) {
   std::vector<WaitingState> states;
   states.reserve(waiting_.size());
-  const PlaceCounts counts(Places());
+  const PlaceCounts counts(places);
   for (const auto& request : waiting_) {
     if (request->leader && !StillFollows(*request)) request->leader.reset();
     states.push_back({.virtual_time = shares_.Of(request->party).virtual_time,
@@ -130,7 +209,7 @@ std::vector<WaitingState> Engine::WaitingStates() {
                       .follows = request->leader.has_value() || request->generation->backpressured() ||
                                  request->tier_wait == ActiveRequest::TierWait::kWaiting,
                       .has_place = counts.Of({request->party, request->member}) > 0,
-                      .bytes = BytesFor(*request)});
+                      .bytes = request->sequence ? 0 : BytesFor(*request)});
   }
   return states;
 }
@@ -169,6 +248,13 @@ size_t Engine::BytesFor(const ActiveRequest& request) const {
 
 void Engine::Start(std::unique_ptr<ActiveRequest> request) {
   const auto begin = Clock::now();
+  request->place_given = ++places_given_;
+  request->output_before = request->generation->output_tokens();
+  if (request->sequence) {  // it was paused
+    StartDraft(*request, {});
+    running_.push_back(std::move(request));
+    return;
+  }
   const PrefixReuse::Outcome reuse = prefixes_.AttachPrefix(*request, running_);
   // Its shared prefix is counted at the source.
   const size_t whole = BytesFor(*request);
@@ -200,26 +286,29 @@ bool Engine::GiveUpWideLeases() {
 
 bool Engine::PreemptYoungest() {
   if (prefixes_.ReleaseTierMemory()) return true;
-  if (running_.size() < 2) return false;
+  if (running_.size() < 2) return GiveUpPaused() > 0;
   // First those whose readers take nothing. One whose keys were shifted would come back with other bits: only when nobody
   // else is left.
   std::vector<Place> places = Places();
   for (size_t i = 0; i < places.size(); ++i) places[i].stalled = running_[i]->generation->backpressured();
-  StepBack(PlaceToPreempt(places), /*preempted=*/true);
+  StepBack(PlaceToPreempt(places), StepBackFor::kMemory);
   admission_paused_ = true;
   return true;
 }
 
-// What it computed becomes a snapshot.
-void Engine::StepBack(size_t running, bool preempted) {
+// What it computed becomes a snapshot, or it keeps its sequence.
+void Engine::StepBack(size_t running, StepBackFor what) {
   const auto position = running_.begin() + static_cast<ptrdiff_t>(running);
   ActiveRequest& request = **position;
   EndDraft(request);
-  prefixes_.StorePrefix(request);
-  request.reserved_bytes = 0;
+  if (what != StepBackFor::kHandover || LeavingOf(request, PausedBytes()) != Leaving::kPaused) {
+    prefixes_.StorePrefix(request);
+    request.reserved_bytes = 0;
+  }
   request.sits_out = false;
   request.stalled_since.reset();
-  request.preempted = preempted;
+  request.preempted = what == StepBackFor::kMemory;
+  request.waits_since = ++waits_;
   waiting_.push_back(std::move(*position));
   running_.erase(position);
   ++preemptions_;

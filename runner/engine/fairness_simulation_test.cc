@@ -1,11 +1,13 @@
 // Who computes and who has a place, over random requests of parties of all weights, in steps without a clock: the engine's rules
-// (fair_share.h, step_plan.h, admission.h, place_share.h) without its models and caches. All follows from one seed;
+// (fair_share.h, step_plan.h, admission.h, place_share.h, place_rotation.h) without its models and caches. All follows from one seed;
 // QUIRE_SIMULATION_SEEDS is how many there are, QUIRE_SIMULATION_FIRST the first.
 //
 // Checked in every step, for each party that has work:
 //  - one that runs nothing has a place at once, while another has two or one whose reader takes nothing; nobody loses the
-//    only place but to the rule for stalled readers, and none is given more than one may have;
+//    only place but to the rule for stalled readers or where nobody has two, and none is given more than one may have;
 //  - the same holds among the members of one party, the exchanges of an address;
+//  - where nobody has two, places change hands no more often than once in an interval (place_rotation.h), and as often as
+//    that while members wait that have not run, so that a newer request with less work waits for one interval;
 //  - one whose prompt is in the batch is passed over for at most the tokens by which it was ahead of the others, by
 //    their weights, and one step of each; those that come meanwhile start at the least of all, and what it decodes itself counts.
 // In the end every request is served.
@@ -13,6 +15,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <map>
 #include <optional>
 #include <random>
@@ -23,6 +26,7 @@
 #include "api/base/testing/simulation_seeds.h"
 #include "runner/engine/admission.h"
 #include "runner/engine/fair_share.h"
+#include "runner/engine/place_rotation.h"
 #include "runner/engine/place_share.h"
 #include "runner/engine/step_plan.h"
 
@@ -32,6 +36,7 @@ namespace {
 constexpr std::array<double, 7> kWeights = {1, 1, 2, 4, 1, 0.5, 10};
 constexpr double kRounding = 1e-6;
 constexpr size_t kWaitingMax = 32;
+constexpr auto kStepTime = std::chrono::milliseconds(40);
 constexpr size_t kAddresses = 4;  // of the parties; the others are keys, which have no members
 
 struct SimulatedRequest {
@@ -42,6 +47,9 @@ struct SimulatedRequest {
   int32_t output_left = 0;
   int64_t skipped_tokens = 0;
   bool stalled = false;
+  uint64_t waits_since = 0;
+  uint64_t given = 0;
+  bool produced = false;
 };
 
 std::string PartyName(size_t party) { return std::string(1, static_cast<char>('a' + party)); }
@@ -52,6 +60,7 @@ class FairnessSimulation {
       : random_(seed), running_max_(2 + Below(19)), prefill_tokens_(8 + Below(60)), greedy_(Party()) {}
 
   void Step(bool arrivals) {
+    now_ += kStepTime;
     if (arrivals) Change();
     Admit();
     CheckPlaces();
@@ -124,7 +133,8 @@ class FairnessSimulation {
                         .member = party < kAddresses ? std::to_string(exchange) : std::string(),
                         .arrival = ++arrivals_,
                         .prefill_left = 1 + Below(Below(8) == 0 ? 500 : 60),
-                        .output_left = 1 + Below(Below(8) == 0 ? 60 : 12)});
+                        .output_left = 1 + Below(Below(8) == 0 ? 60 : 12),
+                        .waits_since = ++waits_});
   }
   // Of all that have requests.
   double LeastVirtualTime() const {
@@ -155,12 +165,16 @@ class FairnessSimulation {
   void Admit() {
     while (!waiting_.empty()) {
       std::optional<size_t> leaving;
-      const auto next = ChooseNext(&leaving);
+      auto next = ChooseNext(&leaving);
+      const bool rotates = !next;
+      if (rotates) next = Rotate(&leaving);
       if (!next) return;
-      const SimulatedRequest admitted = waiting_[*next];
+      SimulatedRequest admitted = waiting_[*next];
+      admitted.given = ++given_;
+      admitted.produced = false;
       waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(*next));
       if (leaving)
-        StepBack(*leaving, admitted);
+        StepBack(*leaving, admitted, rotates);
       else
         ASSERT_LT(MemberPlaces(admitted), PlacesOfOne(running_max_));
       running_.push_back(admitted);
@@ -193,6 +207,42 @@ class FairnessSimulation {
     }
     return std::nullopt;
   }
+  std::optional<size_t> Rotate(std::optional<size_t>* leaving) {
+    std::vector<RotationCandidate> candidates;
+    std::vector<size_t> indexes;
+    for (size_t i = 0; i < waiting_.size(); ++i) {
+      const SimulatedRequest& request = waiting_[i];
+      if (IsFollowing(request) || MemberPlaces(request) > 0) continue;
+      candidates.push_back({.owner = {names_[request.party], request.member},
+                            .arrival = request.arrival,
+                            .waits_since = request.waits_since,
+                            .has_run = request.given > 0,
+                            .work = request.prefill_left + request.output_left});
+      indexes.push_back(i);
+    }
+    const std::vector<Place> places = Places();
+    const auto handover = rotation_.Choose(places, candidates, SIZE_MAX, now_);
+    if (!handover) return std::nullopt;
+    CheckHandover(*handover, candidates);
+    rotation_.Record(handover->scope, places, now_);
+    *leaving = handover->leaving.front();
+    return indexes[handover->next];
+  }
+  void CheckHandover(const PlaceRotation::Handover& handover,
+                     const std::vector<RotationCandidate>& candidates) {
+    ASSERT_EQ(handover.leaving.size(), 1U) << "memory is not scarce";
+    const auto [last, is_first] = handed_over_at_.try_emplace(handover.scope, now_);
+    const auto places = handover.scope.all ? std::ssize(running_) : PlacesOf(handover.scope.party[0] - 'a');
+    const auto interval = PlaceRotation::kTimeSlice / std::max<int64_t>(places, PlaceRotation::kPlacesMin);
+    ASSERT_TRUE(is_first || now_ - last->second >= interval / 2) << "places change hands all the time";
+    last->second = now_;
+    const RotationCandidate& next = candidates[handover.next];
+    for (const SimulatedRequest& request : running_) {
+      if (!handover.scope.all && names_[request.party] != handover.scope.party) continue;
+      if (next.has_run && !request.produced) continue;
+      ASSERT_LE(running_[handover.leaving.front()].given, request.given) << "the place was not the oldest";
+    }
+  }
   std::vector<WaitingState> WaitingStates() const {
     std::vector<WaitingState> states;
     for (const SimulatedRequest& request : waiting_) {
@@ -209,14 +259,17 @@ class FairnessSimulation {
       places.push_back({.party = names_[request.party],
                         .arrival = request.arrival,
                         .stalled = request.stalled,
-                        .member = request.member});
+                        .member = request.member,
+                        .given = request.given,
+                        .produced = request.produced});
     }
     return places;
   }
-  void StepBack(size_t index, const SimulatedRequest& admitted) {
-    const SimulatedRequest leaves = running_[index];
+  void StepBack(size_t index, const SimulatedRequest& admitted, bool rotates) {
+    SimulatedRequest leaves = running_[index];
+    leaves.waits_since = ++waits_;
     const bool within = leaves.party == admitted.party;
-    ASSERT_TRUE(leaves.stalled || (within ? MemberPlaces(leaves) : PlacesOf(leaves.party)) > 1)
+    ASSERT_TRUE(leaves.stalled || rotates || (within ? MemberPlaces(leaves) : PlacesOf(leaves.party)) > 1)
         << "the only place was lost";
     ASSERT_TRUE(leaves.stalled || (within ? MemberPlaces(admitted) : PlacesOf(admitted.party)) == 0)
         << "a place was taken beside another";
@@ -266,6 +319,7 @@ class FairnessSimulation {
         request.prefill_left -= item.tokens;
       } else {
         --request.output_left;
+        request.produced = true;
       }
     }
     ASSERT_LE(prefill, prefill_tokens_);
@@ -324,7 +378,10 @@ class FairnessSimulation {
   }();
   FairShare shares_;
   Requests running_, waiting_;
-  uint64_t arrivals_ = 0;
+  uint64_t arrivals_ = 0, waits_ = 0, given_ = 0;
+  PlaceRotation rotation_;
+  PlaceRotation::Time now_{};
+  std::map<PlaceRotation::Scope, PlaceRotation::Time> handed_over_at_;
   std::map<size_t, Turn> turns_;
   std::array<double, kWeights.size()> left_at_ = {};  // virtual time when its last request so far ended
 };

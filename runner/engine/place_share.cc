@@ -1,6 +1,7 @@
 #include "runner/engine/place_share.h"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 #include <tuple>
 #include <utility>
@@ -21,6 +22,8 @@ std::optional<size_t> Youngest(std::span<const Place> running, May may) {
 }
 
 }  // namespace
+
+uint64_t WorkClass(int64_t work) { return std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(work, 1))); }
 
 PlaceCounts::PlaceCounts(std::span<const Place> running) {
   for (const Place& place : running) {
@@ -97,7 +100,7 @@ size_t PlaceToPreempt(std::span<const Place> running) {
   const PlaceCounts counts(running);
   const auto rank = [&counts](const Place& place) {
     return std::tuple(place.stalled, place.exact, counts.OfParty(place.party),
-                      counts.Of({place.party, place.member}), place.arrival);
+                      counts.Of({place.party, place.member}), WorkClass(place.work), place.arrival);
   };
   return static_cast<size_t>(std::ranges::max_element(running, {}, rank) - running.begin());
 }

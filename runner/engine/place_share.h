@@ -3,6 +3,7 @@
 // Places belong to parties: a key, or an address where no key was checked. Behind an address may be several people, so that
 // its places belong to its members: its exchanges, each with all its choices. A party that has no place gets one of another
 // party's, a member that has none gets one of another member's, and a client that does not read keeps none that others need.
+// Where nobody has two, they take turns (place_rotation.h).
 #pragma once
 
 #include <compare>
@@ -21,6 +22,13 @@ namespace quire::runner::engine {
 // as it has places, and the first request from elsewhere preempts one.
 constexpr int32_t PlacesOfOne(int32_t running_max) { return running_max - running_max / 16; }
 
+// How a running request can leave so that it comes back bit-identical.
+enum class Leaving : uint8_t {
+  kSnapshot,  // what it computed becomes a snapshot; its memory is free
+  kPaused,    // it keeps its sequence, and so its memory
+  kNever,     // there is no memory for that
+};
+
 // Of a running request.
 struct Place {
   std::string_view party;
@@ -29,7 +37,14 @@ struct Place {
   bool exact = true;             // computing it again is bit-identical
   size_t bytes = 0;              // of the caches that are counted for it
   std::string_view member = {};  // of the party (api::Client)
+  uint64_t given = 0;            // order in which the running requests got their places
+  bool produced = true;          // it has computed a token of its answer since then
+  Leaving leaving = Leaving::kSnapshot;
+  int64_t work = 0;  // tokens that it may still take, prompt and answer
 };
+
+// Requests of a class have about the same work left; larger: more of it.
+uint64_t WorkClass(int64_t work);
 
 // Who asks for a place, or has one.
 struct Owner {
@@ -64,7 +79,8 @@ std::optional<size_t> PlaceToGive(std::span<const Place> running, const Owner& o
 std::vector<size_t> PlacesToGive(std::span<const Place> running, const Owner& owner, size_t bytes);
 
 // Who is preempted when memory runs out: a stalled request, else the youngest of the party with the most places, there of
-// the member with the most; of these too rather one that can be computed again. The oldest request of all is preempted last. REQUIRES: there is one.
+// the member with the most, and of those with the most work left: a short one would wait for the end of a long one. Rather
+// one that can be computed again. REQUIRES: there is one.
 size_t PlaceToPreempt(std::span<const Place> running);
 
 }  // namespace quire::runner::engine

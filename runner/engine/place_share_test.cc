@@ -90,5 +90,13 @@ TEST(PlaceToPreempt, TheLargestPartyLosesItsYoungest) {
   EXPECT_EQ(PlaceToPreempt(Places{{"a", 1}}), 0U);
 }
 
+TEST(PlaceToPreempt, AShortRequestIsNotPreemptedForALongOne) {
+  const Place endless{.party = "a", .arrival = 1, .work = 40'960};
+  const Place shorter{.party = "a", .arrival = 9, .work = 20};
+  EXPECT_EQ(PlaceToPreempt(Places{endless, shorter}), 0U);
+  const Place about_as_long{.party = "a", .arrival = 9, .work = 40'000};
+  EXPECT_EQ(PlaceToPreempt(Places{endless, about_as_long}), 1U);
+}
+
 }  // namespace
 }  // namespace quire::runner::engine

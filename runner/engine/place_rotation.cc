@@ -1,0 +1,99 @@
+#include "runner/engine/place_rotation.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <tuple>
+
+namespace quire::runner::engine {
+namespace {
+
+using Candidates = std::span<const RotationCandidate>;
+
+std::set<Owner> OwnersThatHaveRun(Candidates waiting) {
+  std::set<Owner> owners;
+  for (const RotationCandidate& candidate : waiting) {
+    if (candidate.has_run) owners.insert(candidate.owner);
+  }
+  return owners;
+}
+
+void SortByUrgency(std::vector<size_t>& order, Candidates waiting, bool oldest_first) {
+  const auto urgency = [&](size_t i) {
+    const RotationCandidate& candidate = waiting[i];
+    if (oldest_first || candidate.has_run)
+      return std::tuple(!oldest_first, uint64_t{0}, candidate.waits_since);
+    return std::tuple(false, WorkClass(candidate.work),
+                      std::numeric_limits<uint64_t>::max() - candidate.arrival);
+  };
+  std::ranges::sort(order, {}, urgency);
+}
+
+// The places of `order` that the candidate needs. Empty: they are not enough.
+std::vector<size_t> PlacesFor(const RotationCandidate& candidate, std::span<const Place> running,
+                              const std::vector<size_t>& order, size_t bytes_left) {
+  std::vector<size_t> leaving;
+  size_t bytes = bytes_left;
+  for (const size_t i : order) {
+    const Place& place = running[i];
+    const bool frees = place.leaving == Leaving::kSnapshot;
+    if ((candidate.has_run && !place.produced) || (!frees && !leaving.empty())) continue;
+    leaving.push_back(i);
+    bytes += frees ? place.bytes : 0;
+    if (bytes >= candidate.bytes) return leaving;
+  }
+  return {};
+}
+
+int64_t PlacesOf(const PlaceRotation::Scope& scope, std::span<const Place> running) {
+  if (scope.all) return std::ssize(running);
+  return static_cast<int64_t>(PlaceCounts(running).OfParty(scope.party));
+}
+
+}  // namespace
+
+PlaceRotation::State PlaceRotation::StateOf(const Scope& scope) const {
+  const auto found = scopes_.find(scope);
+  return found == scopes_.end() ? State{} : found->second;
+}
+
+std::optional<PlaceRotation::Handover> PlaceRotation::Choose(std::span<const Place> running,
+                                                             Candidates waiting, size_t bytes_left,
+                                                             Time now) const {
+  const PlaceCounts counts(running);
+  const auto have_run = OwnersThatHaveRun(waiting);
+  std::map<Scope, std::vector<size_t>> scopes;
+  for (size_t i = 0; i < waiting.size(); ++i) {
+    const Owner& owner = waiting[i].owner;
+    const bool all = counts.OfParty(owner.party) == 0;
+    // Who has more than one gives it up at once, by PlaceToGive().
+    if (counts.Of(owner) > 0 || (!waiting[i].has_run && have_run.contains(owner))) continue;
+    if ((all ? counts.LargestParty() : counts.LargestMemberOf(owner.party)) != 1) continue;
+    scopes[Scope{all, all ? std::string() : std::string(owner.party)}].push_back(i);
+  }
+  for (auto& [scope, candidates] : scopes) {
+    const State state = StateOf(scope);
+    if (now < state.next) continue;
+    std::vector<size_t> places;
+    for (size_t i = 0; i < running.size(); ++i) {
+      const bool takes_part = scope.all || running[i].party == scope.party;
+      if (takes_part && running[i].leaving != Leaving::kNever) places.push_back(i);
+    }
+    std::ranges::sort(places, {}, [&](size_t i) { return running[i].given; });
+    SortByUrgency(candidates, waiting, state.handovers % kOldestEvery == kOldestEvery - 1);
+    for (const size_t next : candidates) {
+      auto leaving = PlacesFor(waiting[next], running, places, bytes_left);
+      if (!leaving.empty()) return Handover{next, std::move(leaving), scope};
+    }
+  }
+  return std::nullopt;
+}
+
+void PlaceRotation::Record(const Scope& scope, std::span<const Place> running, Time now) {
+  std::erase_if(scopes_, [&](const auto& entry) { return entry.second.next + kTimeSlice < now; });
+  State& state = scopes_[scope];
+  ++state.handovers;
+  state.next = now + time_slice_ / std::max(PlacesOf(scope, running), kPlacesMin);
+}
+
+}  // namespace quire::runner::engine
