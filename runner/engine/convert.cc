@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "runner/models/encoder.h"
 #include "runner/models/model.h"
@@ -39,13 +40,14 @@ api::Result<void> CheckArchitecture(const weights::ModelSource& directory) {
 
 }  // namespace
 
-api::Result<void> WriteConverted(const weights::ModelSource& from, const api::ipc::ConvertModel& request,
-                                 int threads, const std::function<void(float)>& on_progress) {
+api::Result<void> WriteConverted(const weights::ModelSource& from, weights::OutputFile to,
+                                 const std::string& quantization, int threads,
+                                 const std::function<void(float)>& on_progress) {
   if (!from.is_directory()) {
-    return weights::QuantizeGguf(from, request.quantization, request.to, threads, on_progress);
+    return weights::QuantizeGguf(from, quantization, std::move(to), threads, on_progress);
   }
   if (auto checked = CheckArchitecture(from); !checked) return checked;
-  return weights::PackHuggingFace(from, request.to, on_progress);
+  return weights::PackHuggingFace(from, std::move(to), on_progress);
 }
 
 }  // namespace quire::runner::engine

@@ -45,7 +45,7 @@ Death RunConfined(int signal, const std::function<void()>& work) {
     InstallCrashHandler();
     static_cast<void>(DropPrivileges());
     static_cast<void>(RestrictFileSystem({}));
-    static_cast<void>(DenyFileOpens());
+    static_cast<void>(RestrictToServing());
     [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, "up\n", 3);
     work();
     ::_exit(0);

@@ -1,9 +1,7 @@
 #include "runner/engine/file_rules.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/landlock.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -15,8 +13,6 @@
 
 namespace quire::runner::engine {
 namespace {
-
-namespace fs = std::filesystem;
 
 // The kernel's header of Debian 12 ends with version 2 (linux/landlock.h of Linux 6.12 has the rest).
 struct RulesetAttributes {
@@ -31,11 +27,6 @@ constexpr uint64_t kAbstractUnixSocketAndSignalScopes = 3;  // since version 6
 constexpr int kNetworkVersion = 4;
 constexpr int kScopeVersion = 6;
 
-constexpr uint64_t kReadFile = LANDLOCK_ACCESS_FS_READ_FILE;
-constexpr uint64_t kReadTree = kReadFile | LANDLOCK_ACCESS_FS_READ_DIR;
-constexpr uint64_t kWriteTree =
-    kReadTree | LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_REMOVE_FILE;
-
 RulesetAttributes AttributesOf(int version) {
   RulesetAttributes attributes;
   attributes.handled_access_fs = (uint64_t{LANDLOCK_ACCESS_FS_MAKE_SYM} << 1) - 1;
@@ -47,28 +38,13 @@ RulesetAttributes AttributesOf(int version) {
   return attributes;
 }
 
-bool IsFolder(int fd) {
-  struct stat status {};
-  // Not fstat(), which is newfstatat in the C library: the filter of system calls denies that.
-  return ::syscall(SYS_fstat, fd, &status) == 0 && S_ISDIR(status.st_mode);
-}
-
-void Permit(int ruleset, const fs::path& path, uint64_t access) {
-  const api::FileDescriptor at(::open(path.c_str(), O_PATH | O_CLOEXEC));
-  if (!at.valid()) return;
-  const landlock_path_beneath_attr rule{
-      .allowed_access = IsFolder(at.get()) ? access : access & (kReadFile | LANDLOCK_ACCESS_FS_WRITE_FILE),
-      .parent_fd = at.get()};
-  ::syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0);
-}
-
 std::string Unavailable(int error) {
   return fmt::format("Landlock is not available ({})", std::generic_category().message(error));
 }
 
 }  // namespace
 
-std::string RestrictThreadFiles(const FileRules& rules) {
+std::string DenyThreadFiles() {
   const auto version =
       static_cast<int>(::syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION));
   if (version < 0) return Unavailable(errno);
@@ -76,8 +52,7 @@ std::string RestrictThreadFiles(const FileRules& rules) {
   const api::FileDescriptor ruleset(
       static_cast<int>(::syscall(SYS_landlock_create_ruleset, &attributes, sizeof(attributes), 0)));
   if (!ruleset.valid()) return Unavailable(errno);
-  for (const fs::path& path : rules.readable) Permit(ruleset.get(), path, kReadTree);
-  for (const fs::path& path : rules.writable) Permit(ruleset.get(), path, kWriteTree);
+  // Without a rule, no file has any of the rights.
   if (::syscall(SYS_landlock_restrict_self, ruleset.get(), 0) != 0) return Unavailable(errno);
   if (version >= kScopeVersion) return {};
   return fmt::format("Landlock has version {}, which restricts no signals{}", version,

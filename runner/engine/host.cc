@@ -9,7 +9,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
@@ -18,7 +17,6 @@
 #include <variant>
 #include <vector>
 
-#include "api/base/memory_limit.h"
 #include "runner/constraint/output_format.h"
 #include "runner/engine/cache_budget.h"
 #include "runner/engine/convert.h"
@@ -28,6 +26,7 @@
 #include "runner/engine/link.h"
 #include "runner/engine/loaded_model.h"
 #include "runner/engine/log_line.h"
+#include "runner/engine/machine_memory.h"
 #include "runner/engine/mailbox.h"
 #include "runner/engine/memory_estimate.h"
 #include "runner/engine/preparation.h"
@@ -40,6 +39,8 @@
 #include "runner/kernels/numa_plan.h"
 #include "runner/models/sentence_pooling.h"
 #include "runner/weights/model_description.h"
+#include "runner/weights/output_file.h"
+#include "runner/weights/scratch_file.h"
 
 namespace quire::runner::engine {
 namespace {
@@ -48,6 +49,8 @@ namespace ipc = api::ipc;
 
 constexpr int kExitBadLink = 2;
 constexpr int kEncoderNice = 10;
+// Of one load: a converted model and draft model, and the model quantized.
+constexpr size_t kScratchFilesMax = 3;
 // A preparation that goes on for this much CPU time after it should have been stopped counts as stuck.
 constexpr auto kStuckPreparation = std::chrono::minutes(1);
 // Less than the daemon waits before it kills the process.
@@ -70,18 +73,17 @@ struct Shared {
   uint64_t progress = 0;                                    // as the last heartbeat said; I/O thread
 };
 
-WritableFolders FoldersOf(const ipc::LoadModel& request) {
-  // What converts weights, by option or a directory's quantization, needs a temporary file.
+// Creates the files that loading writes, while files can be created: what converts weights, by option or a
+// directory's quantization, needs temporary ones.
+FileAccess CreateFilesOf(const ipc::LoadModel& request) {
   const auto directory = [](const std::vector<ipc::ModelFile>& files) {
     return std::ranges::find(files, "config.json", &ipc::ModelFile::name) != files.end();
   };
-  return {.temporary = directory(request.files) || directory(request.draft_files) ||
-                       !request.settings.quantize_on_load.empty(),
-          .output = {}};
-}
-WritableFolders FoldersOf(const ipc::InspectModel&) { return {}; }
-WritableFolders FoldersOf(const ipc::ConvertModel& request) {
-  return {.temporary = false, .output = std::filesystem::path(request.to).parent_path()};
+  const bool converts = directory(request.files) || directory(request.draft_files) ||
+                        !request.settings.quantize_on_load.empty();
+  if (!converts) return FileAccess::kRead;
+  weights::CreateScratchFiles(kScratchFilesMax);
+  return FileAccess::kReadAndWrite;
 }
 
 // I/O thread. The engine is not asked for what the caller has.
@@ -101,7 +103,7 @@ void Dispatch(Shared& shared, Link& link, ipc::ToRunner message) {
         if constexpr (std::is_same_v<T, ipc::LoadModel> || std::is_same_v<T, ipc::InspectModel> ||
                       std::is_same_v<T, ipc::ConvertModel>) {
           // This thread started before: the one that reads the model restricts itself, and reports.
-          static_cast<void>(RestrictThread(FoldersOf(value)));
+          static_cast<void>(RestrictThread());
           shared.setup.Post({std::move(value)});
         } else if constexpr (std::is_same_v<T, ipc::Submit>) {
           if (!value.request.prompt_only) shared.engine.Post(Arrived{value.id});
@@ -162,9 +164,8 @@ void EstimateLoad(const models::Model& model, const DraftParts& draft, const ipc
   const EngineLimits limits{.prefix_cache = request.settings.prefix_cache};
   const cache::Layout& layout = model.cache_layout();
   inspected.context_length = model.context_length();
-  inspected.memory =
-      EstimateMemory(model, limits, ResidentBytes() + DraftBytes(draft, limits), model.context_length(),
-                     request.settings.cache_bytes, api::FindMemoryLimit().bytes);
+  inspected.memory = EstimateMemory(model, limits, ResidentBytes() + DraftBytes(draft, limits),
+                                    model.context_length(), request.settings.cache_bytes, MemoryLimitBytes());
   const auto caches =
       ShareCache(layout, draft.cache_layout(), static_cast<size_t>(inspected.memory->cache_bytes));
   const int32_t fits = ContextThatFits(layout, model.context_length(), caches.model);
@@ -227,7 +228,7 @@ api::Result<std::shared_ptr<const weights::ModelFiles>> OpenFiles(const ipc::Ins
 
 ipc::Inspected Inspect(const ipc::InspectModel& request) {
   SetComputeThreads(ThreadsOf(request.settings.threads));
-  static_cast<void>(RestrictFileSystem(FoldersOf(request)));
+  static_cast<void>(RestrictFileSystem(FileAccess::kRead));
   ipc::Inspected load;
   const auto files = OpenFiles(request, load);
   if (!files) {
@@ -256,8 +257,10 @@ ipc::Converted Convert(Link& link, const ipc::ConvertModel& request) {
     told = fraction;
     link.Send(ipc::LoadProgress{std::min(fraction, 1.0F), "converting"});
   };
-  static_cast<void>(RestrictFileSystem(FoldersOf(request)));
-  const auto done = WriteConverted(SourceOf(request.from, request.files), request, threads, on_progress);
+  weights::OutputFile to(request.to);
+  static_cast<void>(RestrictFileSystem(FileAccess::kReadAndWrite));
+  const auto done = WriteConverted(SourceOf(request.from, request.files), std::move(to), request.quantization,
+                                   threads, on_progress);
   ipc::Converted converted;
   if (!done) converted.error = done.error();
   return converted;
@@ -287,6 +290,12 @@ size_t AwaitLoadApproval(Shared& shared) {
 // `missing`: what the kernel does not restrict.
 void LogMissing(const std::string& missing) {
   if (!missing.empty()) LogLine("confined without: " + missing);
+}
+
+// What only loading needs.
+void CloseLoading() {
+  weights::CloseScratchFiles();
+  LogMissing(RestrictToServing());
 }
 
 cache::ElementType StateTypeOf(api::KvType type) {
@@ -363,7 +372,7 @@ void ServeEncoder(Shared& shared, Link& link, const ipc::LoadModel& request, Ope
                           {.built = [&shared](PromptBuilt built) { shared.engine.Post(std::move(built)); },
                            .described = [&link](ipc::RequestEvent event) { link.Send(event); }},
                           kEncoderNice);
-  LogMissing(DenyFileOpens());
+  CloseLoading();
   link.Send(
       ipc::Loaded{info, std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count()});
   engine.Run();
@@ -383,7 +392,7 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
     link.Send(ipc::LoadProgress{fraction, std::string(stage)});
   };
   const ipc::RunnerSettings& settings = request.settings;
-  LogMissing(RestrictFileSystem(FoldersOf(request)));
+  LogMissing(RestrictFileSystem(CreateFilesOf(request)));
   LoadOptions options{.quantize_on_load = settings.quantize_on_load,
                       .kv_cache_type = settings.kv_cache_type,
                       .go_template = request.go_template,
@@ -408,7 +417,7 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   }
   const DraftParts& draft = opened->metadata_draft;
   link.Send(EstimateMemory(*opened->metadata_model, limits, ResidentBytes() + DraftBytes(draft, limits),
-                           context_length, settings.cache_bytes, api::FindMemoryLimit().bytes));
+                           context_length, settings.cache_bytes, MemoryLimitBytes()));
   LogStreamed(*opened->metadata_model);
   for (const std::string& repair : opened->loaded.files->repairs()) LogLine("read differently: " + repair);
   limits.cache_bytes = AwaitLoadApproval(shared);
@@ -456,7 +465,7 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   Preparation preparation(shared.prompts, context, std::chrono::milliseconds(settings.prepare_ms),
                           {.built = [&shared](PromptBuilt built) { shared.engine.Post(std::move(built)); },
                            .described = [&link](ipc::RequestEvent event) { link.Send(event); }});
-  LogMissing(DenyFileOpens());
+  CloseLoading();
   link.Send(
       ipc::Loaded{info, std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count()});
   shared.flushes = shared.snapshot_fd >= 0;

@@ -1,13 +1,10 @@
 #include "runner/engine/memory_estimate.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <fstream>
 
-#include "api/base/memory_limit.h"
 #include "runner/engine/cache_budget.h"
 #include "runner/engine/engine.h"
+#include "runner/engine/machine_memory.h"
 #include "runner/engine/prefill_budget.h"
 #include "runner/kernels/attention.h"
 #include "runner/kernels/numa_plan.h"
@@ -23,14 +20,6 @@ constexpr int64_t kSamplingBytes = 4 * 4 + 2 * 8 + 8 + 2 * 16;
 constexpr int64_t kStackBytes = 640 << 10;
 
 }  // namespace
-
-int64_t ResidentBytes() {
-  std::ifstream file("/proc/self/statm");
-  int64_t size = 0;
-  int64_t resident = 0;
-  file >> size >> resident;
-  return file ? resident * ::sysconf(_SC_PAGESIZE) : 0;
-}
 
 int64_t ThreadBytes(const models::Model& model) {
   int64_t bytes = ComputeThreads() * kStackBytes;
@@ -63,7 +52,7 @@ api::ipc::MemoryEstimate EstimateMemory(const models::Model& model, const Engine
   estimate.cache_min_bytes = static_cast<int64_t>(sizing.min_bytes);
   if (requested_cache_bytes > 0) return estimate;
   // Memory of other programs is not available; memory of idle models may be.
-  const int64_t left_now = api::FindAvailableMemory() - estimate.weight_bytes;
+  const int64_t left_now = AvailableMemoryBytes() - estimate.weight_bytes;
   const int64_t modest = std::max({left_now / 2, estimate.cache_bytes / 4, estimate.cache_min_bytes});
   estimate.cache_bytes = std::min(estimate.cache_bytes, modest);
   return estimate;

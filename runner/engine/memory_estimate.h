@@ -10,9 +10,6 @@ namespace quire::runner::engine {
 
 struct EngineLimits;
 
-// Bytes of memory that this process has now.
-int64_t ResidentBytes();
-
 // Memory of an engine beside weights and caches when it computes its largest step.
 int64_t ScratchBytes(const models::Model& model, const EngineLimits& limits);
 

@@ -14,8 +14,8 @@
 
 #include "api/base/file_descriptor.h"
 #include "runner/engine/file_rules.h"
+#include "runner/engine/machine_memory.h"
 #include "runner/engine/syscall_filter.h"
-#include "runner/weights/scratch_file.h"
 
 namespace quire::runner::engine {
 namespace {
@@ -37,15 +37,6 @@ std::string Filtered(FilterPhase phase) {
   const int error = LoadSyscallFilter(phase);
   if (error == 0) return {};
   return fmt::format("system calls are not filtered ({})", std::generic_category().message(error));
-}
-
-FileRules RulesOf(const WritableFolders& folders) {
-  FileRules rules{.readable = {"/proc/self/cgroup", "/proc/self/statm", "/proc/meminfo", "/proc/cpuinfo",
-                               "/sys/fs/cgroup", "/sys/devices/system/cpu"},
-                  .writable = {}};
-  if (folders.temporary) rules.writable.push_back(weights::TemporaryFolder());
-  if (!folders.output.empty()) rules.writable.push_back(folders.output);
-  return rules;
 }
 
 // The runner must still die with its terminal and its daemon: the kernel resets that signal when credentials
@@ -81,19 +72,22 @@ std::string DropPrivileges() {
   return Filtered(FilterPhase::kSetUp);
 }
 
-std::string RestrictThread(const WritableFolders& folders) {
-  return kConfine ? RestrictThreadFiles(RulesOf(folders)) : std::string();
-}
+std::string RestrictThread() { return kConfine ? DenyThreadFiles() : std::string(); }
 
-std::string RestrictFileSystem(const WritableFolders& folders) {
+std::string RestrictFileSystem(FileAccess access) {
   if (!kConfine) return {};
-  std::string missing = RestrictThread(folders);
-  const bool writes = folders.temporary || !folders.output.empty();
-  const std::string filter = Filtered(writes ? FilterPhase::kWriting : FilterPhase::kLoading);
+  ReadMachineMemory();
+  std::string missing = RestrictThread();
+  const std::string filter =
+      Filtered(access == FileAccess::kReadAndWrite ? FilterPhase::kWriting : FilterPhase::kLoading);
   if (!missing.empty() && !filter.empty()) missing += ", ";
   return missing + filter;
 }
 
-std::string DenyFileOpens() { return kConfine ? Filtered(FilterPhase::kWorking) : std::string(); }
+std::string RestrictToServing() {
+  if (!kConfine) return {};
+  CloseMachineMemory();
+  return Filtered(FilterPhase::kWorking);
+}
 
 }  // namespace quire::runner::engine

@@ -1,13 +1,14 @@
 // Runner sandbox, entered in three steps: a hostile model file or request can harm only its own runner.
-// A sandboxed runner has no network, no other process and no file. The daemon passes the model's files as
-// open descriptors. syscall_filter.h and file_rules.h have the rules.
+// A sandboxed runner has no network, no other process and no file but those that are open: the daemon passes the
+// model's files as descriptors, and the runner creates what it will write before it reads the model.
+// syscall_filter.h and file_rules.h have the rules.
 //
 // Each step only removes rights. If the kernel or the service manager does not allow a step, the runner
 // continues without it and the other steps still apply. The step returns what is missing, for the log; empty =
 // nothing. Sanitizer builds do nothing, because their run-time library needs the removed rights.
 #pragma once
 
-#include <filesystem>
+#include <cstdint>
 #include <string>
 
 namespace quire::runner::engine {
@@ -16,21 +17,18 @@ namespace quire::runner::engine {
 // its own (unless root) and, with seccomp, denies sockets, exec and access to other processes.
 [[nodiscard]] std::string DropPrivileges();
 
-// Folders in which a runner writes.
-struct WritableFolders {
-  bool temporary = false;        // the one for temporary files (TMPDIR, or /tmp)
-  std::filesystem::path output;  // unless empty
-};
+// To files that are open.
+enum class FileAccess : uint8_t { kRead, kReadAndWrite };
 
-// The two following calls come before a model is read. The first on every thread that was started before: from
-// then on Landlock allows the calling thread, and those that it starts, only files that describe the machine,
-// read-only, and the folders.
-[[nodiscard]] std::string RestrictThread(const WritableFolders& folders);
-// The second on the thread that reads the model: RestrictThread() for it. Seccomp then denies, in all threads,
-// what is needed for setting up, and writing unless there is a folder.
-[[nodiscard]] std::string RestrictFileSystem(const WritableFolders& folders);
+// The two following calls come before a model is read. The first on every thread that was started before:
+// from then on Landlock refuses the calling thread, and those that it starts, every file that is not open.
+[[nodiscard]] std::string RestrictThread();
+// The second on the thread that reads the model: RestrictThread() for it. Seccomp then denies, in all
+// threads, every call with a path, what is needed for setting up, and writing unless it is asked for. What
+// the kernel says of memory is read before (machine_memory.h).
+[[nodiscard]] std::string RestrictFileSystem(FileAccess access);
 
-// Call once the model is loaded: seccomp then denies opening files, in all threads.
-[[nodiscard]] std::string DenyFileOpens();
+// Call once the model is loaded: seccomp then denies what only loading needs, in all threads.
+[[nodiscard]] std::string RestrictToServing();
 
 }  // namespace quire::runner::engine

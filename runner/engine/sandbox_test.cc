@@ -14,15 +14,22 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstddef>
+#include <cstdint>
 #include <ctime>
 #include <fstream>
 #include <functional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "api/base/memory_limit.h"
+#include "runner/engine/machine_memory.h"
 #include "runner/engine/testing/skip_confinement.h"
+#include "runner/weights/gguf_writer.h"
 #include "runner/weights/model_files.h"
+#include "runner/weights/output_file.h"
 #include "runner/weights/scratch_file.h"
 
 namespace quire::runner::engine {
@@ -100,8 +107,8 @@ TEST_F(Sandbox, AtTheStartThereIsNoNetworkAndNoOtherProgram) {
   }));
 }
 
-// Of the file system only what tells of the machine: the model's files come open, and open once more they do
-// not, be it by way of their descriptors.
+// The model's files come open, and open once more they do not, be it by way of their descriptors. What the kernel says of
+// memory was read before, and how much the process has is read again.
 TEST_F(Sandbox, AReaderHasItsModelAndSeesNoFile) {
   QUIRE_SKIP_WITH_SANITIZER();
   QUIRE_SKIP_WITHOUT_SECCOMP();
@@ -109,6 +116,7 @@ TEST_F(Sandbox, AReaderHasItsModelAndSeesNoFile) {
   EXPECT_TRUE(InChild([&]() -> std::vector<bool> {
     const int inherited = ::open(model.c_str(), O_RDONLY | O_CLOEXEC);
     const auto before = weights::Open(model);
+    const int64_t limit = api::FindMemoryLimit().bytes;
     static_cast<void>(DropPrivileges());
     static_cast<void>(RestrictFileSystem({}));
     const bool seen = Reads(model) || Reads("/proc/self/fd/" + std::to_string(inherited)) ||
@@ -118,8 +126,11 @@ TEST_F(Sandbox, AReaderHasItsModelAndSeesNoFile) {
             before && files,
             before && files && std::ranges::equal((*files)->tensors()[0].data, (*before)->tensors()[0].data),
             ::fcntl(inherited, F_GETFD) < 0 && errno == EBADF,
-            Reads("/proc/meminfo"),
-            Reads("/proc/self/cgroup"),
+            !Reads("/proc/meminfo"),
+            !Reads("/proc/self/statm"),
+            MemoryLimitBytes() == limit,
+            AvailableMemoryBytes() > 0,
+            ResidentBytes() > 0,
             !Writes(folder_ / "model.gguf"),
             !Writes(folder_ / "new"),
             !Writes("/tmp/quire-no-file"),
@@ -135,31 +146,57 @@ TEST_F(Sandbox, AThreadIsRestrictedWithoutAFilterOfSystemCalls) {
   if (version < 1) GTEST_SKIP() << "the kernel has no Landlock";
   EXPECT_TRUE(InChild([&]() -> std::vector<bool> {
     ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    const bool whole = RestrictThread({}).empty();
+    const bool whole = RestrictThread().empty();
     const bool signals_denied = ::kill(::getppid(), 0) == -1 && errno == EPERM;
     return {whole == (version >= kVersionThatRestrictsSignals),
             signals_denied == whole,
             !Reads(folder_ / "model.gguf"),
             !Writes(folder_ / "new"),
-            Reads("/proc/self/statm"),
+            !Reads("/proc/self/statm"),
+            !Reads("/sys/devices/system/cpu/online"),
             !Reads("/proc/self/environ")};
   }));
 }
 
-TEST_F(Sandbox, AWriterSeesItsFolderAlone) {
+TEST_F(Sandbox, AWriterWritesTheFilesThatItCreatedBefore) {
   QUIRE_SKIP_WITH_SANITIZER();
   QUIRE_SKIP_WITHOUT_SECCOMP();
   EXPECT_TRUE(InChild([&]() -> std::vector<bool> {
     static_cast<void>(DropPrivileges());
-    static_cast<void>(RestrictFileSystem({.temporary = true, .output = {}}));
-    const fs::path scratch = weights::TemporaryFolder() / ("quire-scratch-" + std::to_string(::getpid()));
-    return {Writes(scratch), ::unlink(scratch.c_str()) == 0, !Reads("/etc/passwd")};
+    weights::OutputFile output(folder_ / "out/new");
+    weights::CreateScratchFiles(2);
+    static_cast<void>(RestrictFileSystem(FileAccess::kReadAndWrite));
+    constexpr size_t kBytes = size_t{1} << 20;
+    auto scratch = weights::ScratchFile::Make(kBytes), second = weights::ScratchFile::Make(kBytes);
+    if (!scratch || !second) return {false};
+    std::ranges::fill(scratch->data(), std::byte{1});
+    std::ranges::fill(second->data(), std::byte{2});
+    return {scratch->data()[kBytes - 1] == std::byte{1},
+            !weights::ScratchFile::Make(kBytes),
+            weights::GgufWriter().Write(std::move(output), {}).has_value(),
+            !Writes(folder_ / "out/more"),
+            !Writes(weights::TemporaryFolder() / "quire-no-file"),
+            Refused(::unlink((folder_ / "out/new").c_str())),
+            !Reads(folder_ / "model.gguf"),
+            !Reads("/etc/passwd")};
   }));
+  EXPECT_EQ(fs::file_size(folder_ / "out/new"), 32U);  // a GGUF file of nothing
+}
+
+// What is not finished stays for the daemon, which removes the folder: the runner may not.
+TEST_F(Sandbox, AWriterLeavesWhatItDoesNotFinish) {
+  QUIRE_SKIP_WITH_SANITIZER();
+  QUIRE_SKIP_WITHOUT_SECCOMP();
   EXPECT_TRUE(InChild([&]() -> std::vector<bool> {
     static_cast<void>(DropPrivileges());
-    static_cast<void>(RestrictFileSystem({.temporary = false, .output = folder_ / "out"}));
-    return {Writes(folder_ / "out/new"), !Writes(folder_ / "new"), !Reads(folder_ / "model.gguf")};
+    {
+      weights::OutputFile output(folder_ / "out/half");
+      static_cast<void>(RestrictFileSystem(FileAccess::kReadAndWrite));
+      output.Write("half");
+    }
+    return {Refused(::access((folder_ / "out/half").c_str(), F_OK))};
   }));
+  EXPECT_TRUE(fs::exists(folder_ / "out/half"));
 }
 
 TEST_F(Sandbox, AnEngineAtWorkOpensNothing) {
@@ -180,7 +217,7 @@ TEST_F(Sandbox, AnEngineAtWorkOpensNothing) {
           ::read(pipe_ends[0], &byte, 1) == 1 && Refused(::open((folder_ / "model.gguf").c_str(), O_RDONLY));
     });
     static_cast<void>(RestrictFileSystem({}));
-    static_cast<void>(DenyFileOpens());
+    static_cast<void>(RestrictToServing());
     const bool written = ::write(pipe_ends[1], "x", 1) == 1;
     earlier.join();
     std::tm after{};

@@ -83,7 +83,7 @@ bool CheckAllKernels() {
 SelfTestStatus RunSelfTest() {
   std::vector<std::string> missing = {DropPrivileges(), RestrictFileSystem({})};
   const bool equal = CheckAllKernels();
-  missing.push_back(DenyFileOpens());
+  missing.push_back(RestrictToServing());
   const bool complete = CheckSandbox(std::move(missing));
   if (!equal) return SelfTestStatus::kKernels;
   return complete ? SelfTestStatus::kPassed : SelfTestStatus::kSandbox;

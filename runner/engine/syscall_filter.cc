@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <initializer_list>
@@ -80,6 +81,10 @@ constexpr std::initializer_list<uint64_t> kAdvice = {MADV_NORMAL,   MADV_RANDOM,
 // Signals by which a process reports its own fault: abort() and the crash handler send them.
 constexpr std::initializer_list<uint64_t> kFaultSignals = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE,
                                                            SIGILL,  SIGTRAP, SIGSYS};
+
+// Nice values that threads give themselves, at least and at most.
+constexpr int kNiceMin = 5;
+constexpr int kNiceMax = 19;
 
 // Collects rules; the first error of the library stays.
 class Builder {
@@ -158,24 +163,30 @@ void AllowDescriptors(Builder& filter) {
   filter.Allow(SCMP_SYS(sendto), {SCMP_A4_64(SCMP_CMP_EQ, 0)});
 }
 
-void AllowReading(Builder& filter) {
-  filter.Allow(SCMP_SYS(openat), {SCMP_A2_32(SCMP_CMP_MASKED_EQ, O_ACCMODE | O_CREAT | O_TRUNC, O_RDONLY)});
-  // An encoder gives its own threads a lower priority.
-  filter.Allow(SCMP_SYS(setpriority), {SCMP_A0_32(SCMP_CMP_EQ, PRIO_PROCESS), SCMP_A1_32(SCMP_CMP_EQ, 0)});
+// Threads give themselves a lower priority: those of an encoder, and those of long preparations. None gets
+// one above `own`. Priorities are nice values: more is less.
+void AllowLowerPriority(Builder& filter, int own) {
+  for (int nice = std::max(own, kNiceMin); nice <= kNiceMax; ++nice) {
+    filter.Allow(SCMP_SYS(setpriority), {SCMP_A0_32(SCMP_CMP_EQ, PRIO_PROCESS), SCMP_A1_32(SCMP_CMP_EQ, 0),
+                                         SCMP_A2_32(SCMP_CMP_EQ, static_cast<uint64_t>(nice))});
+  }
+}
+
+void AllowLoading(Builder& filter, int own_nice) {
+  AllowLowerPriority(filter, own_nice);
   // The next filter.
   filter.Allow({SCMP_SYS(seccomp)});
   filter.Allow(SCMP_SYS(prctl), {SCMP_A0_32(SCMP_CMP_EQ, PR_SET_NO_NEW_PRIVS)});
 }
 
 void AllowWriting(Builder& filter) {
-  filter.Allow({SCMP_SYS(openat), SCMP_SYS(fallocate), SCMP_SYS(pwrite64), SCMP_SYS(fsync),
-                SCMP_SYS(fdatasync), SCMP_SYS(unlink), SCMP_SYS(unlinkat)});
+  filter.Allow({SCMP_SYS(fallocate), SCMP_SYS(pwrite64), SCMP_SYS(fsync), SCMP_SYS(fdatasync)});
 }
 
-// The threads of a runner, and Landlock.
+// The threads of a runner, the files that it reads and creates, and Landlock.
 void AllowSetUp(Builder& filter) {
-  filter.Allow({SCMP_SYS(eventfd2), SCMP_SYS(landlock_create_ruleset), SCMP_SYS(landlock_add_rule),
-                SCMP_SYS(landlock_restrict_self)});
+  filter.Allow({SCMP_SYS(eventfd2), SCMP_SYS(openat), SCMP_SYS(unlink), SCMP_SYS(unlinkat),
+                SCMP_SYS(landlock_create_ruleset), SCMP_SYS(landlock_restrict_self)});
 }
 
 Builder FilterOf(FilterPhase phase, uint32_t architecture) {
@@ -184,9 +195,13 @@ Builder FilterOf(FilterPhase phase, uint32_t architecture) {
   AllowMemory(filter);
   AllowOwnProcess(filter);
   AllowDescriptors(filter);
-  if (phase != FilterPhase::kWorking) AllowReading(filter);
   if (phase == FilterPhase::kWriting || phase == FilterPhase::kSetUp) AllowWriting(filter);
-  if (phase == FilterPhase::kSetUp) AllowSetUp(filter);
+  if (phase == FilterPhase::kWriting || phase == FilterPhase::kLoading) AllowLoading(filter, kNiceMin);
+  if (phase == FilterPhase::kSetUp) {
+    // This filter stays, so what it refuses the later ones need not.
+    AllowLoading(filter, ::getpriority(PRIO_PROCESS, 0));
+    AllowSetUp(filter);
+  }
   return filter;
 }
 

@@ -4,7 +4,8 @@
 //
 // Invariants, in every phase: no signal to another process; of the own process only signals that report a
 // fault, so SIGKILL always comes from outside; nothing about another process is read or set; no executable
-// memory; no path is looked up except to open it; no descriptor is sent or received.
+// memory; no descriptor is sent or received; no thread gets a higher priority than the process had when it set itself
+// up. Behind kSetUp no path is looked up, so nothing tells whether a file exists.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +14,10 @@ namespace quire::runner::engine {
 
 enum class FilterPhase : uint8_t {
   kSetUp,    // the process sets itself up; no model or request was read
-  kWriting,  // a model is read, and files are written: a conversion, or quantization on load
+  kWriting,  // a model is read, and open files are written: a conversion, or
+             // quantization on load
   kLoading,  // a model is read
-  kWorking,  // requests are served: nothing is opened
+  kWorking,  // requests are served
 };
 
 // Restricts all threads of this process, for good, in addition to the filters of earlier phases. Zero, or the

@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <seccomp.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -132,8 +133,10 @@ TEST_F(Arm64Filter, AllowsWhatTheCLibraryCallsThere) {
                           CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID;
   EXPECT_EQ(kAllowed, Result(FilterPhase::kWorking, "clone", {thread}));
   EXPECT_EQ(SECCOMP_RET_ERRNO | ENOSYS, Result(FilterPhase::kWorking, "clone3"));
-  EXPECT_EQ(kAllowed, Result(FilterPhase::kLoading, "openat", {0, 0, O_RDONLY | O_CLOEXEC}));
-  EXPECT_EQ(kAllowed, Result(FilterPhase::kWriting, "unlinkat"));
+  EXPECT_EQ(kAllowed, Result(FilterPhase::kLoading, "setpriority", {PRIO_PROCESS, 0, 19}));
+  EXPECT_EQ(kAllowed, Result(FilterPhase::kWriting, "pwrite64"));
+  EXPECT_EQ(kAllowed, Result(FilterPhase::kSetUp, "openat", {0, 0, O_RDONLY | O_CLOEXEC}));
+  EXPECT_EQ(kAllowed, Result(FilterPhase::kSetUp, "unlinkat"));
   EXPECT_EQ(kAllowed, Result(FilterPhase::kSetUp, "eventfd2"));
 }
 
@@ -145,7 +148,14 @@ TEST_F(Arm64Filter, RefusesTheRest) {
   }
   EXPECT_EQ(kDenied, Result(FilterPhase::kWorking, "mmap", {0, 4096, PROT_READ | PROT_EXEC}));
   EXPECT_EQ(kDenied, Result(FilterPhase::kWorking, "clone", {SIGCHLD}));
-  EXPECT_EQ(kDenied, Result(FilterPhase::kLoading, "openat", {0, 0, O_WRONLY | O_CREAT}));
+  for (const FilterPhase phase : {FilterPhase::kWriting, FilterPhase::kLoading}) {
+    EXPECT_EQ(kDenied, Result(phase, "openat", {0, 0, O_RDONLY | O_CLOEXEC}));
+    EXPECT_EQ(kDenied, Result(phase, "openat", {0, 0, O_PATH}));
+    EXPECT_EQ(kDenied, Result(phase, "unlinkat"));
+    EXPECT_EQ(kDenied, Result(phase, "setpriority", {PRIO_PROCESS, 0, 0}));
+    EXPECT_EQ(kDenied, Result(phase, "setpriority", {PRIO_PROCESS, 0, static_cast<uint32_t>(-20)}));
+    EXPECT_EQ(kDenied, Result(phase, "setpriority", {PRIO_PROCESS, 1, 19}));
+  }
 }
 
 // A process may ask for system calls of another architecture by their numbers.

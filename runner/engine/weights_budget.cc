@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "api/base/memory_limit.h"
 #include "runner/engine/cache_budget.h"
 #include "runner/engine/engine.h"
+#include "runner/engine/machine_memory.h"
 #include "runner/engine/memory_estimate.h"
 
 namespace quire::runner::engine {
@@ -16,7 +16,7 @@ constexpr int64_t kReserveShare = 64;
 
 // Memory that a model may ever have: of all models together, and of the machine. 0 = unknown.
 int64_t AvailableBytes(const api::ipc::RunnerSettings& settings) {
-  const int64_t machine = api::FindMemoryLimit().bytes;
+  const int64_t machine = MemoryLimitBytes();
   if (settings.memory_bytes <= 0) return machine;
   return machine > 0 ? std::min(machine, settings.memory_bytes) : settings.memory_bytes;
 }
