@@ -174,8 +174,9 @@ class Dispatcher {
   Counters counters() const;
   // At `now` a runner has sent no frame or made no progress for so long that it should have been replaced.
   bool Stuck(std::chrono::steady_clock::time_point now) const;
-  // The error that Submit() would return at once for any request of the party; nothing while one may wait.
-  std::optional<api::Error> RefusalFor(const std::string& party) const;
+  // The error that Submit() would return at once for any request of the party for this model (ModelSpec::key); nothing while
+  // one may wait.
+  std::optional<api::Error> RefusalFor(const std::string& key, const std::string& party) const;
   int64_t memory_limit() const;  // bytes of all runners together; 0 = none
 
   // Rejects new requests, waits for the running ones until `deadline`, then stops and reaps every runner.

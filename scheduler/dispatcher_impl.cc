@@ -199,8 +199,9 @@ int32_t Dispatcher::Impl::EffectiveContext(int32_t asked, int32_t by_default,
   return info.context_length > 0 && wanted > info.context_length ? info.context_length : wanted;
 }
 
-std::optional<api::Error> Dispatcher::Impl::RefusalFor(const std::string& party) const {
-  if (!scheduler_.IsFullFor(party)) return std::nullopt;
+std::optional<api::Error> Dispatcher::Impl::RefusalFor(const std::string& key,
+                                                       const std::string& party) const {
+  if (!scheduler_.IsFullFor(key, party)) return std::nullopt;
   return api::Error{api::ErrorCode::kOverloaded, Scheduler::kBusy};
 }
 

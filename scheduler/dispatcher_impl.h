@@ -66,7 +66,7 @@ class Dispatcher::Impl : public ModelRunner::Owner,
   std::string CheckInvariants() const;
 
   void Unload(const std::string& key);
-  std::optional<api::Error> RefusalFor(const std::string& party) const;
+  std::optional<api::Error> RefusalFor(const std::string& key, const std::string& party) const;
   // The operator's, with the memory that there is.
   api::ipc::RunnerSettings SettingsForRunner() const {
     api::ipc::RunnerSettings settings = limits_.runner_settings;

@@ -128,8 +128,10 @@ class Scheduler {
   // it is. kOverloaded when the party (api::Client) finds no place.
   api::Result<void> Enqueue(api::RequestId id, const std::string& key, std::optional<KeepAlive> keep_alive,
                             Time now, const std::string& party = {});
-  // Whether a request of the party would find no place, whatever its model.
-  bool IsFullFor(const std::string& party) const { return !places_.HasRoom(party); }
+  // Whether a request of the party for this model would find no place.
+  bool IsFullFor(const std::string& key, const std::string& party) const {
+    return !places_.HasRoom(key, party);
+  }
   // The runner started the request: it no longer waits, also if its runner has been stopped meanwhile.
   void Start(api::RequestId id);
   // The runner computed something for the request: its quarantine ends.

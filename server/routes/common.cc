@@ -20,7 +20,6 @@ namespace {
 
 namespace asio = boost::asio;
 
-constexpr size_t kLargeBodyBytes = size_t{128} << 10;
 constexpr size_t kLoggedNamesMax = 16;
 constexpr size_t kTraceParentMax = 128;  // bytes
 using RefusalTick = std::chrono::duration<int64_t, std::ratio<1, 500>>;
@@ -49,8 +48,6 @@ void AddRoutes(Router& router, Services& services) {
   AddLlamaServerRoutes(router, services);
   AddHealthRoutes(router, services);
 }
-
-bool IsLargeBody(const std::string& body) { return body.size() > kLargeBodyBytes; }
 
 std::string TenantOf(const HttpRequest& request) {
   if (!request.identity.empty()) return api::Sha256Of("key:" + request.identity);
@@ -117,15 +114,18 @@ Awaitable<bool> NameModel(Services& services, Exchange& exchange, std::string& n
 
 Awaitable<std::optional<StoredModel>> FindModelToAnswer(Services& services, Exchange& exchange,
                                                         const std::string& name) {
-  if (services.backend.RefusalFor({})) {  // else it does not matter whose it is, which takes a hash to know
+  auto model = co_await FindModel(services, exchange, name);
+  if (!model) co_return std::nullopt;
+  const Backend& backend = services.backend;
+  // Else it does not matter whose it is, which takes a hash to know.
+  if (backend.RefusalFor(model->digest, {})) {
     const std::string party = QueuePartyOf(exchange);
-    if (services.backend.RefusalFor(party)) co_await WaitForRefusalTick();
-    if (const auto refusal = services.backend.RefusalFor(party)) {
+    if (backend.RefusalFor(model->digest, party)) co_await WaitForRefusalTick();
+    if (const auto refusal = backend.RefusalFor(model->digest, party)) {
       co_await SendError(exchange, *refusal);
       co_return std::nullopt;
     }
   }
-  auto model = co_await FindModel(services, exchange, name);
   co_return model;
 }
 

@@ -181,7 +181,7 @@ Awaitable<api::Result<api::EmbedResult>> EmbedOrLoad(Services& services, Exchang
 Awaitable<api::Result<api::EmbedRequest>> Parse(Services& services, Exchange& exchange,
                                                 api::EmbedDialect dialect) {
   const std::string& body = exchange.request().body;
-  WorkPool* const pool = PoolFor(services, body);
+  WorkPool* const pool = PoolFor(services, body.size());
   if (pool == nullptr) co_return api::ParseEmbed(dialect, body);
   auto work = [dialect, &body] { return api::ParseEmbed(dialect, body); };
   auto parsed = co_await RunFor(exchange, *pool, std::move(work));

@@ -77,7 +77,8 @@ std::string QueuePartyOf(Exchange& exchange);
 // Bytes of a body that names a model and says little more.
 inline constexpr uint64_t kNameBodyBytesMax = uint64_t{64} << 10;
 
-// Whether a body is large enough to hold other clients up while it is parsed: then it is parsed on a pool.
-bool IsLargeBody(const std::string& body);
+// A larger body would hold other clients up while it is parsed: it is parsed on a pool.
+inline constexpr size_t kLargeBodyBytes = size_t{128} << 10;
+inline bool IsLargeBody(const std::string& body) { return body.size() > kLargeBodyBytes; }
 
 }  // namespace quire::server

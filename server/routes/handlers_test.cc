@@ -169,24 +169,29 @@ TEST(OllamaRoutes, ErrorsBeforeTheFirstByteArePlain) {
   }
 }
 
-// While the queue is full nothing is looked up for a request that wants an answer; a model can be unloaded.
+// While its model's queue is full, no job is made of a request that wants an answer; a model can be unloaded.
 TEST(OllamaRoutes, AFullQueueRefusesAtOnce) {
   TestDaemon daemon;
   daemon.backend().script.refusal = api::Error{api::ErrorCode::kOverloaded, "server busy"};
   const std::string messages =
-      R"({"model":"none","max_tokens":1,"messages":[{"role":"user","content":"x"}]})";
-  const std::string text = R"({"model":"none","prompt":"x"})";
+      R"({"model":"demo","max_tokens":1,"messages":[{"role":"user","content":"x"}]})";
+  const std::string text = R"({"model":"demo","prompt":"x"})";
   for (const char* path : {"/api/generate", "/api/chat", "/v1/chat/completions", "/v1/completions",
                            "/v1/responses", "/v1/messages"}) {
     const std::string route = path;
     const bool of_text = route == "/api/generate" || route == "/v1/completions";
     const RawResponse busy = daemon.Post(path, of_text                    ? text
-                                               : route == "/v1/responses" ? R"({"model":"none","input":"x"})"
+                                               : route == "/v1/responses" ? R"({"model":"demo","input":"x"})"
                                                                           : messages);
     ASSERT_EQ(busy.status, 503) << path << busy.body;
     EXPECT_THAT(busy.body, HasSubstr("server busy")) << path;
     EXPECT_EQ(busy.headers.at("retry-after"), "1") << path;
   }
+  EXPECT_TRUE(daemon.backend().seen.requests.empty());
+  const uint64_t parses = daemon.pools().parses.tasks();
+  const std::string filler(17 << 10, ' ');
+  EXPECT_EQ(daemon.Post("/v1/chat/completions", messages + filler).status, 503);
+  EXPECT_EQ(daemon.pools().parses.tasks() - parses, 1U) << "parsed only";
   EXPECT_EQ(daemon.Post("/api/generate", R"({"model":"demo","keep_alive":0})").status, 200);
   EXPECT_EQ(daemon.backend().seen.unloaded.size(), 1U);
 }

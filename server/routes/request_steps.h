@@ -14,10 +14,19 @@
 namespace quire::server {
 
 // Where a body of this length is read and its job made; nullptr: at once, since a pool would cost more.
-inline WorkPool* PoolFor(Services& services, const std::string& body) {
+inline WorkPool* PoolFor(Services& services, size_t bytes) {
   constexpr size_t kAtOnceBytes = size_t{16} << 10;
-  if (IsLargeBody(body)) return &services.pools.cpu;
-  return body.size() > kAtOnceBytes ? &services.pools.parses : nullptr;
+  if (bytes > kLargeBodyBytes) return &services.pools.cpu;
+  return bytes > kAtOnceBytes ? &services.pools.parses : nullptr;
+}
+
+// How many requests are made of it, each with a copy of about all that its body says.
+template <class Parsed>
+size_t ChoicesOf(const Parsed& parsed) {
+  size_t choices = 1;
+  if constexpr (requires { parsed.n; }) choices = static_cast<size_t>(parsed.n);
+  if constexpr (requires { parsed.prompts; }) choices *= parsed.prompts.size();
+  return choices;
 }
 
 // The request's body, read on a pool when it is large enough for many such bodies to hold other clients up. Nothing: it was
@@ -27,7 +36,7 @@ Awaitable<std::optional<Parsed>> ParseBody(Services& services, Exchange& exchang
                                            api::Result<Parsed> (*parse)(std::string_view)) {
   const std::string& body = exchange.request().body;
   api::Result<Parsed> parsed = api::Fail(api::ErrorCode::kInternal, "");
-  if (WorkPool* pool = PoolFor(services, body)) {
+  if (WorkPool* pool = PoolFor(services, body.size())) {
     auto work = [parse, &body] { return parse(body); };
     parsed = co_await RunFor(exchange, *pool, std::move(work));
   } else {
@@ -59,21 +68,21 @@ Awaitable<std::optional<StoredModel>> FindModel(Services& services, Exchange& ex
 // store. Logs the name. False: the request was answered with the error.
 Awaitable<bool> NameModel(Services& services, Exchange& exchange, std::string& name);
 
-// The same for a request that wants an answer, which is refused before anything is looked up while no more
-// may wait.
+// The same for a request that wants an answer, which is refused before its job is made while no more of its party may wait
+// for the model.
 Awaitable<std::optional<StoredModel>> FindModelToAnswer(Services& services, Exchange& exchange,
                                                         const std::string& name);
 
 // The defaults that the model adds to a request; moved out of it.
 api::ModelDefaults TakeDefaults(StoredModel& model);
 
-// The job of a parsed request, which is moved out; made where its body was read: every choice copies it, and the
-// encoder writes out what the reply repeats.
+// The job of a parsed request, which is moved out; made where a body as long as all its copies is read: every choice copies
+// it, and the encoder writes out what the reply repeats.
 template <class Parsed>
 Awaitable<GenerationJob> MakeJob(Services& services, Exchange& exchange, StoredModel& model, Parsed& parsed,
                                  GenerationJob (*make_job)(Parsed, const api::ModelDefaults&)) {
   const api::ModelDefaults defaults = TakeDefaults(model);
-  WorkPool* pool = PoolFor(services, exchange.request().body);
+  WorkPool* pool = PoolFor(services, exchange.request().body.size() * ChoicesOf(parsed));
   if (pool == nullptr) co_return make_job(std::move(parsed), defaults);
   auto work = [make_job, &parsed, &defaults] { return make_job(std::move(parsed), defaults); };
   auto job = co_await RunFor(exchange, *pool, std::move(work));

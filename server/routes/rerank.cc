@@ -16,7 +16,7 @@ namespace {
 Awaitable<api::Result<api::RerankRequest>> ParseRerankBody(Services& services, Exchange& exchange,
                                                            api::RerankDialect dialect) {
   const std::string& body = exchange.request().body;
-  WorkPool* const pool = PoolFor(services, body);
+  WorkPool* const pool = PoolFor(services, body.size());
   if (pool == nullptr) co_return api::ParseRerank(dialect, body);
   auto work = [dialect, &body] { return api::ParseRerank(dialect, body); };
   auto parsed = co_await RunFor(exchange, *pool, std::move(work));

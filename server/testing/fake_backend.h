@@ -57,7 +57,9 @@ class FakeBackend : public Backend {
       api::ipc::ConvertModel request, std::shared_ptr<const void> kept) override;
   std::vector<scheduler::LoadedModel> Loaded() const override { return script.loaded; }
   std::vector<scheduler::LoadingModel> Loading() const override { return script.loading; }
-  std::optional<api::Error> RefusalFor(const std::string&) const override { return script.refusal; }
+  std::optional<api::Error> RefusalFor(const std::string&, const std::string&) const override {
+    return script.refusal;
+  }
 
   // Ends every Block, also those reached later.
   void Release() { blocked_.expires_at(std::chrono::steady_clock::time_point::min()); }
