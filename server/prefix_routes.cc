@@ -54,7 +54,7 @@ Awaitable<void> ListPrefixes(Exchange& exchange, const PrefixSources& sources) {
   const auto tier = co_await OpenTier(exchange, sources);
   if (!tier) co_return;
   auto work = [&tier] { return EncodePrefixes(tier->tier->stats(), tier->tier->Prefixes(), UnixNs()); };
-  std::string body = co_await RunBlocking(sources.pools->reads, std::move(work));
+  std::string body = co_await RunFor(exchange, sources.pools->reads, std::move(work));
   HttpResponse response = PrefixReply(std::move(body));
   co_await exchange.Send(std::move(response));
 }
@@ -68,7 +68,7 @@ Awaitable<void> ShowPrefix(Exchange& exchange, const PrefixSources& sources, con
     if (!prefix) return api::Fail(api::ErrorCode::kNotFound, "no prefix " + id, "id");
     return EncodePrefix(*prefix, UnixNs());
   };
-  auto body = co_await RunBlocking(sources.pools->reads, std::move(work));
+  auto body = co_await RunFor(exchange, sources.pools->reads, std::move(work));
   co_await SendPrefixReply(exchange, std::move(body));
 }
 
@@ -83,14 +83,14 @@ Awaitable<void> ExportPrefix(Exchange& exchange, const PrefixSources& sources, c
       return api::Fail(api::ErrorCode::kForbidden, "the prefix belongs to another API key");
     return PrefixExport::Open(*tier.tier, *key);
   };
-  auto archive = co_await RunBlocking(sources.pools->reads, std::move(open));
+  auto archive = co_await RunFor(exchange, sources.pools->reads, std::move(open));
   if (!archive) {
     co_await SendError(exchange, archive.error());
     co_return;
   }
   for (;;) {
     auto read = [&archive] { return (*archive)->Next(); };
-    auto bytes = co_await RunBlocking(sources.pools->reads, std::move(read));
+    auto bytes = co_await RunFor(exchange, sources.pools->reads, std::move(read));
     if (!bytes) {
       // The stream ends without its end, which is how a client sees it.
       exchange.log().error = bytes.error().message;
@@ -138,19 +138,19 @@ Awaitable<std::optional<api::Result<Imported>>> ReceiveArchive(Exchange& exchang
     gathered += *piece;
     if (gathered.empty() || (more && gathered.size() < kImportWriteBytes)) continue;
     auto write = [&import, bytes = std::exchange(gathered, {})] { return import.Write(bytes); };
-    const auto written = co_await RunBlocking(pool, std::move(write));
+    const auto written = co_await RunFor(exchange, pool, std::move(write));
     if (!written) co_return std::unexpected(written.error());
   }
   auto finish = [&import] { return import.Finish(); };
-  auto imported = co_await RunBlocking(pool, std::move(finish));
+  auto imported = co_await RunFor(exchange, pool, std::move(finish));
   co_return imported;
 }
 
 // One whose client leaves removes its file on the pool.
-std::shared_ptr<PrefixImport> MakeImport(const Tier& opened, WorkPool& pool,
+std::shared_ptr<PrefixImport> MakeImport(const Tier& opened, WorkPool& pool, std::string party,
                                          PrefixImport::Settings settings) {
-  const auto destroy = [&pool, tier = opened.tier](PrefixImport* last) {
-    pool.Post([tier, owned = std::unique_ptr<PrefixImport>(last)]() mutable { owned.reset(); });
+  const auto destroy = [&pool, tier = opened.tier, party = std::move(party)](PrefixImport* last) {
+    pool.Post([tier, owned = std::unique_ptr<PrefixImport>(last)]() mutable { owned.reset(); }, party);
   };
   return {new PrefixImport(*opened.tier, std::move(settings)), destroy};
 }
@@ -164,7 +164,8 @@ Awaitable<void> ImportPrefixes(Exchange& exchange, const PrefixSources& sources)
     co_return;
   }
   WorkPool& pool = sources.pools->blobs;
-  const auto import = MakeImport(*tier, pool, {.program = tier->program, .tenant = *std::move(tenant)});
+  const auto import =
+      MakeImport(*tier, pool, PartyOf(exchange), {.program = tier->program, .tenant = *std::move(tenant)});
   const std::optional<api::Result<Imported>> imported = co_await ReceiveArchive(exchange, pool, *import);
   if (!imported) co_return;
   if (!*imported) {
@@ -189,7 +190,7 @@ Awaitable<void> PrunePrefixes(Exchange& exchange, const PrefixSources& sources) 
     if (!ids) return std::unexpected(ids.error());
     return EncodePruned(tier->tier->Prune(*ids));
   };
-  auto body = co_await RunBlocking(sources.pools->blobs, std::move(work));
+  auto body = co_await RunFor(exchange, sources.pools->blobs, std::move(work));
   co_await SendPrefixReply(exchange, std::move(body));
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <ctime>
 #include <iterator>
 #include <utility>
@@ -19,6 +20,8 @@ using Clock = std::chrono::steady_clock;
 // Between the first two probes; each interval is twice the last.
 constexpr std::chrono::seconds kProbeInterval(1);
 constexpr std::string_view kHeaderStart = "HTTP/1.";  // of every answer
+// Bytes of a body that leave with the header; what is behind them is sent from where it is.
+constexpr size_t kBodyWithHeader = size_t{16} << 10;
 
 bool HasNoBody(int status) { return status == 204 || status == 304; }
 
@@ -43,7 +46,7 @@ std::optional<ParseFailure> ResponseWriter::ReserveAnswer(uint64_t bytes) {
   if (bytes <= limit) return answer_memory_.GrowTo(bytes);
   return ParseFailure{
       413, fmt::format("the answer is larger than {} bytes, the limit of one that is sent whole; ask for "
-                       "fewer tokens, choices or logprobs, or for a stream",
+                       "fewer tokens, choices, logprobs or texts, or for a stream",
                        limit)};
 }
 
@@ -81,12 +84,14 @@ Awaitable<bool> ResponseWriter::Send(HttpResponse response) {
   }
   bytes += "\r\n";
   const bool with_body = request_.method != "HEAD" && !HasNoBody(response.status);
-  if (with_body) bytes += response.body;
+  const std::string_view body = with_body ? std::string_view(response.body) : std::string_view();
+  bytes += body.substr(0, kBodyWithHeader);
+  const std::string_view rest = body.substr(std::min(body.size(), kBodyWithHeader));
   // Where memory was short above, nothing of the answer has left.
   state_ = State::kStreaming;
   kind_ = AnswerKind::kWhole;
-  if (with_body) log_.bytes += response.body.size();
-  const bool sent = co_await WriteAlone(std::move(bytes));
+  log_.bytes += body.size();
+  const bool sent = co_await WriteAlone(std::move(bytes), rest);
   if (sent) state_ = State::kComplete;
   co_return sent;
 }
@@ -128,10 +133,11 @@ Awaitable<bool> ResponseWriter::EndStream() {
   co_return sent;
 }
 
-Awaitable<bool> ResponseWriter::WriteAlone(std::string bytes) {
+Awaitable<bool> ResponseWriter::WriteAlone(std::string bytes, std::string_view rest) {
   while (writing_) co_await write_done_.async_wait(kTuple);
   writing_ = true;
-  const bool sent = co_await connection_.Write(bytes, kind_);
+  bool sent = co_await connection_.Write(bytes, kind_);
+  if (sent && !rest.empty()) sent = co_await connection_.Write(rest, kind_);
   writing_ = false;
   last_write_ = Clock::now();
   write_done_.cancel();

@@ -58,7 +58,8 @@ class ResponseWriter : public Exchange {
   std::string StreamHeader(std::string_view content_type);
   std::string Framed(std::string_view bytes) const;
   std::string NextProbe();
-  Awaitable<bool> WriteAlone(std::string bytes);
+  // Both, one behind the other. REQUIRES: `rest` outlives the call.
+  Awaitable<bool> WriteAlone(std::string bytes, std::string_view rest = {});
 
   const Transport& transport_;
   Connection& connection_;

@@ -121,9 +121,9 @@ Awaitable<api::Result<StoredModel>> AsyncModelStore::Register(NewModel model, st
   co_return entered;
 }
 
-Awaitable<bool> AsyncModelStore::HasBlob(std::string blob) {
+Awaitable<bool> AsyncModelStore::HasBlob(std::string blob, std::string party) {
   auto look = [this, name = std::move(blob)] { return store_.HasBlob(name); };
-  const bool there = co_await RunBlocking(pools_.reads, std::move(look));
+  const bool there = co_await RunBlocking(pools_.reads, std::move(look), party);
   co_return there;
 }
 

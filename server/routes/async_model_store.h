@@ -33,8 +33,8 @@ class AsyncModelStore {
   Awaitable<api::Result<void>> Copy(std::string from, std::string to);
   Awaitable<api::Result<DeletedModel>> Delete(std::string name);
   Awaitable<api::Result<StoredModel>> Register(NewModel model, std::vector<BlobUse>& uses);
-  Awaitable<bool> HasBlob(std::string blob);
-  Awaitable<int64_t> BlobSize(std::string blob);  // bytes; 0 when there is none
+  Awaitable<bool> HasBlob(std::string blob, std::string party);  // in the party's turn (WorkPool)
+  Awaitable<int64_t> BlobSize(std::string blob);                 // bytes; 0 when there is none
   // What these give is taken away on a pool, wherever its last owner goes.
   Awaitable<api::Result<std::shared_ptr<BlobUpload>>> StartUpload();
   Awaitable<api::Result<std::shared_ptr<const Staging>>> MakeStaging();

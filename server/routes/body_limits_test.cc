@@ -2,8 +2,12 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <zlib.h>
 
+#include <chrono>
+#include <latch>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
@@ -15,6 +19,7 @@
 namespace quire::server {
 namespace {
 
+using namespace std::chrono_literals;
 using nlohmann::json;
 using ::testing::HasSubstr;
 using testing::RawClient;
@@ -139,6 +144,105 @@ TEST(BodyLimits, WhatRepeatsALargeRequestIsWrittenOffTheIoThread) {
               3u);
   }
   EXPECT_EQ(TasksOf(daemon, "/completion", {{"prompt", "x"}, {"n_cmpl", 3}}), 0u);
+  const json message = {{"role", "user"}, {"content", std::string(2 * kKiB, 's')}};
+  const json chat = {{"model", "demo"}, {"n", 100}, {"messages", json::array({message})}};
+  EXPECT_EQ(TasksOf(daemon, "/v1/chat/completions", chat), 1u) << "100 copies of a small body";
+}
+
+// 65,536 of them, of texts whose vectors are known, take the I/O thread 8 ms.
+TEST(BodyLimits, NumbersOfEmbeddingsAreWrittenOffTheIoThread) {
+  TestDaemon daemon;
+  api::Finished finished;
+  finished.embedding = std::vector<float>(1024, 0.5F);
+  daemon.backend().script.events = {api::Event(api::PromptReady{3, 0}), api::Event(finished)};
+  const auto embed = [&](size_t texts, uint64_t parses, uint64_t cpu) {
+    WorkPools& pools = daemon.pools();
+    const uint64_t parses_before = pools.parses.tasks(), cpu_before = pools.cpu.tasks();
+    const json body = {{"model", "demo"}, {"input", std::vector<std::string>(texts, "x")}};
+    const json reply = json::parse(daemon.Post("/api/embed", body.dump()).body);
+    EXPECT_EQ(reply["embeddings"].size(), texts);
+    EXPECT_EQ(pools.parses.tasks() - parses_before, parses) << texts;
+    EXPECT_EQ(pools.cpu.tasks() - cpu_before, cpu) << texts;
+  };
+  embed(4, 0, 0);
+  embed(5, 1, 0);
+  embed(64, 1, 0);
+  embed(65, 0, 1);
+}
+
+// While the client does not read, nothing is kept but the answer's bytes: its text and its encoder took as much again, and
+// another copy of it was behind the header.
+TEST(BodyLimits, AnAnswerIsInMemoryOnceWhileItIsSent) {
+  constexpr size_t kAnswerBytes = 40 * 1024 * kKiB;  // larger than what the C library keeps
+  const auto mapped = [] { return static_cast<size_t>(::mallinfo2().hblkhd); };
+  TestDaemon daemon;
+  auto& events = daemon.backend().script.events;
+  events = {api::Event(api::PromptReady{3, 0}),
+            api::Event(api::TextDelta{std::string(kAnswerBytes, 't'), {}, 1}), api::Event(api::Finished{})};
+  const size_t before = mapped();
+  RawClient client(daemon.port());
+  client.Send(testing::PostBytes("/api/generate", R"({"model":"demo","prompt":"x","stream":false})"));
+  client.ReadSome(1);
+  EXPECT_LT(mapped() - before, 3 * kAnswerBytes)
+      << "the script's own copy, and a string with room at its end";
+}
+
+// Holds the threads of a pool until it ends.
+class BusyPool {
+ public:
+  explicit BusyPool(WorkPool& pool) : pool_(pool) {
+    for (ptrdiff_t i = 0; i < kThreads; ++i) {
+      pool.Post(
+          [latches = latches_] {
+            latches->begun.count_down();
+            latches->go.wait();
+          },
+          fmt::format("busy {}", i));
+    }
+    latches_->begun.wait();
+  }
+  ~BusyPool() { latches_->go.count_down(); }
+  BusyPool(const BusyPool&) = delete;
+  BusyPool& operator=(const BusyPool&) = delete;
+
+  void AwaitTaskOf(const std::string& party) const {
+    for (auto end = std::chrono::steady_clock::now() + 30s; pool_.WaitingOf(party) == 0;) {
+      ASSERT_LT(std::chrono::steady_clock::now(), end) << "no task of " << party;
+      std::this_thread::yield();
+    }
+  }
+
+ private:
+  static constexpr ptrdiff_t kThreads = 2;  // of the pool
+  struct Latches {
+    std::latch begun{kThreads}, go{1};
+  };
+  WorkPool& pool_;
+  const std::shared_ptr<Latches> latches_ = std::make_shared<Latches>();
+};
+
+// Whose turn it is: work without a party would take those of the daemon itself.
+TEST(BodyLimits, WorkOnFilesTakesTheTurnOfItsParty) {
+  TestDaemon daemon;
+  const testing::StoreFixture slots;
+  daemon.OnIoThread([&] { daemon.services().slot_folder = slots.root(); });
+  const std::string digest = "sha256:" + std::string(64, 'a');
+  const std::vector<std::string> requests = {
+      testing::PostBytes("/slots/0?action=restore", R"({"filename":"s","model":"demo"})"),
+      testing::PostBytes("/api/create", json{{"model", "made"}, {"files", {{"w.gguf", digest}}}}.dump()),
+      "HEAD /api/blobs/" + digest + " HTTP/1.1\r\nHost: localhost\r\n\r\n"};
+  testing::Age(daemon.store().ManifestPath("demo"));
+  daemon.Post("/slots/0?action=restore",
+              R"({"filename":"s","model":"demo"})");  // the model is known from here on
+  for (const std::string& request : requests) {
+    RawClient client(daemon.port());
+    {
+      const BusyPool busy(daemon.pools().reads);
+      client.Send(request);
+      busy.AwaitTaskOf("127.0.0.1");
+    }
+    EXPECT_GT(client.Read(request.starts_with("HEAD")).status, 0) << request;
+  }
 }
 
 TEST(BodyLimits, ErrorsQuoteOnlyTheStartOfALongName) {
@@ -287,6 +391,52 @@ TEST_F(AnswerLimits, AStreamThatRepeatsItsAnswerHasTheSame) {
   EXPECT_THAT(body, ::testing::Not(HasSubstr("response.completed")));
 }
 
+// 40 texts that are known, of 1,024 numbers: a body of a few hundred bytes.
+TEST_F(AnswerLimits, VectorsHaveTheSame) {
+  VectorCache cache;
+  daemon_.OnIoThread([&] { daemon_.services().vectors = &cache; });
+  api::Finished finished;
+  finished.embedding = std::vector<float>(1024, 0.5F);
+  daemon_.backend().script.events = {api::Event(api::PromptReady{3, 0}), api::Event(finished)};
+  const auto texts = [](size_t count) {
+    return json{{"model", "demo"}, {"input", std::vector<std::string>(count, "x")}};
+  };
+  EXPECT_EQ(daemon_.Post("/v1/embeddings", texts(40).dump()).status, 200);
+  ExpectTooLarge("/v1/embeddings", texts(70));
+
+  auto& events = daemon_.backend().script.events;
+  events.insert(events.begin(), testing::Block{});
+  json waiting = texts(40);
+  waiting["input"][39] = "another";
+  RawClient first(daemon_.port());
+  first.Send(testing::PostBytes("/v1/embeddings", waiting.dump()));
+  daemon_.backend().blocked.get_future().wait();
+  EXPECT_GT(Collected(), 600 * kKiB);
+  const RawResponse second = daemon_.Post("/v1/embeddings", texts(40).dump());
+  EXPECT_EQ(second.status, 429);
+  EXPECT_EQ(second.headers.at("retry-after"), "1");
+  daemon_.OnIoThread([&] { daemon_.backend().Release(); });
+  EXPECT_EQ(first.Read().status, 200);
+  while (Collected() > 0) std::this_thread::yield();
+}
+
+TEST_F(AnswerLimits, DocumentsThatAreReturnedHaveTheSame) {
+  api::Finished finished;
+  finished.embedding = {0.5F};
+  daemon_.backend().script.events = {api::Event(api::PromptReady{3, 0}), api::Event(finished)};
+  ExpectTooLarge("/v1/rerank", {{"model", "demo"},
+                                {"query", "q"},
+                                {"documents", {std::string(1030 * kKiB, 'd')}},
+                                {"return_documents", true}});
+}
+
+TEST_F(AnswerLimits, ADescriptionHasTheSame) {
+  auto& inspected = daemon_.backend().script.inspected;
+  inspected.model_info_json = json{{"tokens", std::string(1100 * kKiB, 't')}}.dump();
+  ExpectTooLarge("/api/show", {{"model", "demo"}, {"verbose", true}});
+  EXPECT_EQ(daemon_.Post("/api/show", R"({"model":"demo"})").status, 200);
+}
+
 TEST_F(AnswerLimits, OnePartysAnswersLeaveRoomForOthers) {
   auto& events = daemon_.backend().script.events;
   events = AnswerWithLogprobs(40);
@@ -297,6 +447,7 @@ TEST_F(AnswerLimits, OnePartysAnswersLeaveRoomForOthers) {
   EXPECT_GT(Collected(), 800 * kKiB);
   const RawResponse second = daemon_.Post("/v1/chat/completions", Chat(false).dump());
   EXPECT_EQ(second.status, 429);
+  EXPECT_EQ(second.headers.at("retry-after"), "1");
   EXPECT_THAT(second.body, HasSubstr("too many large answers of this client in memory"));
   daemon_.OnIoThread([&] { daemon_.backend().Release(); });
   EXPECT_EQ(first.Read().status, 200);

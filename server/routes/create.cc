@@ -72,6 +72,7 @@ class Creation {
   Creation(Services& services, Exchange& exchange, ollama::CreateRequest request)
       : services_(services),
         request_(std::move(request)),
+        party_(PartyOf(exchange)),
         progress_(exchange, request_.stream),
         sources_(services.models.users()) {}
   Creation(const Creation&) = delete;
@@ -338,7 +339,7 @@ class Creation {
                           field);
     }
     sources_.Redeem(*blob);
-    const bool there = co_await services_.models.HasBlob(*blob);
+    const bool there = co_await services_.models.HasBlob(*blob, party_);
     if (there) co_return api::Result<void>();
     co_return api::Fail(api::ErrorCode::kInvalidArgument,
                         fmt::format("{}: blob {} not found; upload it first", file.path, file.digest), field);
@@ -465,6 +466,7 @@ class Creation {
 
   Services& services_;
   const ollama::CreateRequest request_;
+  const std::string party_;
   ProgressStream progress_;
   NewModel model_;
   BlobUsers::Lease sources_;            // the files of the request

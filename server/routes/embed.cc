@@ -8,10 +8,12 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "api/openai/embedding.h"
 #include "server/routes/blocking.h"
@@ -25,8 +27,13 @@ namespace {
 // Texts of one request that its runner has at once: enough to fill its batches, few enough to leave the queue
 // to others.
 constexpr size_t kAtOnceMax = 32;
-// A reply of more numbers is written out on the pool, and one that may repeat many texts.
+// A reply of more numbers is written on a pool (65,536 take 8 ms): on that for short work, or on that for what takes long, as
+// one that may repeat many texts.
+constexpr size_t kSmallReplyNumbers = size_t{1} << 12;
 constexpr size_t kLargeReplyNumbers = size_t{1} << 16;
+// What a reply takes: of each number, which is a float and then text, and of each text beside its numbers.
+constexpr size_t kNumberBytes = sizeof(float) + 12;
+constexpr size_t kTextBytes = 128;
 
 // A text on its way.
 struct TextJob {
@@ -84,6 +91,36 @@ Awaitable<std::vector<std::string>> HashTexts(Services& services, Exchange& exch
   co_return keys;
 }
 
+// The vectors of a reply, which are taken in as far as the exchange has room for its answer.
+class ReplyVectors {
+ public:
+  // `more_bytes`: what the reply has beside the vectors.
+  ReplyVectors(Exchange& exchange, size_t count, size_t more_bytes)
+      : exchange_(exchange), more_bytes_(more_bytes), vectors_(count) {}
+
+  // The first that comes has the width of all. An error: there is no room, or a runner is broken.
+  std::optional<api::Error> Set(size_t i, std::vector<float> vector) {
+    if (!width_) {
+      width_ = vector.size();
+      const size_t of_each = kTextBytes + *width_ * kNumberBytes;
+      if (auto full = ReserveAnswer(exchange_, more_bytes_ + vectors_.size() * of_each)) return full;
+    }
+    if (vector.size() != *width_) {
+      return api::Error{api::ErrorCode::kInternal,
+                        fmt::format("a vector of {} numbers behind one of {}", vector.size(), *width_)};
+    }
+    vectors_[i] = std::move(vector);
+    return std::nullopt;
+  }
+  std::vector<std::vector<float>> Move() { return std::move(vectors_); }
+
+ private:
+  Exchange& exchange_;
+  const size_t more_bytes_;
+  std::vector<std::vector<float>> vectors_;
+  std::optional<size_t> width_;
+};
+
 // Lets other clients' work run, once in a while.
 Awaitable<void> Yield(size_t found) {
   constexpr size_t kAtOnce = 32;
@@ -106,17 +143,18 @@ Awaitable<api::Result<api::Finished>> Finish(scheduler::TokenStream& stream, Req
 }  // namespace
 
 Awaitable<api::Result<api::EmbedResult>> EmbedAll(Services& services, Exchange& exchange,
-                                                  const StoredModel& model,
-                                                  const api::EmbedRequest& request) {
+                                                  const StoredModel& model, const api::EmbedRequest& request,
+                                                  size_t more_bytes) {
   api::EmbedResult result;
   std::deque<TextJob> running;
   api::Client client;
   SetClient(exchange, client);
+  client.cache_salt = request.cache_salt;
   const size_t count = request.inputs.size();
   size_t at_once = kAtOnceMax;
   // A request that says how long the model stays wants it loaded.
   const bool looks_up = services.vectors != nullptr && !request.keep_alive;
-  result.vectors.resize(count);
+  ReplyVectors vectors(exchange, count, more_bytes);
   const auto keys = co_await HashTexts(services, exchange, model, request);
   size_t found = 0;
   for (size_t submitted = 0; submitted < count || !running.empty();) {
@@ -125,15 +163,13 @@ Awaitable<api::Result<api::EmbedResult>> EmbedAll(Services& services, Exchange& 
         result.prompt_tokens += known->prompt_tokens;
         exchange.log().prompt_tokens = exchange.log().prompt_tokens.value_or(0) + known->prompt_tokens;
         exchange.log().cached_tokens = exchange.log().cached_tokens.value_or(0) + known->prompt_tokens;
-        result.vectors[submitted] = std::move(known->vector);
+        if (auto full = vectors.Set(submitted, std::move(known->vector))) co_return std::unexpected(*full);
         ++submitted;
         co_await Yield(++found);
         continue;
       }
       api::Request one = request.At(submitted, model.parameters);
-      one.client.tenant = client.tenant;
-      one.client.weight = client.weight;
-      one.client.address = client.address;
+      one.client = client;
       TextJob job{.index = submitted, .stream = nullptr};
       auto placed = co_await services.backend.Submit(SpecOf(model), std::move(one), request.keep_alive);
       // Texts of requests like this one may be what fills the queue: it goes on with fewer, so that all of them leave
@@ -152,13 +188,17 @@ Awaitable<api::Result<api::EmbedResult>> EmbedAll(Services& services, Exchange& 
     const TextJob& first = running.front();
     auto finished = co_await Finish(*first.stream, exchange.log());
     if (!finished) co_return std::unexpected(OfInput(finished.error(), request, first.index));
+    if (request.inputs[first.index].rank && finished->embedding.size() != 1)
+      co_return api::Fail(api::ErrorCode::kInternal, "the runner gave no score");
     result.prompt_tokens += finished->usage.prompt_tokens;
     if (services.vectors != nullptr) {
       services.vectors->Store(keys[first.index], {finished->embedding, finished->usage.prompt_tokens});
     }
-    result.vectors[first.index] = std::move(finished->embedding);
+    if (auto full = vectors.Set(first.index, std::move(finished->embedding)))
+      co_return std::unexpected(*full);
     running.pop_front();
   }
+  result.vectors = vectors.Move();
   co_return result;
 }
 
@@ -188,6 +228,27 @@ Awaitable<api::Result<api::EmbedRequest>> Parse(Services& services, Exchange& ex
   co_return parsed;
 }
 
+// Where a reply to this body is written, which has `numbers` of them; null: at once.
+WorkPool* PoolForReply(Services& services, const std::string& body, size_t numbers) {
+  if (numbers > kLargeReplyNumbers || IsLargeBody(body)) return &services.pools.cpu;
+  return numbers > kSmallReplyNumbers ? &services.pools.parses : nullptr;
+}
+
+// Frees the vectors.
+Awaitable<std::string> EncodeVectors(Services& services, Exchange& exchange, const api::EmbedRequest& request,
+                                     api::EmbedResult& result) {
+  const size_t width = result.vectors.empty() ? 0 : result.vectors.front().size();
+  auto work = [&request, &result] {
+    std::string body = api::EncodeEmbed(request, result);
+    result.vectors.clear();
+    return body;
+  };
+  WorkPool* const pool = PoolForReply(services, exchange.request().body, width * result.vectors.size());
+  if (pool == nullptr) co_return work();
+  auto body = co_await RunFor(exchange, *pool, std::move(work));
+  co_return body;
+}
+
 Awaitable<void> Embed(Services& services, Exchange& exchange, api::EmbedDialect dialect) {
   auto request = co_await Parse(services, exchange, dialect);
   if (!request) {
@@ -210,13 +271,7 @@ Awaitable<void> Embed(Services& services, Exchange& exchange, api::EmbedDialect 
   exchange.log().finish = "embed";
   result->total = ContextOf(exchange.log(), result->load).total;
   HttpResponse response;
-  const size_t width = result->vectors.empty() ? 0 : result->vectors.front().size();
-  if (width * result->vectors.size() > kLargeReplyNumbers || IsLargeBody(exchange.request().body)) {
-    auto work = [&request, &result] { return api::EncodeEmbed(*request, *result); };
-    response.body = co_await RunFor(exchange, services.pools.cpu, std::move(work));
-  } else {
-    response.body = api::EncodeEmbed(*request, *result);
-  }
+  response.body = co_await EncodeVectors(services, exchange, *request, *result);
   co_await exchange.Send(std::move(response));
 }
 

@@ -47,6 +47,17 @@ TEST(EmbeddingRoutes, OllamaEmbedsEveryText) {
   }
 }
 
+TEST(EmbeddingRoutes, EveryTextHasTheSaltOfItsRequest) {
+  TestDaemon daemon;
+  daemon.backend().script.events = Vector({1});
+  EXPECT_EQ(
+      daemon.Post("/v1/embeddings", R"({"model":"demo","input":["a","b"],"cache_salt":"pepper"})").status,
+      200);
+  const auto& seen = daemon.backend().seen;
+  ASSERT_EQ(seen.requests.size(), 2U);
+  for (const api::Request& request : seen.requests) EXPECT_EQ(request.client.cache_salt, "pepper");
+}
+
 TEST(EmbeddingRoutes, LegacyAndOpenAiHaveShapesOfTheirOwn) {
   TestDaemon daemon;
   daemon.backend().script.events = Vector({3, 4});
@@ -140,6 +151,14 @@ TEST(RerankRoutes, EveryDocumentIsScoredWithTheQuery) {
   EXPECT_TRUE(pair.rank);
   EXPECT_EQ(pair.text, "q");
   EXPECT_EQ(pair.document, "b");
+}
+
+TEST(RerankRoutes, ARunnerWithoutAScoreIsAnError) {
+  TestDaemon daemon;
+  for (const std::vector<float>& scores : {std::vector<float>{}, {1, 2}}) {
+    daemon.backend().script.events = Vector(scores);
+    EXPECT_EQ(daemon.Post("/v1/rerank", R"({"model":"demo","query":"q","documents":["a"]})").status, 500);
+  }
 }
 
 TEST(RerankRoutes, ScoresKeepTheOrderOfTheBody) {

@@ -39,15 +39,15 @@ std::string ErrorBodyOf(std::string_view path, const api::Error& error, std::str
 HttpResponse ErrorResponse(std::string_view path, const api::Error& error, std::string_view request_id) {
   HttpResponse response{.status = api::HttpStatus(error.code)};
   response.body = ErrorBodyOf(path, error, request_id);
-  if (response.status == 503) response.headers.push_back({"Retry-After", "1"});
+  if (response.status == 503 || response.status == 429) response.headers.push_back({"Retry-After", "1"});
   return response;
 }
 
 HttpResponse ErrorResponse(std::string_view path, int status, std::string message,
                            std::string_view request_id) {
-  HttpResponse response =
-      ErrorResponse(path, api::Error{api::CodeOf(status), std::move(message)}, request_id);
-  response.status = status;
+  HttpResponse response{.status = status};
+  response.body = ErrorBodyOf(path, api::Error{api::CodeOf(status), std::move(message)}, request_id);
+  if (status == 503) response.headers.push_back({"Retry-After", "1"});
   return response;
 }
 

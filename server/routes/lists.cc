@@ -126,6 +126,16 @@ ollama::ShowReply ShowReplyOf(const StoredModel& model, const api::ipc::Inspecte
   return reply;
 }
 
+// About what a reply takes: of the model's description a verbose one has all of it.
+size_t ShowReplyBytes(const StoredModel& model, const api::ipc::Inspected& description, bool verbose) {
+  size_t bytes = model.parameters_json.size() + model.go_template.size() + model.system.size() +
+                 description.chat_template.size();
+  for (const std::string& license : model.licenses) bytes += license.size();
+  for (const api::Message& message : model.messages) bytes += message.content.size();
+  if (verbose) bytes += description.model_info_json.size() + description.tensors_json.size();
+  return bytes;
+}
+
 // From what a runner says of a load; `limit_bytes` of memory for all models, 0 = none.
 ollama::LoadCheck CheckOf(const api::Result<api::ipc::Inspected>& inspected, int64_t limit_bytes) {
   ollama::LoadCheck check{.memory_limit_bytes = limit_bytes};
@@ -164,6 +174,10 @@ Awaitable<void> Show(Services& services, Exchange& exchange) {
   if (!description && check) description = std::make_shared<const api::ipc::Inspected>();
   if (!description) {
     co_await SendError(exchange, description.error());
+    co_return;
+  }
+  if (const auto full = ReserveAnswer(exchange, ShowReplyBytes(*model, **description, request->verbose))) {
+    co_await SendError(exchange, *full);
     co_return;
   }
   const int32_t context_length = co_await services.inspector.DefaultContext(*model);

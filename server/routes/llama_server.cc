@@ -107,24 +107,24 @@ api::Error EmptyError(const llama_server::SlotRequest& request) {
 }
 
 // A snapshot that an earlier daemon saved comes back into memory.
-Awaitable<void> ReadSnapshot(Services& services, SlotStore& slots, const SlotOwner& owner,
+Awaitable<void> ReadSnapshot(Services& services, Exchange& exchange, SlotStore& slots, const SlotOwner& owner,
                              const std::string& name) {
   if (services.slot_folder.empty() || slots.FindSnapshot(owner, name) != nullptr) co_return;
   auto work = [files = SlotFiles(services.slot_folder), &owner, &name] { return files.Read(owner, name); };
-  std::optional<SlotPrefix> prefix = co_await RunBlocking(services.pools.reads, std::move(work));
+  std::optional<SlotPrefix> prefix = co_await RunFor(exchange, services.pools.reads, std::move(work));
   if (!prefix) co_return;
   if (auto saved = slots.Save(owner, name, *std::move(prefix)); !saved)
     spdlog::warn("a slot's snapshot was not restored: {}", saved.error().message);
 }
 
 // It is saved in memory already: without a disk it lives as long as the daemon.
-Awaitable<void> WriteSnapshot(Services& services, const SlotOwner& owner, const std::string& name,
-                              const SlotPrefix& prefix) {
+Awaitable<void> WriteSnapshot(Services& services, Exchange& exchange, const SlotOwner& owner,
+                              const std::string& name, const SlotPrefix& prefix) {
   if (services.slot_folder.empty()) co_return;
   auto work = [files = SlotFiles(services.slot_folder), &owner, &name, &prefix] {
     return files.Write(owner, name, prefix);
   };
-  const auto written = co_await RunBlocking(services.pools.blobs, std::move(work));
+  const auto written = co_await RunFor(exchange, services.pools.blobs, std::move(work));
   if (!written) spdlog::warn("a slot's snapshot ends with this daemon: {}", written.error().message);
 }
 
@@ -147,7 +147,7 @@ Awaitable<void> ActOnSlot(Services& services, SlotStorePtr slots, Exchange& exch
     co_return;
   }
   if (parsed->action == llama_server::SlotAction::kRestore)
-    co_await ReadSnapshot(services, *slots, owner, parsed->name);
+    co_await ReadSnapshot(services, exchange, *slots, owner, parsed->name);
   const SlotPrefix* found = PrefixOf(*slots, owner, *parsed);
   if (found == nullptr) {
     co_await SendError(exchange, EmptyError(*parsed));
@@ -159,7 +159,7 @@ Awaitable<void> ActOnSlot(Services& services, SlotStorePtr slots, Exchange& exch
       co_await SendError(exchange, saved.error());
       co_return;
     }
-    co_await WriteSnapshot(services, owner, parsed->name, prefix);
+    co_await WriteSnapshot(services, exchange, owner, parsed->name, prefix);
   }
   auto done = [slots, owner, prefix, slot = parsed->slot] { slots->Record(owner, slot, prefix); };
   auto reply = std::make_unique<llama_server::SlotEncoder>(*std::move(parsed), prefix.tokens.size(), done);

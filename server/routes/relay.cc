@@ -190,9 +190,7 @@ class CollectedAnswer {
     counted_ = (bytes_ / kStep + 1) * kStep;
     const size_t collected =
         reply_.streams() ? reply_.RepeatedBytes(api::Finished{}, entry.choice) : counted_;
-    auto refusal = exchange_.ReserveAnswer(collected);
-    if (!refusal) return std::nullopt;
-    return api::Error{api::CodeOf(refusal->status), std::move(refusal->reason)};
+    return ReserveAnswer(exchange_, collected);
   }
   size_t bytes() const { return bytes_; }  // of all events so far
 
@@ -231,10 +229,30 @@ std::string Shortened(std::string_view text) {
   return std::string(text.substr(0, kShownMax)) + "...";
 }
 
+// What the reply says of the event. The `last` one of a reply that is sent whole frees what that was made of, which may be as
+// large, where it was made: the job has no encoder any more.
+Awaitable<std::string> EncodeEvent(Exchange& exchange, WorkPool& cpu, ChoiceEvent& entry, bool last,
+                                   size_t reply_bytes, GenerationJob& job) {
+  const api::EventContext context = ContextOf(exchange.log(), entry.load, entry.choice);
+  const bool large = EncodedBytes(entry, last, reply_bytes, *job.reply) > kLargeReplyBytes;
+  const bool whole = last && !job.reply->streams();
+  auto work = [&entry, &job, &context, whole] {
+    std::string bytes = job.reply->OnEvent(entry.event, context);
+    if (whole) {
+      job.reply.reset();
+      entry.event = api::PromptReady{};
+    }
+    return bytes;
+  };
+  if (!large) co_return work();
+  auto bytes = co_await RunFor(exchange, cpu, std::move(work));
+  co_return bytes;
+}
+
 // Of a job whose reply has about `reply_bytes` so far, this event's included. Sends the event's bytes. False: nothing more can
 // be sent.
 Awaitable<bool> SendEvent(Exchange& exchange, WorkPool& cpu, ChoiceEvent& entry, bool last,
-                          size_t reply_bytes, api::ReplyEncoder& reply) {
+                          size_t reply_bytes, GenerationJob& job) {
   RequestLog& log = exchange.log();
   if (auto* failed = std::get_if<api::Failed>(&entry.event)) {
     if (!exchange.started()) {
@@ -244,20 +262,15 @@ Awaitable<bool> SendEvent(Exchange& exchange, WorkPool& cpu, ChoiceEvent& entry,
     log.error = api::Name(failed->error.code);
     failed->error.message = exchange.ClientText(failed->error.message);
   }
-  const api::EventContext context = ContextOf(log, entry.load, entry.choice);
-  std::string bytes;
-  if (EncodedBytes(entry, last, reply_bytes, reply) > kLargeReplyBytes) {
-    auto work = [&entry, &reply, &context] { return reply.OnEvent(entry.event, context); };
-    bytes = co_await RunFor(exchange, cpu, std::move(work));
-  } else {
-    bytes = reply.OnEvent(entry.event, context);
-  }
-  if (!reply.streams()) {
+  const bool streams = job.reply->streams();
+  std::string bytes = co_await EncodeEvent(exchange, cpu, entry, last, reply_bytes, job);
+  if (!streams) {
     if (!last) co_return true;
     HttpResponse response{.body = std::move(bytes)};
     co_await exchange.Send(std::move(response));
     co_return false;
   }
+  const api::ReplyEncoder& reply = *job.reply;
   const bool ready = std::holds_alternative<api::PromptReady>(entry.event);
   if (ready) exchange.KeepAlive(reply.content_type(), reply.keep_alive());
   // A reader of server-sent events knows at once that its prompt was accepted. NDJSON has no way to say that the wait
@@ -270,8 +283,7 @@ Awaitable<bool> SendEvent(Exchange& exchange, WorkPool& cpu, ChoiceEvent& entry,
 
 // Sends events until all choices have ended, one has failed, or the client has disconnected.
 template <class Source>
-Awaitable<void> Relay(Exchange& exchange, WorkPool& cpu, Source& source, size_t choices,
-                      const GenerationJob& job) {
+Awaitable<void> Relay(Exchange& exchange, WorkPool& cpu, Source& source, size_t choices, GenerationJob& job) {
   const auto submitted = Clock::now();
   CollectedAnswer answer(exchange, *job.reply);
   for (size_t left = choices; left > 0;) {
@@ -281,7 +293,7 @@ Awaitable<void> Relay(Exchange& exchange, WorkPool& cpu, Source& source, size_t 
     left = entry.failed() ? 0 : left - (entry.last() ? 1 : 0);
     const auto* finished = std::get_if<api::Finished>(&entry.event);
     if (finished != nullptr && job.on_finished) job.on_finished(*finished);
-    const bool sent = co_await SendEvent(exchange, cpu, entry, left == 0, answer.bytes(), *job.reply);
+    const bool sent = co_await SendEvent(exchange, cpu, entry, left == 0, answer.bytes(), job);
     if (!sent) co_return;
   }
   co_await exchange.EndStream();
@@ -289,7 +301,7 @@ Awaitable<void> Relay(Exchange& exchange, WorkPool& cpu, Source& source, size_t 
 
 // Never throws, so that its end ends the generations too.
 Awaitable<std::exception_ptr> TryRelay(Exchange& exchange, WorkPool& cpu, ConcurrentGenerations& source,
-                                       size_t choices, const GenerationJob& job) {
+                                       size_t choices, GenerationJob& job) {
   std::exception_ptr failure;
   try {
     co_await Relay(exchange, cpu, source, choices, job);
@@ -307,6 +319,12 @@ api::EventContext ContextOf(const RequestLog& log, std::chrono::nanoseconds load
 
 scheduler::ModelSpec SpecOf(const StoredModel& model) {
   return {model.digest, model.name.Display(), model.weights, model.TemplateInUse(), model.draft};
+}
+
+std::optional<api::Error> ReserveAnswer(Exchange& exchange, uint64_t bytes) {
+  auto refusal = exchange.ReserveAnswer(bytes);
+  if (!refusal) return std::nullopt;
+  return api::Error{api::CodeOf(refusal->status), std::move(refusal->reason)};
 }
 
 Awaitable<void> SendError(Exchange& exchange, const api::Error& error) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -41,6 +42,9 @@ struct GenerationJob {
 
 scheduler::ModelSpec SpecOf(const StoredModel& model);
 
+// Exchange::ReserveAnswer(): an error when there is no room.
+std::optional<api::Error> ReserveAnswer(Exchange& exchange, uint64_t bytes);
+
 // Answers with an error in the dialect of the request's path, and logs its kind.
 Awaitable<void> SendError(Exchange& exchange, const api::Error& error);
 
@@ -48,7 +52,7 @@ Awaitable<void> SendError(Exchange& exchange, const api::Error& error);
 // stream leaves with its first chunk, so that an error before it is a plain answer with its status. The first choice
 // that fails ends them all; so does an answer that is collected before it is sent and finds no room (Exchange::ReserveAnswer).
 // Cancellation destroys every generation, which ends its work. A large reply, or a large chunk of a
-// stream, is encoded on `cpu`, which outlives the call.
+// stream, is encoded on `cpu`, which outlives the call. Of a reply that is sent whole only its bytes are kept meanwhile.
 Awaitable<void> RelayReply(Exchange& exchange, Backend& backend, WorkPool& cpu, GenerationJob job);
 
 }  // namespace quire::server

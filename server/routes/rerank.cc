@@ -50,7 +50,8 @@ Awaitable<void> Rerank(Services& services, Exchange& exchange, api::RerankDialec
     co_await SendError(exchange, model.error());
     co_return;
   }
-  auto result = co_await EmbedAll(services, exchange, *model, request->pairs);
+  const size_t repeated = request->return_documents ? exchange.request().body.size() : 0;
+  auto result = co_await EmbedAll(services, exchange, *model, request->pairs, repeated);
   if (!result) {
     co_await SendError(exchange, result.error());
     co_return;

@@ -61,9 +61,9 @@ api::Result<std::string> BlobOf(const Exchange& exchange) {
 }
 
 // Whether the blob is there. Then it stays for the create of this client.
-Awaitable<bool> HasPromised(Services& services, std::string blob) {
+Awaitable<bool> HasPromised(Services& services, Exchange& exchange, std::string blob) {
   services.models.users().Promise(blob, BlobUsers::Clock::now());
-  const bool there = co_await services.models.HasBlob(blob);
+  const bool there = co_await services.models.HasBlob(blob, PartyOf(exchange));
   if (!there) services.models.users().Withdraw(blob);
   co_return there;
 }
@@ -74,7 +74,7 @@ Awaitable<void> LookUpBlob(Services& services, Exchange& exchange) {
     co_await SendError(exchange, blob.error());
     co_return;
   }
-  const bool there = co_await HasPromised(services, *blob);
+  const bool there = co_await HasPromised(services, exchange, *blob);
   co_await exchange.Send(Empty(there ? 200 : 404));
 }
 
@@ -102,7 +102,7 @@ Awaitable<void> PutBlob(Services& services, Exchange& exchange) {
     co_await SendError(exchange, blob.error());
     co_return;
   }
-  const bool there = co_await HasPromised(services, *blob);
+  const bool there = co_await HasPromised(services, exchange, *blob);
   if (there) {
     co_await exchange.Send(Empty(200));
     co_return;

@@ -82,15 +82,19 @@ TEST(TokenizeRoutes, RequestsAreMadeInTheNameOfTheirClient) {
 // Nobody checks the credentials: they isolate caches, but make nobody another party.
 TEST(TokenizeRoutes, WithoutKeysAnAddressIsOneParty) {
   TestDaemon daemon;
-  daemon.backend().script.events = {api::Event(api::PromptReady{2, 0}), api::Event(api::Finished{})};
+  api::Finished finished;
+  finished.embedding = {0.5F};
+  daemon.backend().script.events = {api::Event(api::PromptReady{2, 0}), api::Event(finished)};
   const std::vector<std::pair<std::string, std::string>> routes = {
       {"/tokenize", R"({"model":"demo","content":"hi"})"},
       {"/api/generate", R"({"model":"demo","prompt":"hi"})"},
       {"/v1/chat/completions", R"({"model":"demo","messages":[{"role":"user","content":"Hi"}]})"},
-      {"/api/embed", R"({"model":"demo","input":"hi"})"}};
+      {"/api/embed", R"({"model":"demo","input":"hi"})"},
+      {"/v1/rerank", R"({"model":"demo","query":"q","documents":["d"]})"}};
   for (const auto& [path, body] : routes) {
-    daemon.Post(path, body, "Authorization: Bearer " + path + "\r\n");
+    const auto reply = daemon.Post(path, body, "Authorization: Bearer " + path + "\r\n");
     const api::Client& client = daemon.backend().seen.requests.back().client;
+    EXPECT_EQ(client.Member(), reply.headers.at("x-request-id")) << path << ": one of several people, maybe";
     EXPECT_EQ(client.Party(), "127.0.0.1") << path;
     EXPECT_NE(client.IsolationKey(), "0:") << path;
   }

@@ -20,6 +20,12 @@ void WorkPool::Queue(std::move_only_function<void()> task, std::string party) {
   entry->second.waiting.push_back(std::move(task));
 }
 
+size_t WorkPool::WaitingOf(const std::string& party) {
+  const std::lock_guard lock(mutex_);
+  const auto found = parties_.find(party);
+  return found == parties_.end() ? 0 : found->second.waiting.size();
+}
+
 bool WorkPool::MayRun(const Parties::value_type& party) const {
   return !party.second.waiting.empty() && (party.first.empty() || party.second.running < party_threads_);
 }

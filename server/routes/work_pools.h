@@ -40,6 +40,7 @@ class WorkPool {
   static inline std::atomic<uint64_t> failures = 0;
   // Tasks that it was given so far.
   uint64_t tasks() const { return tasks_; }
+  size_t WaitingOf(const std::string& party);
   void Join() { threads_.join(); }
 
  private:
@@ -68,7 +69,7 @@ class WorkPool {
 
 struct WorkPools {
   WorkPool cpu{2};       // parses and writes large bodies; touches no file
-  WorkPool parses{1};    // parses bodies of up to 128 KiB, each in a few milliseconds
+  WorkPool parses{1};    // parses bodies of up to 128 KiB and writes vectors, each in a few milliseconds
   WorkPool lookups{1};   // models in memory: looks whether their files are unchanged
   WorkPool reads{2};     // reads the store: lists, and models that are not in memory
   WorkPool blobs{2};     // writes the store's files: uploads, converted weights, and their removal
