@@ -99,7 +99,7 @@ class Daemon {
                    StoreTransfer(models_.store())),
         hangups_(io_) {
     Transport transport{
-        .limits = TransportLimitsOf(options),
+        .limits = TransportLimitsOf(options, memory_.reserve_bytes),
         .router = {},
         .origins = OriginPolicy(options.origins, MachineName()),
         .error_response =
@@ -388,7 +388,7 @@ Awaitable<api::Result<void>> Daemon::Reload() {
   if (settings->tls) server_->SetTls(*std::move(settings->tls));
   server_->SetKeys(options.keys);
   server_->SetOrigins(OriginPolicy(options.origins, MachineName()));
-  server_->SetLimits(TransportLimitsOf(options));
+  server_->SetLimits(TransportLimitsOf(options, memory_.reserve_bytes));
   SetLogLevel(options.debug);
   options_ = std::move(options);
   co_return api::Result<void>();

@@ -24,10 +24,18 @@ size_t ConnectionsOf(const Options& options) {
   return connections;
 }
 
+// Of the reserve bodies may take half and answers a quarter. A reserve of 2 GiB has room for the usual limits.
+void LimitToReserve(uint64_t reserve_bytes, TransportLimits& limits) {
+  limits.buffered_bodies_bytes = std::min(limits.buffered_bodies_bytes, reserve_bytes / 2);
+  limits.answers_bytes = std::min(limits.answers_bytes, reserve_bytes / 4);
+  limits.answer_bytes_max = std::min(limits.answer_bytes_max, limits.answers_bytes / 2);
+}
+
 }  // namespace
 
-TransportLimits TransportLimitsOf(const Options& options) {
+TransportLimits TransportLimitsOf(const Options& options, int64_t reserve_bytes) {
   TransportLimits limits;
+  if (reserve_bytes > 0) LimitToReserve(static_cast<uint64_t>(reserve_bytes), limits);
   limits.parser.body_bytes = options.max_body_bytes;
   // A quarter is for small bodies.
   limits.buffered_bodies_bytes = std::max(limits.buffered_bodies_bytes, options.max_body_bytes / 3 * 4 + 4);

@@ -11,8 +11,9 @@
 
 namespace quire::server {
 
-// Raises the limit of open files where it is too low for the connections, and limits these where it cannot.
-TransportLimits TransportLimitsOf(const Options& options);
+// Raises the limit of open files where it is too low for the connections, and limits these where it cannot. What requests and
+// answers hold is bounded by `reserve_bytes` of memory, too (MemoryBudget).
+TransportLimits TransportLimitsOf(const Options& options, int64_t reserve_bytes);
 
 // `memory_bytes`: of all models together. `snapshots` may be null.
 scheduler::Limits SchedulerLimitsOf(const Options& options, int64_t memory_bytes,

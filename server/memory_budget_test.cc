@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "server/limits_of_options.h"
+
 namespace quire::server {
 namespace {
 
@@ -11,6 +13,7 @@ TEST(BudgetOf, WhatIsAskedHoldsAsItIs) {
   const MemoryBudget budget = BudgetOf(1000, {.bytes = 5, .from = "the machine"});
   EXPECT_EQ(budget.bytes, 1000);
   EXPECT_EQ(budget.from, "QUIRE_MEMORY");
+  EXPECT_EQ(budget.reserve_bytes, 1);
 }
 
 TEST(BudgetOf, LeavesAReserve) {
@@ -19,9 +22,30 @@ TEST(BudgetOf, LeavesAReserve) {
   EXPECT_EQ(BudgetOf(0, {.bytes = 2048 * kMiB, .from = "memory.max"}).bytes, 1792 * kMiB);
   EXPECT_EQ(BudgetOf(0, {.bytes = 512 * kMiB, .from = "memory.max"}).bytes, 384 * kMiB);
   EXPECT_EQ(BudgetOf(0, {.bytes = 512 * kMiB, .from = "memory.max"}).from, "memory.max");
+  EXPECT_EQ(BudgetOf(0, {.bytes = 2048 * kMiB, .from = "memory.max"}).reserve_bytes, 256 * kMiB);
 }
 
-TEST(BudgetOf, BoundsNothingWhereNothingIsKnown) { EXPECT_EQ(BudgetOf(0, {}).bytes, 0); }
+// A small machine's daemon would otherwise take 1.5 GiB for what clients send and do not read.
+TEST(TransportLimitsOf, BodiesAndAnswersFitIntoTheReserve) {
+  const TransportLimits usual;
+  for (const int64_t reserve : {int64_t{0}, 2048 * kMiB, 65536 * kMiB}) {
+    const TransportLimits limits = TransportLimitsOf({}, reserve);
+    EXPECT_EQ(limits.buffered_bodies_bytes, usual.buffered_bodies_bytes) << reserve;
+    EXPECT_EQ(limits.answers_bytes, usual.answers_bytes) << reserve;
+    EXPECT_EQ(limits.answer_bytes_max, usual.answer_bytes_max) << reserve;
+  }
+  const TransportLimits small = TransportLimitsOf({}, 256 * kMiB);
+  EXPECT_EQ(small.buffered_bodies_bytes, 128 * kMiB);
+  EXPECT_EQ(small.answers_bytes, 64 * kMiB);
+  EXPECT_EQ(small.answer_bytes_max, 32 * kMiB);
+  EXPECT_GE(TransportLimitsOf({}, kMiB).Bodies().large, Options{}.max_body_bytes)
+      << "one of the largest size";
+}
+
+TEST(BudgetOf, BoundsNothingWhereNothingIsKnown) {
+  EXPECT_EQ(BudgetOf(0, {}).bytes, 0);
+  EXPECT_EQ(BudgetOf(1000, {}).reserve_bytes, 0);
+}
 
 }  // namespace
 }  // namespace quire::server
