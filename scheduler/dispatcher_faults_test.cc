@@ -112,6 +112,27 @@ TEST_F(DispatcherFaultsTest, ASignalFromOutsideIsNoCrashOfTheRequest) {
   }
 }
 
+// It is hashed on a thread of its own, and so are those that may be the same.
+TEST_F(DispatcherFaultsTest, ACrashOfALargeRequest) {
+  api::Request poison = Raw("crash");
+  poison.go_template = std::string(size_t{1} << 20, 't');
+  const auto submit = [&](const api::Request& request) {
+    return loop().Wait(loop().Spawn(dispatcher().Submit(Spec("ok"), request, {})));
+  };
+  auto first = submit(poison);
+  ASSERT_TRUE(first);
+  ASSERT_TRUE(Finish(**first).failed);
+  const auto again = submit(poison);
+  ASSERT_FALSE(again);
+  EXPECT_THAT(again.error().message, HasSubstr("killed the model runner more than once"));
+  api::Request alike = poison;
+  alike.go_template.front() = 'a';
+  alike.prompt = api::RawPrompt{"refus"};
+  EXPECT_TRUE(submit(alike)) << "of the same outline";
+  alike.go_template += 'a';
+  EXPECT_TRUE(submit(alike)) << "of another";
+}
+
 TEST_F(DispatcherFaultsTest, AStoppedRunnerIsReplaced) {
   limits().stall_timeout = milliseconds(3000);
   ExpectKillsTheRunner("stop", "sent no heartbeat for 3 s and was killed");

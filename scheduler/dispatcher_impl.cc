@@ -67,6 +67,7 @@ Dispatcher::Impl::Impl(const boost::asio::any_io_executor& executor, std::filesy
                   .probation_time = limits.probation_time,
                   .drain_limit = limits.drain_limit,
                   .queue_timeout = limits.queue_timeout}),
+      hasher_(executor),
       inspections_(executor, kInspectionsMax),
       conversions_(executor, kConversionsMax),
       engines_changed_(executor),
@@ -77,13 +78,13 @@ Dispatcher::Impl::Impl(const boost::asio::any_io_executor& executor, std::filesy
 
 Awaitable<api::Result<void>> Dispatcher::Impl::Await(Self self, std::shared_ptr<Pending> pending,
                                                      std::optional<KeepAlive> keep_alive) {
-  if (self->closed_) co_return std::unexpected(kShuttingDown);
-  pending->id = api::RequestId{++self->ids_};
   pending->arrived = Clock::now();
-  if (pending->request) {
-    auto checked = self->poison_requests_.Check(pending->spec.key, *pending->request, pending->arrived);
+  if (pending->request && self->poison_requests_.MayHave(pending->spec.key, *pending->request)) {
+    auto checked = co_await CheckPoison(self, pending);
     if (!checked) co_return checked;
   }
+  if (self->closed_) co_return std::unexpected(kShuttingDown);
+  pending->id = api::RequestId{++self->ids_};
   auto queued = self->Queue(pending, keep_alive);
   if (!queued) co_return queued;
   const QueueTicket ticket(self, pending->id);
@@ -93,6 +94,28 @@ Awaitable<api::Result<void>> Dispatcher::Impl::Await(Self self, std::shared_ptr<
     if (!waited) co_return std::unexpected(kGone);
   }
   co_return api::Result<void>();
+}
+
+Awaitable<api::Result<void>> Dispatcher::Impl::CheckPoison(Self self, std::shared_ptr<Pending> pending) {
+  struct JobOwner {  // ends with the client
+    std::shared_ptr<RequestHasher::Job> job;
+    ~JobOwner() { job->unwanted = true; }
+  };
+  PoisonRequestList& list = self->poison_requests_;
+  const std::string& key = pending->spec.key;
+  if (!IsSlowToHash(*pending->request))
+    co_return list.Check(key, FingerprintOf(*pending->request), Clock::now());
+  const JobOwner owner{std::make_shared<RequestHasher::Job>(*std::move(pending->request))};
+  self->hasher_.Start(owner.job, [weak = std::weak_ptr(pending)] {
+    if (const auto waiting = weak.lock()) waiting->answered.Notify();
+  });
+  while (!owner.job->done) {
+    const bool waited = co_await pending->answered.Wait();
+    if (!waited) co_return std::unexpected(kGone);
+  }
+  pending->request = std::move(owner.job->request);
+  if (!owner.job->fingerprint) co_return api::Fail(api::ErrorCode::kUnavailable, "out of memory");
+  co_return list.Check(key, *owner.job->fingerprint, Clock::now());
 }
 
 api::Result<void> Dispatcher::Impl::Queue(const std::shared_ptr<Pending>& pending,
@@ -364,16 +387,29 @@ void Dispatcher::Impl::FailWith(api::RequestId id, Scheduler::ExitCause cause, c
   running_.erase(found);
   running.stream->Fail(why);
   if (cause == Scheduler::ExitCause::kRefused) return;
+  spdlog::error("poison request: killed several runners, rejected from now on model={} error=\"{}\"",
+                running.spec.name, why.message);
   running.request.params.num_ctx = running.requested_num_ctx;
   running.request.params.seed = running.requested_seed;
   try {
-    poison_requests_.Remember(running.spec.key, running.request, Clock::now());
-  } catch (const std::bad_alloc&) {  // of the library that hashes it: it may kill runners again
-    spdlog::error("poison request: no memory to remember it model={}", running.spec.name);
+    RememberPoison(std::move(running));
+  } catch (const std::exception&) {  // it may kill runners again
+    spdlog::error("poison request: no memory to remember it");
+  }
+}
+
+void Dispatcher::Impl::RememberPoison(Running running) {
+  const std::string& key = running.spec.key;
+  if (!IsSlowToHash(running.request)) {
+    poison_requests_.Remember(key, FingerprintOf(running.request), Clock::now());
     return;
   }
-  spdlog::error("poison request: killed several runners, rejected from now on model={} error=\"{}\"",
-                running.spec.name, why.message);
+  poison_requests_.Announce(key, running.request, Clock::now());
+  const auto job = std::make_shared<RequestHasher::Job>(std::move(running.request));
+  hasher_.Start(job, [weak = weak_from_this(), job, key] {
+    if (const Self self = weak.lock(); self && job->fingerprint)
+      self->poison_requests_.Remember(key, *job->fingerprint, Clock::now());
+  });
 }
 
 void Dispatcher::Impl::Answer(Pending& pending, api::Result<std::unique_ptr<TokenStream>> answer) {

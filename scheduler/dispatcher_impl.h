@@ -24,6 +24,7 @@
 #include "scheduler/inspection.h"
 #include "scheduler/model_runner.h"
 #include "scheduler/poison_request_list.h"
+#include "scheduler/request_hasher.h"
 #include "scheduler/scheduler.h"
 #include "scheduler/token_stream.h"
 
@@ -122,6 +123,9 @@ class Dispatcher::Impl : public ModelRunner::Owner,
   // Queues the request and waits for its answer. kCancelled: the awaiting coroutine was canceled.
   static Awaitable<api::Result<void>> Await(Self self, std::shared_ptr<Pending> pending,
                                             std::optional<KeepAlive> keep_alive);
+  // Whether the request has killed runners. A large one leaves `pending` while it is read on another thread.
+  static Awaitable<api::Result<void>> CheckPoison(Self self, std::shared_ptr<Pending> pending);
+  void RememberPoison(Running running);
   api::Result<void> Queue(const std::shared_ptr<Pending>& pending, std::optional<KeepAlive> keep_alive);
 
   void OnMemoryEstimate(ModelRunner& runner, Scheduler::MemoryEstimate estimate) override;
@@ -165,6 +169,7 @@ class Dispatcher::Impl : public ModelRunner::Owner,
   std::unordered_map<api::RequestId, std::shared_ptr<Pending>> pending_;
   std::unordered_map<api::RequestId, Running> running_;
   PoisonRequestList poison_requests_;
+  RequestHasher hasher_;
   JobPool inspections_;
   JobPool conversions_;
   AsyncEvent engines_changed_;   // notified when an engine has answered

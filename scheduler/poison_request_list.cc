@@ -17,7 +17,7 @@ namespace ipc = api::ipc;
 using ipc::VisitFields;
 
 // Gives the bytes of all fields of a request to `sink`, each list and text behind its size, so that two requests that differ
-// give different bytes.
+// give different bytes. A sink of outlines gets no text, and of a list its ends only; one that is full gets no more elements.
 template <class Sink>
 class FieldBytes {
  public:
@@ -38,7 +38,7 @@ class FieldBytes {
       sink_.Add({reinterpret_cast<const char*>(&value), sizeof value});
     } else if constexpr (ipc::Text<T>) {
       Put(value.size());
-      sink_.Add(value);
+      if constexpr (!Sink::kOutline) sink_.Add(value);
     } else if constexpr (ipc::Optional<T>) {
       Put(value.has_value());
       if (value) Put(*value);
@@ -47,10 +47,11 @@ class FieldBytes {
       std::visit([this](const auto& alternative) { Put(alternative); }, value);
     } else if constexpr (ipc::NumberList<T>) {
       Put(value.size());
-      sink_.Add({reinterpret_cast<const char*>(value.data()), value.size() * sizeof(*value.data())});
+      if constexpr (!Sink::kOutline)
+        sink_.Add({reinterpret_cast<const char*>(value.data()), value.size() * sizeof(*value.data())});
     } else if constexpr (ipc::List<T>) {
       Put(value.size());
-      for (const auto& element : value) Put(element);
+      PutElements(value);
     } else if constexpr (std::same_as<T, api::Client>) {
       Put(value.tenant);
       Put(value.cache_salt);
@@ -60,59 +61,104 @@ class FieldBytes {
   }
 
  private:
+  template <class T>
+  void PutElements(const T& list) {
+    if constexpr (Sink::kOutline) {
+      if (list.empty()) return;
+      Put(list.front());
+      Put(list.back());
+    } else {
+      for (const auto& element : list) {
+        if (sink_.full()) return;
+        Put(element);
+      }
+    }
+  }
+
   Sink& sink_;
 };
 
 struct ByteCount {
+  static constexpr bool kOutline = false;
+  static constexpr uint64_t kEnough = uint64_t{64} << 10;  // take 0.2 ms to hash
   uint64_t count = 0;
   void Add(std::string_view bytes) { count += bytes.size(); }
+  bool full() const { return count > kEnough; }
 };
-
-uint64_t SizeOf(const api::Request& request) {
-  ByteCount bytes;
-  FieldBytes(bytes).Put(request);
-  return bytes.count;
-}
 
 struct HashedBytes {
+  static constexpr bool kOutline = false;
   api::Sha256 hash = {};
   void Add(std::string_view bytes) { hash.Update(bytes); }
+  static bool full() { return false; }
 };
 
-api::Sha256::Digest DigestOf(const api::Request& request) {
-  HashedBytes bytes;
-  FieldBytes(bytes).Put(request);
-  return bytes.hash.FinishBytes();
+// FNV-1a.
+struct OutlineHash {
+  static constexpr bool kOutline = true;
+  uint64_t hash = 0xcbf29ce484222325;
+  void Add(std::string_view bytes) {
+    for (const char byte : bytes) hash = (hash ^ static_cast<uint8_t>(byte)) * 0x100000001b3;
+  }
+};
+
+uint64_t OutlineOf(const api::Request& request) {
+  OutlineHash outline;
+  FieldBytes(outline).Put(request);
+  return outline.hash;
 }
 
 }  // namespace
 
-std::vector<PoisonRequestList::Entry>::iterator PoisonRequestList::Find(const std::string& model_key,
-                                                                        const api::Request& request) {
-  const auto of_model = [&](const Entry& entry) { return entry.model_key == model_key; };
-  if (std::ranges::none_of(entries_, of_model)) return entries_.end();
-  const uint64_t size = SizeOf(request);
-  const auto alike = [&](const Entry& entry) { return of_model(entry) && entry.size == size; };
-  if (std::ranges::none_of(entries_, alike)) return entries_.end();
-  const api::Sha256::Digest digest = DigestOf(request);
-  return std::ranges::find_if(entries_,
-                              [&](const Entry& entry) { return alike(entry) && entry.digest == digest; });
+RequestFingerprint FingerprintOf(const api::Request& request) {
+  HashedBytes bytes;
+  FieldBytes(bytes).Put(request);
+  return {OutlineOf(request), bytes.hash.FinishBytes()};
 }
 
-void PoisonRequestList::Remember(const std::string& model_key, const api::Request& request, Time now) {
+bool IsSlowToHash(const api::Request& request) {
+  ByteCount bytes;
+  FieldBytes(bytes).Put(request);
+  return bytes.full();
+}
+
+std::vector<PoisonRequestList::Entry>::iterator PoisonRequestList::Find(
+    const std::string& model_key, const RequestFingerprint& fingerprint) {
+  return std::ranges::find_if(entries_, [&](const Entry& entry) {
+    return entry.fingerprint == fingerprint && entry.model_key == model_key;
+  });
+}
+
+void PoisonRequestList::Remember(const std::string& model_key, const RequestFingerprint& fingerprint,
+                                 Time now) {
   const Time until = now + kRetention;
-  if (const auto found = Find(model_key, request); found != entries_.end()) {
+  if (const auto found = Find(model_key, fingerprint); found != entries_.end()) {
     found->until = until;
     return;
   }
-  entries_.push_back({model_key, SizeOf(request), DigestOf(request), until});
+  const RequestFingerprint announced{fingerprint.outline, {}};
+  if (const auto found = Find(model_key, announced); found != entries_.end()) entries_.erase(found);
+  entries_.push_back({model_key, fingerprint, until});
   if (entries_.size() > kEntriesMax) entries_.erase(std::ranges::min_element(entries_, {}, &Entry::until));
 }
 
-api::Result<void> PoisonRequestList::Check(const std::string& model_key, const api::Request& request,
-                                           Time now) {
+// An entry without a digest: it matches no request.
+void PoisonRequestList::Announce(const std::string& model_key, const api::Request& request, Time now) {
+  Remember(model_key, {OutlineOf(request), {}}, now);
+}
+
+bool PoisonRequestList::MayHave(const std::string& model_key, const api::Request& request) const {
+  if (std::ranges::find(entries_, model_key, &Entry::model_key) == entries_.end()) return false;
+  const uint64_t outline = OutlineOf(request);
+  return std::ranges::any_of(entries_, [&](const Entry& entry) {
+    return entry.fingerprint.outline == outline && entry.model_key == model_key;
+  });
+}
+
+api::Result<void> PoisonRequestList::Check(const std::string& model_key,
+                                           const RequestFingerprint& fingerprint, Time now) {
   std::erase_if(entries_, [now](const Entry& entry) { return entry.until <= now; });
-  const auto found = Find(model_key, request);
+  const auto found = Find(model_key, fingerprint);
   if (found == entries_.end()) return {};
   const auto left = std::chrono::ceil<std::chrono::seconds>(found->until - now);
   return api::Fail(

@@ -14,28 +14,44 @@
 
 namespace quire::scheduler {
 
-// Not thread-safe. Holds at most kEntriesMax requests; the oldest are dropped first. It keeps no request, but 32 bytes of each.
-// A request is the same when all that its client asks for is; where and with what exchange it came does not count.
+// What tells a request from others, whatever its size. A request is the same when all that its client asks for is; where and
+// with what exchange it came does not count.
+struct RequestFingerprint {
+  uint64_t outline =
+      0;  // of its numbers, the sizes of its texts and lists, and the first and last of each list
+  api::Sha256::Digest digest = {};  // of all of it: another request must never be rejected for it
+
+  bool operator==(const RequestFingerprint&) const = default;
+};
+
+// Takes a millisecond for each megabyte, or more. Any thread.
+RequestFingerprint FingerprintOf(const api::Request& request);
+// FingerprintOf() takes too long for the I/O thread (RequestHasher).
+bool IsSlowToHash(const api::Request& request);
+
+// Not thread-safe. Holds at most kEntriesMax requests; the oldest are dropped first. It keeps no request, but its fingerprint.
 class PoisonRequestList {
  public:
   using Time = std::chrono::steady_clock::time_point;
   static constexpr std::chrono::minutes kRetention{5};
   static constexpr size_t kEntriesMax = 256;
 
-  // `request` as the client sent it.
-  void Remember(const std::string& model_key, const api::Request& request, Time now);
-  // Reads the texts of a request only if one of the same size and model is in the list.
-  api::Result<void> Check(const std::string& model_key, const api::Request& request, Time now);
+  // The fingerprint of this request is being made: requests like it wait for theirs, which comes behind it.
+  void Announce(const std::string& model_key, const api::Request& request, Time now);
+  // `fingerprint`: of the request as the client sent it.
+  void Remember(const std::string& model_key, const RequestFingerprint& fingerprint, Time now);
+  // False: Check() would find nothing. Takes microseconds, however large the request is.
+  bool MayHave(const std::string& model_key, const api::Request& request) const;
+  api::Result<void> Check(const std::string& model_key, const RequestFingerprint& fingerprint, Time now);
 
  private:
   struct Entry {
     std::string model_key;
-    uint64_t size = 0;
-    api::Sha256::Digest digest = {};  // another request must never be rejected for it
+    RequestFingerprint fingerprint;
     Time until = {};
   };
 
-  std::vector<Entry>::iterator Find(const std::string& model_key, const api::Request& request);
+  std::vector<Entry>::iterator Find(const std::string& model_key, const RequestFingerprint& fingerprint);
 
   std::vector<Entry> entries_;
 };

@@ -33,21 +33,21 @@ size_t HeapBytes() {
 TEST(PoisonRequestList, TheSameRequestOfAnotherExchangeIsRejected) {
   PoisonRequestList list;
   api::Request request = ChatOf("kill");
-  list.Remember("model", request, kNow);
+  list.Remember("model", FingerprintOf(request), kNow);
   request.client.exchange = "2";
-  const auto checked = list.Check("model", request, kNow + seconds(10));
+  const auto checked = list.Check("model", FingerprintOf(request), kNow + seconds(10));
   ASSERT_FALSE(checked);
   EXPECT_EQ(checked.error().code, api::ErrorCode::kRunnerDied);
   EXPECT_EQ(checked.error().message,
             "this request killed the model runner more than once; it is rejected for another 290 s");
-  EXPECT_TRUE(list.Check("model", request, kNow + PoisonRequestList::kRetention));
+  EXPECT_TRUE(list.Check("model", FingerprintOf(request), kNow + PoisonRequestList::kRetention));
 }
 
 TEST(PoisonRequestList, ARequestThatDiffersInAnythingIsNot) {
   PoisonRequestList list;
   const api::Request poison = ChatOf("kill");
-  list.Remember("model", poison, kNow);
-  EXPECT_TRUE(list.Check("other", poison, kNow));
+  list.Remember("model", FingerprintOf(poison), kNow);
+  EXPECT_TRUE(list.Check("other", FingerprintOf(poison), kNow));
   using Change = std::function<void(api::Request&)>;
   const auto messages = [](api::Request& of) -> std::vector<api::Message>& {
     return std::get<api::ChatPrompt>(of.prompt).messages;
@@ -75,20 +75,60 @@ TEST(PoisonRequestList, ARequestThatDiffersInAnythingIsNot) {
   for (size_t i = 0; i < changes.size(); ++i) {
     api::Request request = poison;
     changes[i](request);
-    EXPECT_TRUE(list.Check("model", request, kNow)) << "change " << i;
+    EXPECT_TRUE(list.Check("model", FingerprintOf(request), kNow)) << "change " << i;
   }
-  EXPECT_FALSE(list.Check("model", poison, kNow));
+  EXPECT_FALSE(list.Check("model", FingerprintOf(poison), kNow));
+}
+
+// Requests like one of the list are not read, but for one that may be the same: each was hashed, in 40 to 150 ms of 64 MiB.
+TEST(PoisonRequestList, TheOutlineTellsMostRequestsApart) {
+  PoisonRequestList list;
+  const api::Request poison = ChatOf("kill");
+  EXPECT_FALSE(list.MayHave("model", poison));
+  list.Remember("model", FingerprintOf(poison), kNow);
+  EXPECT_TRUE(list.MayHave("model", poison));
+  EXPECT_FALSE(list.MayHave("other", poison));
+  EXPECT_TRUE(list.MayHave("model", ChatOf("kilo"))) << "the same size";
+  EXPECT_TRUE(list.Check("model", FingerprintOf(ChatOf("kilo")), kNow));
+  EXPECT_FALSE(list.MayHave("model", ChatOf("kills")));
+  api::Request longer = poison;
+  auto& messages = std::get<api::ChatPrompt>(longer.prompt).messages;
+  messages.insert(messages.begin() + 1, messages[1]);
+  EXPECT_FALSE(list.MayHave("model", longer));
+  longer = poison;
+  longer.params.seed = 5;
+  EXPECT_FALSE(list.MayHave("model", longer));
+}
+
+TEST(PoisonRequestList, RequestsLikeOneThatIsBeingHashedAreCheckedBehindIt) {
+  PoisonRequestList list;
+  const api::Request poison = ChatOf("kill");
+  list.Announce("model", poison, kNow);
+  EXPECT_TRUE(list.MayHave("model", poison));
+  EXPECT_TRUE(list.Check("model", FingerprintOf(poison), kNow)) << "not yet";
+  list.Remember("model", FingerprintOf(poison), kNow);
+  EXPECT_FALSE(list.Check("model", FingerprintOf(poison), kNow));
+  EXPECT_TRUE(list.Check("model", FingerprintOf(poison), kNow + PoisonRequestList::kRetention));
+  EXPECT_FALSE(list.MayHave("model", poison));
+}
+
+TEST(PoisonRequestList, LargeRequestsAreLongToRead) {
+  EXPECT_FALSE(IsSlowToHash(ChatOf(std::string(60 << 10, 'x'))));
+  EXPECT_TRUE(IsSlowToHash(ChatOf(std::string(70 << 10, 'x'))));
+  api::Request many;
+  many.prompt = api::ChatPrompt{std::vector<api::Message>(5000)};
+  EXPECT_TRUE(IsSlowToHash(many)) << "250,000 of them are as much work as 64 MiB";
 }
 
 TEST(PoisonRequestList, TheOldestIsDroppedFirst) {
   PoisonRequestList list;
   const auto request = [](size_t i) { return ChatOf(fmt::format("kill {}", i)); };
   for (size_t i = 0; i <= PoisonRequestList::kEntriesMax; ++i)
-    list.Remember("model", request(i), kNow + seconds(i / 100));
-  list.Remember("model", request(1), kNow + seconds(10));
-  EXPECT_TRUE(list.Check("model", request(0), kNow));
+    list.Remember("model", FingerprintOf(request(i)), kNow + seconds(i / 100));
+  list.Remember("model", FingerprintOf(request(1)), kNow + seconds(10));
+  EXPECT_TRUE(list.Check("model", FingerprintOf(request(0)), kNow));
   for (size_t i = 1; i <= PoisonRequestList::kEntriesMax; ++i)
-    EXPECT_FALSE(list.Check("model", request(i), kNow)) << i;
+    EXPECT_FALSE(list.Check("model", FingerprintOf(request(i)), kNow)) << i;
 }
 
 TEST(PoisonRequestList, ItKeepsNoTextOfARequest) {
@@ -97,10 +137,10 @@ TEST(PoisonRequestList, ItKeepsNoTextOfARequest) {
   const size_t before = HeapBytes();
   for (int i = 0; i < 32; ++i) {
     request.params.seed = i;
-    list.Remember("model", request, kNow);
+    list.Remember("model", FingerprintOf(request), kNow);
   }
   EXPECT_LT(HeapBytes(), before + (size_t{1} << 20));
-  EXPECT_FALSE(list.Check("model", request, kNow));
+  EXPECT_FALSE(list.Check("model", FingerprintOf(request), kNow));
 }
 
 }  // namespace
