@@ -251,7 +251,7 @@ def streams_of_one_address(count):
     return run
 
 
-ATTACKER = "127.0.0.2"  # the innocent has 127.0.0.1
+ATTACKER = "127.0.0.1"
 LONG = "word " * 6000
 STRINGS = {f"p{i}": {"type": "string", "pattern": "(a|b)*a(a|b){11}c%d" % i} for i in range(200)}
 TOOLS = [{"type": "function", "function": {"name": f"f{i}", "parameters": {"type": "object", "properties": STRINGS}}}

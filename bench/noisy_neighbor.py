@@ -12,10 +12,12 @@ milliseconds, how many of its chats failed, what the attacker got, and the large
 column: p99 is at most 1 s, or at most twice the p99 at rest and one step (200 ms), whichever is larger. With --schema the
 innocent's chats have a small schema, which no chat before had.
 
+There are no keys, so that an address is a party. Each attack runs twice: attacker and innocent have one address, and two.
+
 Four attacks need a daemon of their own kind: one model at a time (other_model, and two_models with endless streams of both), a
-store whose lock somebody holds (store_lock), a log that nobody reads (unread_log). In the first two the attacker has another
-address than the innocent. In two more it also has a new credential for each request, which nobody checks: as many streams as there
-are places (address_streams), and more than the queue holds (address_queue).
+store whose lock somebody holds (store_lock), a log that nobody reads (unread_log). In two the attacker has a new credential for
+each request, which nobody checks: as many streams as there are places (address_streams), and more than the queue holds
+(address_queue).
 """
 import argparse
 import collections
@@ -31,16 +33,18 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests/e2e"))
 from harness import Daemon, greedy  # noqa: E402
-from noisy_attacks import ATTACKS, CROWDS, SCENES, streams_of_one_address  # noqa: E402,F401
+from noisy_attacks import ATTACKER, ATTACKS, CROWDS, SCENES, streams_of_one_address  # noqa: E402,F401
 
 STEP_MS = 200
+ADDRESSES = {"one": ATTACKER, "two": "127.0.0.2"}  # of the innocent
 
 
 class Innocent:
     """Sends one short chat after the other; with_schema: each with a schema that is compiled anew."""
 
-    def __init__(self, port, tokens, with_schema=False):
+    def __init__(self, port, tokens, with_schema=False, address=ATTACKER):
         self.port = port
+        self.source = (address, 0)
         self.body = greedy("Hello!", num_predict=tokens) | {"stream": False}
         self.with_schema = with_schema
         self.latencies = []
@@ -50,7 +54,7 @@ class Innocent:
     def chat(self):
         begin = time.monotonic()
         try:
-            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60, source_address=self.source)
             connection.request("POST", "/api/chat", json.dumps(self.body | self.format()))
             reply = connection.getresponse()
             body = reply.read()
@@ -90,12 +94,12 @@ def runner_mebibytes(daemon):
     return max(sizes)
 
 
-def measure(name, arguments):
+def measure(name, arguments, address=ATTACKER):
     """A fresh daemon, so that no attack stands on the shoulders of another."""
     attack, kind, environment, scene = SCENES.get(name) or (
         ATTACKS.get(name) or CROWDS.get(name), Daemon, {}, contextlib.nullcontext)
     with kind(environment) as daemon, contextlib.ExitStack() as stack:
-        innocent = Innocent(daemon.port, arguments.tokens, arguments.schema)
+        innocent = Innocent(daemon.port, arguments.tokens, arguments.schema, address)
         innocent.chat()  # loads the model
         innocent.latencies.clear()
         stack.enter_context(scene(daemon))
@@ -121,6 +125,7 @@ def main():
     parser.add_argument("--clients", type=int, default=4, help="threads of the attacker")
     parser.add_argument("--tokens", type=int, default=8, help="of an answer to the innocent")
     parser.add_argument("--schema", action="store_true", help="the innocent's chats have a small schema")
+    parser.add_argument("--addresses", choices=[*ADDRESSES, "both"], default="both", help="of attacker and innocent together")
     parser.add_argument("--list", action="store_true")
     arguments = parser.parse_args()
     if arguments.list:
@@ -131,21 +136,25 @@ def main():
             parser.error(f"no such attack: {name}")
     rest, _, size = measure(None, arguments)
     bound = max(1000, 2 * quantile(rest.latencies, 0.99) + STEP_MS)
-    print(f"{'attack':20} {'chats':>6} {'p50':>8} {'p99':>8} {'max':>8} {'failed':>7} {'MiB':>6}  bound  the attacker got")
+    print(f"{'attack':20} {'addresses':9} {'chats':>6} {'p50':>8} {'p99':>8} {'max':>8} {'failed':>7} {'MiB':>6}  bound  the attacker got")
 
-    def row(name, innocent, size, seen):
+    def row(name, addresses, innocent, size, seen):
         p99 = quantile(innocent.latencies, 0.99)
         held = p99 <= bound and not innocent.failed and innocent.texts == rest.texts
-        print(f"{name:20} {len(innocent.latencies):6} {statistics.median(innocent.latencies):8.0f} {p99:8.0f} "
+        print(f"{name:20} {addresses:9} {len(innocent.latencies):6} {statistics.median(innocent.latencies):8.0f} {p99:8.0f} "
               f"{max(innocent.latencies):8.0f} {sum(innocent.failed.values()):7} {size:6}  {'held' if held else 'BROKEN':6} "
               f"{dict(seen)}", flush=True)
         return held
 
-    row("(none)", rest, size, {})
-    chosen = arguments.attacks or [*ATTACKS, *CROWDS, *SCENES]
-    broken = [name for name in chosen
-              if not row(name, *(lambda i, s, m: (i, m, s))(*measure(name, arguments)))]
-    print(f"{len(chosen) - len(broken)} held, {len(broken)} broken: {' '.join(broken)}")
+    row("(none)", "", rest, size, {})
+    chosen = [addresses for addresses in ADDRESSES if arguments.addresses in (addresses, "both")]
+    runs = [(name, addresses) for name in arguments.attacks or [*ATTACKS, *CROWDS, *SCENES] for addresses in chosen]
+    broken = []
+    for name, addresses in runs:
+        innocent, seen, size = measure(name, arguments, ADDRESSES[addresses])
+        if not row(name, addresses, innocent, size, seen):
+            broken.append(f"{name} ({addresses})")
+    print(f"{len(runs) - len(broken)} held, {len(broken)} broken: {', '.join(broken)}")
     return 1 if broken else 0
 
 
