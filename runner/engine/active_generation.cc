@@ -250,10 +250,11 @@ std::optional<api::TokenId> ActiveGeneration::ClosingToken() const {
 
 // Their logits are not computed: the next step computes the tokens themselves in one go.
 void ActiveGeneration::AppendForcedTokens() {
-  if (!matcher_ || logprobs_) return;
-  for (int32_t taken = 0; taken < kForcedMax && !ended_ && !backpressured(); ++taken) {
-    // A shift finds one token at most that is not computed.
-    if (FillsContext() || !matcher_->PrepareMask(mask_steps_ahead_)) return;
+  if (!matcher_) return;
+  for (int32_t taken = 0; !ended_ && !backpressured(); ++taken) {
+    // Also where no token is forced: with its mask the answer takes part in the next step.
+    if (!matcher_->PrepareMask(mask_steps_ahead_) || logprobs_ || taken == kForcedMax) return;
+    if (FillsContext()) return;  // a shift finds one token at most that is not computed
     const auto only = matcher_->SingleAllowedToken();
     if (!only || output_tokens_ >= OutputLimit()) return;
     state_here_ = StateHere();
