@@ -23,6 +23,16 @@ int64_t Nanoseconds(Clock::duration duration) {
   return std::max<int64_t>(1, std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count());
 }
 
+// What makes a sampler read the vocabulary again, or sort it.
+std::optional<size_t> SamplingKindOf(const api::GenerationParams& params, bool logprobs) {
+  constexpr int32_t kFewCandidates = 1000;
+  if (params.mirostat != 0 || params.dry_multiplier != 0) return std::nullopt;
+  const auto bit = [](bool is_set, size_t position) { return is_set ? size_t{1} << position : 0; };
+  return bit(logprobs, 0) |
+         bit(params.temperature > 0 && (params.top_k <= 0 || params.top_k > kFewCandidates), 1) |
+         bit(params.top_p < 1, 2) | bit(params.typical_p < 1, 3) | bit(params.xtc_probability > 0, 4);
+}
+
 // A chat answer is a text of its own; a continuation keeps the space before its first word.
 tokenizer::Detokenizer::StartAt StartOf(const api::Prompt& prompt) {
   using StartAt = tokenizer::Detokenizer::StartAt;
@@ -58,6 +68,7 @@ ActiveGeneration::ActiveGeneration(Setup setup, int32_t context_max,
       tokens_(std::move(setup.prompt.tokens)),
       logit_processor_(params_, end_of_generation),
       sampler_(params_, [tokens = tokenizer_](api::TokenId id) { return tokens->TokenBytes(id); }),
+      sampling_kind_(SamplingKindOf(params_, logprobs_)),
       detokenizer_(tokenizer_, tokenizer::Detokenizer::Special::kWrite, StartOf(setup.request.prompt)),
       stop_matcher_(params_.stop),
       indent_limit_(setup.request.indent_min),

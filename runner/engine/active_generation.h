@@ -88,6 +88,10 @@ class ActiveGeneration {
   constraint::Matcher* PlanMask();
   bool has_mask() const { return !matcher_ || ended_ || matcher_->has_mask(); }
 
+  // Kinds of samplers, each of which takes about the same time for a token of any answer; none: that varies.
+  static constexpr size_t kSamplingKinds = 32;
+  std::optional<size_t> sampling_kind() const { return sampling_kind_; }
+
   void AddCredit(int32_t deltas) { outbox_.AddCredit(deltas); }
 
   // `count` more tokens are in the caches.
@@ -178,6 +182,7 @@ class ActiveGeneration {
 
   sampler::LogitProcessor logit_processor_;
   sampler::Sampler sampler_;
+  const std::optional<size_t> sampling_kind_;
   std::optional<constraint::Matcher> matcher_;  // of the answer's format
   uint64_t mask_steps_ahead_ = 0;               // that masks of further tokens may take in the step
   tokenizer::Detokenizer detokenizer_;

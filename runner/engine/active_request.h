@@ -75,18 +75,24 @@ struct ActiveRequest {
   cache::Lease lease;                              // on the deepest snapshot that the sequence stands on
   bool exact = true;                               // the caches hold what computing its tokens in place gives
   int64_t skipped_tokens = 0;                      // see SequenceState
-  bool sits_out = false;                           // of the next step, for what its party's sampling takes
-  std::chrono::nanoseconds sampling_time{};        // of its last token (sampling_share.h)
-  uint64_t last_sampled = 0;                       // the number of that step
+  bool sits_out = false;                           // its next token is not sampled yet (sampling_share.h)
+  std::chrono::nanoseconds sampling_time{};        // of its last token
+  std::optional<uint64_t> last_sampled;            // the number of that step, or of the one before its first
   size_t reserved_bytes = 0;                       // what admission counted for it
   std::optional<Clock::time_point> stalled_since;  // its reader takes nothing
   size_t hidden_begin = 0;                         // of its rows among the hidden states of a step
   Draft draft;                                     // closed before `sequence` is gone
 };
 
+// The next step samples nothing of it. What goes before the token that is sampled from can be computed.
+inline bool SamplesLater(const ActiveRequest& request) {
+  return request.sits_out || !request.generation->has_mask();
+}
+
 // Nothing of it is computed in the next step.
 inline bool Pauses(const ActiveRequest& request) {
-  return request.sits_out || !request.generation->has_mask() || request.generation->backpressured();
+  return request.generation->backpressured() ||
+         (SamplesLater(request) && request.generation->prefill_left() <= 1);
 }
 
 using ActiveRequests = std::vector<std::unique_ptr<ActiveRequest>>;

@@ -10,6 +10,7 @@
 // ended. Nothing of this shows in any answer.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -183,7 +184,9 @@ class Engine {
   // One step (engine_step.cc).
   bool Step();  // false when nobody can go on
   void ShareSampling();
-  bool PrepareMasks();  // false: some are not there yet
+  std::chrono::nanoseconds SamplingCostOf(const ActiveRequest& request) const;  // 0: unknown
+  bool PrepareMasks();                                 // false: some are not there yet
+  int32_t PromptTokensBeside(int32_t decoding) const;  // of the next step
   void PlanNext(std::vector<StepItem>& items);
   void FillBatch(const std::vector<StepItem>& items, models::Batch& batch);
   cache::OwnedStep BeginStep(std::vector<StepItem>& items);
@@ -239,6 +242,8 @@ class Engine {
 
   PrefillBudget budget_;
   SamplingShare sampling_share_;
+  // Of the last token of each kind.
+  std::array<std::chrono::nanoseconds, ActiveGeneration::kSamplingKinds> sampling_times_ = {};
   constraint::MaskTurns mask_turns_;
   draft::DraftLengthController draft_lengths_;
 

@@ -28,15 +28,19 @@ void Engine::PlanNext(std::vector<StepItem>& items) {
       names.push_back(&request->party);
       parties.push_back(shares_.Of(request->party));
     }
-    states.push_back({.prefill_left = generation.prefill_left(),
+    const int32_t prefill_left = generation.prefill_left();
+    states.push_back({.prefill_left = prefill_left - (prefill_left > 0 && SamplesLater(*request) ? 1 : 0),
                       .decode_left = generation.decode_left(),
                       .backpressured = Pauses(*request),
                       .skipped_tokens = request->skipped_tokens,
                       .party = party});
     decoding += states.back().prefill_left == 0 && !states.back().backpressured ? 1 : 0;
   }
-  PlanStep(states, parties, limits_.prefill_tokens > 0 ? limits_.prefill_tokens : budget_.Tokens(decoding),
-           items);
+  PlanStep(states, parties, PromptTokensBeside(decoding), items);
+}
+
+int32_t Engine::PromptTokensBeside(int32_t decoding) const {
+  return limits_.prefill_tokens > 0 ? limits_.prefill_tokens : budget_.Tokens(decoding);
 }
 
 void Engine::FillBatch(const std::vector<StepItem>& items, models::Batch& batch) {
@@ -72,26 +76,38 @@ void Engine::FillBatch(const std::vector<StepItem>& items, models::Batch& batch)
   }
 }
 
-// Sampling takes the time that the requests make it take: parties share that, too.
+// Sampling takes the time that the requests make it take: parties share that, too. A prompt that may end in the step has a
+// token sampled behind it.
 void Engine::ShareSampling() {
   auto& sequences = scratch_.sampling;
   sequences.clear();
+  const int32_t prompt_max = PromptTokensBeside(0);
   for (size_t i = 0; i < running_.size(); ++i) {
     ActiveRequest& request = *running_[i];
     request.sits_out = false;
-    if (Pauses(request)) continue;
-    sequences.push_back({.index = i,
-                         .party = &request.party,
-                         .weight = shares_.Of(request.party).weight,
-                         .decodes = !request.embedding && request.generation->prefill_left() == 0,
-                         .cost = request.sampling_time,
-                         .last_sampled = request.last_sampled});
+    const ActiveGeneration& generation = *request.generation;
+    if (generation.backpressured()) continue;
+    if (!request.last_sampled) request.last_sampled = steps_;
+    sequences.push_back(
+        {.index = i,
+         .party = &request.party,
+         .weight = shares_.Of(request.party).weight,
+         .samples = !request.embedding && generation.has_mask() && generation.prefill_left() <= prompt_max,
+         .waits = Pauses(request),
+         .cost = SamplingCostOf(request),
+         .last_sampled = *request.last_sampled});
   }
   sampling_share_.Plan(sequences);
   for (const auto& sequence : sequences) running_[sequence.index]->sits_out = sequence.sits_out;
 }
 
-// A sequence whose mask is not there yet sits out: one that takes long delays its own answer only.
+std::chrono::nanoseconds Engine::SamplingCostOf(const ActiveRequest& request) const {
+  const auto kind = request.generation->sampling_kind();
+  const bool has_sampled = request.sampling_time > request.sampling_time.zero();
+  return has_sampled || !kind ? request.sampling_time : sampling_times_[*kind];
+}
+
+// A sequence whose mask is not there yet samples nothing: one that takes long delays its own answer only.
 bool Engine::PrepareMasks() {
   auto& masks = scratch_.masks;
   masks.clear();
@@ -108,9 +124,9 @@ cache::OwnedStep Engine::BeginStep(std::vector<StepItem>& items) {
   bool lease_given_up = false;
   while (true) {
     PlanNext(items);
-    if (items.empty() && std::ranges::any_of(running_, &ActiveRequest::sits_out)) {
-      // Those that they sit out for were preempted.
-      for (const auto& request : running_) request->sits_out = false;
+    const auto sits_out = [](const auto& request) { return request->sits_out; };
+    if (const auto one = std::ranges::find_if(running_, sits_out); items.empty() && one != running_.end()) {
+      (*one)->sits_out = false;  // those that it sits out for were preempted
       PlanNext(items);
     }
     if (items.empty()) return nullptr;
@@ -235,6 +251,7 @@ std::chrono::nanoseconds Engine::Sample(const std::vector<StepItem>& items) {
       continue;
     } else {
       generation.Sample(std::span(logits_).subspan(row++ * vocab, vocab), sampling_workspace_);
+      if (const auto kind = generation.sampling_kind()) sampling_times_[*kind] = now() - begin;
     }
     request.sampling_time = now() - begin;
     request.last_sampled = steps_;
