@@ -464,7 +464,7 @@ void Dispatcher::Impl::OnRequestStarted(api::RequestId id) { scheduler_.Start(id
 
 void Dispatcher::Impl::OnRequestProgress(api::RequestId id) {
   const api::ReservedMemoryScope reserved;
-  scheduler_.Progress(id);
+  scheduler_.Progress(id, Clock::now());
   RequestPlan();
 }
 

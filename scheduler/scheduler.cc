@@ -36,10 +36,11 @@ void Scheduler::Start(api::RequestId id) {
   places_.Remove(found->second.key, found->second.party);
 }
 
-void Scheduler::Progress(api::RequestId id) {
+void Scheduler::Progress(api::RequestId id, Time now) {
   const auto found = requests_.find(id);
   if (found == requests_.end() || !found->second.admitted) return;
   Request& request = found->second;
+  if (!request.progressed_at) request.progressed_at = now;
   Model& model = models_.at(request.key);
   if (model.on_probation == id) model.on_probation.reset();
   request.quarantined = false;
@@ -64,7 +65,6 @@ void Scheduler::RemoveExisting(api::RequestId id, Time now) {
   Model& model = position->second;
   if (request.admitted) {
     --model.running;
-    model.turns = 0;
     model.last_use = ++uses_;
     if (model.running == 0) model.idle_since = now;
     if (model.on_probation == id) model.on_probation.reset();
@@ -96,6 +96,7 @@ void Scheduler::LoadDone(const std::string& key, Time now) {
   model.loads_as.reset();
   model.suspension = 0;
   model.idle_since = now;
+  model.paid_off_at = now + (now - model.loading_since);
   model.last_use = ++uses_;
 }
 
@@ -140,7 +141,7 @@ std::vector<api::RequestId> Scheduler::RunnerStopping(const std::string& key, Ex
     if (ShouldFail(request, model.on_probation == id, quarantined_count == 1, cause)) {
       lost.push_back(id);
     } else {
-      request.admitted = false;
+      EndRun(request, now);
       again.push_back(id);
     }
   }
@@ -170,7 +171,7 @@ void Scheduler::RunnerReaped(const std::string& key) {
   next.restart_pinned = found->second.restart_pinned;
   next.loads_as = found->second.loads_as;
   next.suspension = found->second.suspension;
-  next.turns = found->second.turns;
+  next.gave_way = next.loads_as.has_value();
   if (deaths_.contains(key)) {
     next.restarted = true;
     next.keep_alive = found->second.keep_alive;
@@ -199,9 +200,11 @@ void Scheduler::Close() {
 
 // ---- decisions ----
 
-// The first request of models in order of their first requests.
+// The first request of models.
 api::RequestId Scheduler::OldestOf(const std::vector<Models::iterator>& models) {
-  return models.empty() ? kNoRequest : OrderOf(models.front()->second).first;
+  api::RequestId oldest = kNoRequest;
+  for (const Models::iterator model : models) oldest = std::min(oldest, OrderOf(model->second).first);
+  return oldest;
 }
 
 Scheduler::Plan Scheduler::NextPlan(Time now) {
@@ -221,14 +224,17 @@ Scheduler::Plan Scheduler::NextPlan(Time now) {
     // A model unloaded by name drains for its own next requests as it does for another model.
     m.draining = m.state == State::kReady && m.unload_requested && !m.waiting.empty();
   }
-  AssignSlots(to_load, plan);
-  GrantMemory(plan);
+  std::vector<const Model*> in_need = AssignSlots(to_load, now, plan);
+  GrantMemory(now, plan);
+  for (const Models::iterator model : AwaitingMemory()) in_need.push_back(&model->second);
+  const Waiters waiters = WaitersFor(in_need, now);
   for (auto model = models_.begin(); model != models_.end(); ++model) {
-    SuspendIfOverdue(model, now, plan);
+    SuspendIfOverdue(model, waiters, now, plan);
     const Model& m = model->second;
     if (m.state == State::kReady && !m.unload_requested && !m.draining) Admit(model, now, plan);
   }
-  for (const auto& [key, model] : models_) {
+  for (auto& [key, model] : models_) {
+    model.gave_way = false;
     if (model.on_probation && !model.waiting.empty() && model.probation_until > now)
       WakeBy(model.probation_until, plan);
     if (model.state != State::kReady || !Idle(model)) continue;
@@ -264,6 +270,8 @@ void Scheduler::Admit(Models::iterator position, Time now, Plan& plan) {
     model.waiting.pop_front();
     Request& request = requests_.find(id)->second;
     request.admitted = true;
+    request.admitted_at = now;
+    request.progressed_at.reset();
     ++model.running;
     model.last_use = ++uses_;
     if (request.quarantined) {
@@ -284,54 +292,6 @@ void Scheduler::StartUnload(Models::iterator model, Plan& plan, UnloadReason rea
   plan.unload.push_back(model->first);
 }
 
-void Scheduler::AdmitAfterPause(Models::iterator position, Time now, Plan& plan) {
-  Model& model = position->second;
-  if (model.waiting.empty() || model.unload_requested) return;
-  if (now >= model.pause_ends) {
-    Admit(position, now, plan);
-    model.pause_ends = now + options_.drain_pause;
-  } else {
-    WakeBy(model.pause_ends, plan);
-  }
-}
-
-// What a draining model still runs is taken from it when it has drained for too long.
-void Scheduler::SuspendIfOverdue(Models::iterator position, Time now, Plan& plan) {
-  Model& model = position->second;
-  if (model.state != State::kReady || !model.draining || options_.drain_limit <= KeepAlive::zero()) {
-    model.draining_since.reset();
-    return;
-  }
-  if (!model.draining_since) {
-    model.draining_since = now;
-    model.pause_ends = now + options_.drain_pause;
-  }
-  // What the runner computed goes with it, so a turn must become long enough to get further than the last one.
-  constexpr int32_t kDoublingsMax = 10;
-  const KeepAlive limit = options_.drain_limit * (1 << std::min(model.turns, kDoublingsMax));
-  if (now - *model.draining_since < limit) {
-    WakeBy(*model.draining_since + limit, plan);
-    return AdmitAfterPause(position, now, plan);
-  }
-  std::vector<api::RequestId> suspended;
-  for (auto& [id, request] : requests_) {
-    if (request.key != position->first || !request.admitted) continue;
-    request.admitted = false;
-    suspended.push_back(id);
-  }
-  std::ranges::sort(suspended);
-  model.waiting.insert(model.waiting.begin(), suspended.begin(), suspended.end());
-  model.running = 0;
-  model.on_probation.reset();
-  model.loads_as = newest_;
-  model.suspension = ++suspensions_;
-  ++model.turns;
-  // The runner has none of those that this plan admitted.
-  std::erase_if(suspended, [&plan](api::RequestId id) { return std::erase(plan.admit, id) != 0; });
-  plan.suspended.insert(plan.suspended.end(), suspended.begin(), suspended.end());
-  StartUnload(position, plan, UnloadReason::kSuspended);
-}
-
 // Unloads unused models: loads whose clients all disconnected, models to be unloaded by name, models past
 // their keep-alive.
 void Scheduler::UnloadUnused(Time now, Plan& plan) {
@@ -350,7 +310,7 @@ void Scheduler::UnloadUnused(Time now, Plan& plan) {
   }
 }
 
-// Models that need a runner, the one with the oldest request first.
+// Models that need a runner, in the order in which they get one.
 std::vector<Scheduler::Models::iterator> Scheduler::ModelsToLoad(Time now, Plan& plan) {
   std::vector<Models::iterator> to_load;
   for (auto model = models_.begin(); model != models_.end(); ++model) {
@@ -362,36 +322,45 @@ std::vector<Scheduler::Models::iterator> Scheduler::ModelsToLoad(Time now, Plan&
       to_load.push_back(model);
     }
   }
-  std::ranges::sort(to_load, {}, [](Models::iterator model) { return OrderOf(model->second); });
+  SortByTurn(to_load);
   return to_load;
 }
 
 // Assigns free model slots in order and makes room for the other models: one slot each, counting slots that
-// become free anyway.
-void Scheduler::AssignSlots(const std::vector<Models::iterator>& to_load, Plan& plan) {
+// become free anyway. Returns the models for which another one must go.
+std::vector<const Scheduler::Model*> Scheduler::AssignSlots(const std::vector<Models::iterator>& to_load,
+                                                            Time now, Plan& plan) {
   const auto count = [this](State state) {
     return std::ranges::count_if(models_, [state](const auto& entry) { return entry.second.state == state; });
   };
   int64_t stopping = count(State::kStopping);
   int64_t free = std::max(options_.models_max, 1) - count(State::kLoading) - count(State::kReady) - stopping;
   std::vector<Model*> leaving = ModelsLeaving();
+  std::vector<const Model*> in_need;
   bool may_come = stopping > 0 || !leaving.empty() || free > 0 || count(State::kLoading) > 0;
   for (const Models::iterator model : to_load) {
     if (free > 0) {
       --free;
       model->second.state = State::kLoading;
+      model->second.loading_since = now;
       plan.load.push_back(Load{model->first, FirstOf(model->second)});
     } else if (stopping > 0) {
       --stopping;
     } else if (!leaving.empty()) {
       leaving.back()->draining = true;
       leaving.pop_back();
-    } else if (MakeRoom(plan, UnloadReason::kModelLimit)) {
+      in_need.push_back(&model->second);
+    } else if (MakeRoom(plan, UnloadReason::kModelLimit) || may_come) {
       may_come = true;
-    } else if (!may_come) {
+      in_need.push_back(&model->second);
+    } else {
       Reject(model, plan);
     }
   }
+  for (const auto& [key, model] : models_) {
+    if (model.draining && model.unload_requested) in_need.push_back(&model);  // for its own next runner
+  }
+  return in_need;
 }
 
 // Models that run what they have until they are unloaded by name; what has drained longest is last.

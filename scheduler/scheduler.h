@@ -7,14 +7,14 @@
 //  - every request is in exactly one state: waiting for its model, or admitted and counted as running;
 //  - requests that no runner has started yet never exceed queue_max, nor model_queue_max for one model, and an
 //    eighth more of parties that have few of them (QueuePlaces), whether or not their model is loaded;
-//  - a plan never unloads a model that has admitted requests, unless it has drained for longer than drain_limit:
-//    then they wait for its next runner and go on there;
+//  - a plan never unloads a model that has admitted requests, unless it has had its turn (scheduler_turns.cc): then
+//    they wait for its next runner and go on there;
 //  - requests whose runner died are quarantined: they are re-admitted one at a time, each after the one
 //    before has made progress or its probation_time is over, so that the request that kills the next runner
 //    is known.
 // A pinned model whose runner dies is reloaded without a request, with a growing delay. Nothing waits
 // forever: a model that must make room stops admitting requests and becomes idle when its running requests
-// finish, or is suspended after drain_limit. If short requests have ended and long ones have not, which drain_pause tells
+// finish, or is suspended after its turn. If short requests have ended and long ones have not, which drain_pause tells
 // apart, it admits again meanwhile. If no model can ever make room, the request is rejected at once.
 #pragma once
 
@@ -25,6 +25,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -51,9 +52,10 @@ class Scheduler {
     int64_t memory_bytes = 0;     // of all runners together; < 1: no limit
     KeepAlive probation_time =
         std::chrono::seconds(2);  // then the next one is admitted even without progress
-    // After this time of draining a model's requests are suspended; <= 0: never.
+    // The longest turn of a model that drains, as long as its answers get on in such turns: then they are suspended.
+    // <= 0: never.
     KeepAlive drain_limit = std::chrono::seconds(10);
-    // A model that drains admits what waits for it after each such pause: an endless answer, for which it cannot become
+    // The shortest turn. A model that drains admits what waits for it after each such pause: an endless answer, for which it cannot become
     // idle, holds up no short one longer. Without a drain_limit it admits nothing.
     KeepAlive drain_pause = std::chrono::milliseconds(500);
     KeepAlive queue_timeout = {};  // how long a request may wait until a runner starts it; <= 0: no limit
@@ -134,8 +136,8 @@ class Scheduler {
   }
   // The runner started the request: it no longer waits, also if its runner has been stopped meanwhile.
   void Start(api::RequestId id);
-  // The runner computed something for the request: its quarantine ends.
-  void Progress(api::RequestId id);
+  // The runner computed something new for the request: its quarantine ends.
+  void Progress(api::RequestId id, Time now);
   // The runner of a load has estimated its memory and waits for a grant.
   void OnMemoryEstimate(const std::string& key, MemoryEstimate estimate);
   // The request ended or its client left, in whatever phase. Unknown ids are ignored.
@@ -188,8 +190,9 @@ class Scheduler {
     // It was suspended: it is loaded as if its oldest request had this id, behind all that waited then.
     std::optional<api::RequestId> loads_as;
     uint64_t suspension = 0;  // among suspended models the first goes first
-    // Suspensions since one of its requests ended: each turn is longer than the last.
-    int32_t turns = 0;
+    bool gave_way = false;    // its runner was reaped since the last plan, and its requests were suspended
+    Time loading_since{};     // with its memory granted
+    Time paid_off_at{};       // it has run as long as its load took
     std::optional<api::RequestId> on_probation;  // the quarantined request admitted last; no progress yet
     Time probation_until{};                      // no further request is admitted before this time
     std::optional<MemoryEstimate> estimate;      // known while it loads and after
@@ -203,10 +206,22 @@ class Scheduler {
     std::optional<KeepAlive> keep_alive;
     bool admitted = false;
     bool started = false;
-    std::optional<Time> give_up_at = {};  // unless started
-    bool quarantined = false;             // was in a runner that died; no progress since
-    int32_t probation_failures = 0;       // runners that died while it was on probation
+    std::optional<Time> give_up_at = {};     // unless started
+    bool quarantined = false;                // was in a runner that died; no progress since
+    int32_t probation_failures = 0;          // runners that died while it was on probation
+    Time admitted_at{};                      // last
+    std::optional<Time> progressed_at = {};  // since it was admitted: the first time
+    KeepAlive ran{};                         // in runners before
+    // Turns in which what the runners before had computed took more than half of the time.
+    int32_t short_turns_lost = 0;  // since the last whole one
+    int32_t whole_turns_lost = 0;
   };
+  // Of a party that waits for room.
+  struct Waiter {
+    KeepAlive longest_run{};       // of all its requests
+    int32_t whole_turns_lost = 0;  // of those that wait for room: the most
+  };
+  using Waiters = std::map<std::string_view, Waiter>;  // by party
   // Runners of a model that died, one after the other, with no request served in between.
   struct Deaths {
     int32_t count = 0;
@@ -232,17 +247,24 @@ class Scheduler {
   void Expire(Time now, Plan& plan);
   static api::RequestId OldestOf(const std::vector<Models::iterator>& models);
   std::vector<Models::iterator> AwaitingMemory();
-  void GrantMemory(Plan& plan);
-  bool GrantTo(Models::iterator model, Plan& plan);
+  void GrantMemory(Time now, Plan& plan);
+  bool GrantTo(Models::iterator model, Time now, Plan& plan);
   int64_t Granted(bool leaving_only) const;
   void Admit(Models::iterator model, Time now, Plan& plan);
   void StartUnload(Models::iterator model, Plan& plan, UnloadReason reason);
   void AdmitAfterPause(Models::iterator model, Time now, Plan& plan);
-  void SuspendIfOverdue(Models::iterator model, Time now, Plan& plan);
+  void SuspendIfOverdue(Models::iterator model, const Waiters& waiters, Time now, Plan& plan);
+  void Suspend(Models::iterator model, Time now, Plan& plan);
+  KeepAlive TurnOf(const std::string& key, const Waiters& waiters) const;
+  Waiters WaitersFor(const std::vector<const Model*>& in_need, Time now) const;
+  static void EndRun(Request& request, Time now);
+  void CountTurn(Request& request, Time now) const;
+  KeepAlive WholeTurn(int32_t doublings) const;
+  void SortByTurn(std::vector<Models::iterator>& models) const;
   void UnloadUnused(Time now, Plan& plan);
   std::vector<Models::iterator> ModelsToLoad(Time now, Plan& plan);
   std::vector<Model*> ModelsLeaving();
-  void AssignSlots(const std::vector<Models::iterator>& to_load, Plan& plan);
+  std::vector<const Model*> AssignSlots(const std::vector<Models::iterator>& to_load, Time now, Plan& plan);
   bool MakeRoom(Plan& plan, UnloadReason reason);
   void Reject(Models::iterator model, Plan& plan);
 

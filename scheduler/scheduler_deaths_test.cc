@@ -33,7 +33,7 @@ TEST_F(SchedulerTest, RequestsThatLostARunnerAreReadmittedOneAtATime) {
   scheduler().LoadDone("a", kStart);
   EXPECT_THAT(Plan().admit, ElementsAre(Id(1)));
   EXPECT_THAT(Plan().admit, IsEmpty());
-  scheduler().Progress(Id(1));
+  scheduler().Progress(Id(1), kStart);
   EXPECT_THAT(Plan().admit, ElementsAre(Id(2)));
   scheduler().Remove(Id(2), kStart);
   const auto last = Plan();
@@ -53,7 +53,7 @@ TEST_F(SchedulerTest, OnlyTheRequestThatCrashesASecondRunnerFails) {
   (void)Plan();
   scheduler().LoadDone("a", kStart);
   EXPECT_THAT(Plan().admit, ElementsAre(Id(1)));
-  scheduler().Progress(Id(1));
+  scheduler().Progress(Id(1), kStart);
   EXPECT_THAT(Plan().admit, ElementsAre(Id(2)));
   EXPECT_THAT(scheduler().RunnerStopping("a", ExitCause::kCrashed, kStart), ElementsAre(Id(2)));
   scheduler().RunnerReaped("a");

@@ -17,30 +17,31 @@ int64_t Scheduler::Granted(bool leaving_only) const {
   return bytes;
 }
 
-// Loads with a memory estimate and no grant, the one with the oldest request first.
+// Loads with a memory estimate and no grant, in the order in which they get it.
 std::vector<Scheduler::Models::iterator> Scheduler::AwaitingMemory() {
   std::vector<Models::iterator> awaiting;
   for (auto model = models_.begin(); model != models_.end(); ++model) {
     const Model& m = model->second;
     if (m.state == State::kLoading && m.estimate && !m.granted) awaiting.push_back(model);
   }
-  std::ranges::sort(awaiting, {}, [](Models::iterator model) { return OrderOf(model->second); });
+  SortByTurn(awaiting);
   return awaiting;
 }
 
-// In order of arrival, so that small models do not starve a large one.
-void Scheduler::GrantMemory(Plan& plan) {
+// In their order, so that small models do not starve a large one.
+void Scheduler::GrantMemory(Time now, Plan& plan) {
   for (const Models::iterator model : AwaitingMemory()) {
-    if (!GrantTo(model, plan)) return;
+    if (!GrantTo(model, now, plan)) return;
   }
 }
 
 // False: it waits for memory that comes free.
-bool Scheduler::GrantTo(Models::iterator position, Plan& plan) {
+bool Scheduler::GrantTo(Models::iterator position, Time now, Plan& plan) {
   Model& model = position->second;
   const MemoryEstimate estimate = *model.estimate;
   const auto grant = [&](int64_t cache) {
     model.granted = estimate.fixed_bytes + cache;
+    model.loading_since = now;  // before, it waited
     plan.grants.push_back({position->first, cache});
     return true;
   };

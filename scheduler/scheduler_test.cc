@@ -176,25 +176,6 @@ TEST_F(SchedulerTest, AModelThatDrainsWithoutALimitAdmitsNothing) {
   EXPECT_THAT(Plan(kStart + hours(1)).unload, ElementsAre("a"));
 }
 
-TEST_F(SchedulerTest, TwoEndlessAnswersTakeTurns) {
-  Make({.models_max = 1, .drain_limit = seconds(10)});
-  LoadWith(1, "a");
-  Enqueue(2, "b");
-  Time now = kStart;
-  std::string loaded = "a";
-  for (int turn = 0; turn < 6; ++turn) {
-    (void)Plan(now);
-    // Each turn of a model is longer: it computes again what it had.
-    now += seconds(10 << (turn / 2));
-    ASSERT_THAT(Plan(now).unload, ElementsAre(loaded));
-    scheduler().RunnerReaped(loaded);
-    loaded = loaded == "a" ? "b" : "a";
-    ASSERT_THAT(LoadsOf(Plan(now)), ElementsAre(loaded));
-    scheduler().LoadDone(loaded, now);
-    ASSERT_THAT(Plan(now).admit, ElementsAre(Id(loaded == "a" ? 1 : 2)));
-  }
-}
-
 TEST_F(SchedulerTest, ShortAnswersOfBusyModelsDoNotKeepAThirdOut) {
   Make({.models_max = 2, .drain_limit = seconds(10)});
   LoadWith(1, "a");

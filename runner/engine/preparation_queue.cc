@@ -36,8 +36,8 @@ bool CompilesSomething(const api::Request& request) {
 }  // namespace
 
 Lane PreparationQueue::LaneOf(const api::Request& request) {
-  const bool light = !CompilesSomething(request) && api::TextBytes(request.prompt) <= kLightBytesMax;
-  return light ? Lane::kLight : Lane::kShort;
+  if (CompilesSomething(request)) return Lane::kShort;
+  return api::TextBytes(request.prompt) <= kLightBytesMax ? Lane::kLight : Lane::kMedium;
 }
 
 void PreparationQueue::Push(PreparationJob job) {

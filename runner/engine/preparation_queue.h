@@ -1,10 +1,10 @@
 // Requests whose prompts are to be prepared, and in which order.
 //
 // What a preparation costs is known only when it is done. A light request (a short text without a format, a template or
-// schemas of tools) costs milliseconds; any other one is tried for a short time first, then for longer, and only then for
-// all of its time. Each try is a lane and starts over. So a request that costs little waits for tries of others, and never
-// for all that an expensive one takes. In a lane the party that used the least CPU time goes first, and within a party the
-// request that came first.
+// schemas of tools) costs milliseconds; any other one is tried for a short time first (a long text is not), then for
+// longer, and only then for all of its time. Each try is a lane and starts over. So a request that costs little waits for
+// tries of others, and never for all that an expensive one takes. In a lane the party that used the least CPU time goes
+// first, and within a party the request that came first.
 #pragma once
 
 #include <array>

@@ -182,7 +182,7 @@ TEST_F(Preparing, ARequestThatGoesThroughAllLanesIsRefusedOnce) {
 TEST(PreparationQueue, KnowsWhatMayBeExpensive) {
   EXPECT_EQ(PreparationQueue::LaneOf(TenantChat("Hello!")), Lane::kLight);
   EXPECT_EQ(PreparationQueue::LaneOf(TenantChat(std::string(PreparationQueue::kLightBytesMax + 1, 'a'))),
-            Lane::kShort);
+            Lane::kMedium);
   EXPECT_EQ(PreparationQueue::LaneOf(WithSchema("{}")), Lane::kShort);
   api::Request own = TenantChat("Hello!");
   own.go_template = "{{ .Prompt }}";
@@ -237,6 +237,7 @@ TEST(PreparationQueue, ATryThatWasNotEnoughGoesBehindFirstTries) {
   EXPECT_EQ(first->submit.id, api::RequestId{1});
   EXPECT_EQ(first->lane, Lane::kMedium);
   queue.Push(JobOf(21, WithSchema("{}")));
+  queue.Push(JobOf(22, TenantChat(std::string(PreparationQueue::kLightBytesMax + 1, 'a'))));
   queue.Demote(*std::move(first));
   EXPECT_EQ(PopId(queue, kTries), 21U);  // behind the try in progress, and before 19 that wait
   EXPECT_EQ(PopId(queue, kTries), 2U);

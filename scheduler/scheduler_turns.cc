@@ -1,0 +1,171 @@
+// The scheduler's decisions about turns: how long a model goes on that must make room, and which model is next.
+//
+// A party waits for room as long as its longest request has run, at least drain_pause and at most a whole turn. An answer
+// therefore takes little more than twice its own time, and loads, however long the answers of others are; and where answers of two models
+// take turns, the turns grow with them. A party that runs in the model that has the room waits a whole turn: what it
+// runs is what it waits for.
+//
+// Two things make a turn longer, since an answer computes again what the runner before had computed:
+//  - a turn is never shorter than the load before it: at most half of the time is spent loading;
+//  - a whole turn is drain_limit, doubled each time one of the answers has spent more than half of one on what it had before. A
+//    party whose answers get on waits for 4 doublings at most. An answer that others have cut short kShortTurnsMax
+//    times in this way gets a whole turn whoever waits: fewer than one in a hundred of their requests wait for it.
+//
+// The next model is the one whose party has the fewest models in use and in front of it, where what has just given way counts as in
+// use. Among these it is the one that has waited longest. One party that asks for many models is one model to others.
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "scheduler/scheduler.h"
+
+namespace quire::scheduler {
+namespace {
+
+constexpr int32_t kShortTurnsMax = 127;
+constexpr int32_t kDoublingsForOthers = 4;
+constexpr int32_t kDoublingsMax = 10;
+
+}  // namespace
+
+void Scheduler::AdmitAfterPause(Models::iterator position, Time now, Plan& plan) {
+  Model& model = position->second;
+  if (model.waiting.empty() || model.unload_requested) return;
+  if (now >= model.pause_ends) {
+    Admit(position, now, plan);
+    model.pause_ends = now + options_.drain_pause;
+  } else {
+    WakeBy(model.pause_ends, plan);
+  }
+}
+
+// A draining model that has had its turn gives up what it still runs.
+void Scheduler::SuspendIfOverdue(Models::iterator position, const Waiters& waiters, Time now, Plan& plan) {
+  Model& model = position->second;
+  if (model.state != State::kReady || !model.draining || options_.drain_limit <= KeepAlive::zero()) {
+    model.draining_since.reset();
+    return;
+  }
+  if (!model.draining_since) {
+    model.draining_since = now;
+    model.pause_ends = now + options_.drain_pause;
+  }
+  const Time ends = std::max(*model.draining_since + TurnOf(position->first, waiters), model.paid_off_at);
+  if (now >= ends) return Suspend(position, now, plan);
+  WakeBy(ends, plan);
+  AdmitAfterPause(position, now, plan);
+}
+
+void Scheduler::Suspend(Models::iterator position, Time now, Plan& plan) {
+  Model& model = position->second;
+  std::vector<api::RequestId> suspended;
+  for (auto& [id, request] : requests_) {
+    if (request.key != position->first || !request.admitted) continue;
+    CountTurn(request, now);
+    EndRun(request, now);
+    suspended.push_back(id);
+  }
+  std::ranges::sort(suspended);
+  model.waiting.insert(model.waiting.begin(), suspended.begin(), suspended.end());
+  model.running = 0;
+  model.on_probation.reset();
+  model.loads_as = newest_;
+  model.suspension = ++suspensions_;
+  // The runner has none of those that this plan admitted.
+  std::erase_if(suspended, [&plan](api::RequestId id) { return std::erase(plan.admit, id) != 0; });
+  plan.suspended.insert(plan.suspended.end(), suspended.begin(), suspended.end());
+  StartUnload(position, plan, UnloadReason::kSuspended);
+}
+
+void Scheduler::EndRun(Request& request, Time now) {
+  request.admitted = false;
+  request.ran += now - request.admitted_at;
+}
+
+void Scheduler::CountTurn(Request& request, Time now) const {
+  if (!request.started) return;  // it had nothing to lose
+  const bool whole = now - request.admitted_at >= WholeTurn(request.whole_turns_lost);
+  const bool lost =
+      !request.progressed_at || now - *request.progressed_at < *request.progressed_at - request.admitted_at;
+  request.short_turns_lost = lost && !whole ? request.short_turns_lost + 1 : 0;
+  if (lost && whole) request.whole_turns_lost = std::min(request.whole_turns_lost + 1, kDoublingsMax);
+}
+
+Scheduler::KeepAlive Scheduler::WholeTurn(int32_t doublings) const {
+  constexpr KeepAlive kDoubledMax = std::chrono::hours(24);  // no overflow
+  return options_.drain_limit > kDoubledMax ? options_.drain_limit : options_.drain_limit * (1 << doublings);
+}
+
+Scheduler::Waiters Scheduler::WaitersFor(const std::vector<const Model*>& in_need, Time now) const {
+  Waiters waiters;
+  for (const Model* model : in_need) {
+    for (const api::RequestId id : model->waiting) {
+      const Request& request = requests_.find(id)->second;
+      int32_t& lost = waiters[request.party].whole_turns_lost;
+      lost = std::max(lost, request.whole_turns_lost);
+    }
+  }
+  if (waiters.empty()) return waiters;
+  for (const auto& [id, request] : requests_) {
+    const auto found = waiters.find(request.party);
+    if (found == waiters.end()) continue;
+    const KeepAlive ran = request.ran + (request.admitted ? now - request.admitted_at : KeepAlive::zero());
+    found->second.longest_run = std::max(found->second.longest_run, ran);
+  }
+  return waiters;
+}
+
+// How long a model may drain.
+Scheduler::KeepAlive Scheduler::TurnOf(const std::string& key, const Waiters& waiters) const {
+  std::set<std::string_view> here;  // parties that the model serves
+  int32_t needed_here = 0;          // doublings
+  bool owed = false;
+  for (const auto& [id, request] : requests_) {
+    if (!request.admitted || request.key != key) continue;
+    here.insert(request.party);
+    needed_here = std::max(needed_here, request.whole_turns_lost);
+    owed = owed || request.short_turns_lost >= kShortTurnsMax;
+  }
+  int32_t needed = needed_here;
+  int32_t needed_by_all = needed_here;
+  for (const auto& [party, waiter] : waiters) {
+    needed = std::max(needed, waiter.whole_turns_lost);
+    needed_by_all = std::min(needed_by_all, waiter.whole_turns_lost);
+  }
+  KeepAlive turn = WholeTurn(std::min(needed, std::max(needed_by_all, kDoublingsForOthers)));
+  if (owed) return turn;
+  for (const auto& [party, waiter] : waiters) {
+    if (!here.contains(party)) turn = std::min(turn, std::max(waiter.longest_run, options_.drain_pause));
+  }
+  return turn;
+}
+
+void Scheduler::SortByTurn(std::vector<Models::iterator>& models) const {
+  if (models.size() < 2) return;
+  std::ranges::sort(models, {}, [](Models::iterator model) { return OrderOf(model->second); });
+  std::set<std::pair<std::string_view, std::string_view>> in_use;  // party, model
+  for (const auto& [id, request] : requests_) {
+    const Model& model = models_.find(request.key)->second;
+    const bool loading =
+        model.state == State::kLoading &&
+        std::ranges::none_of(models, [&model](Models::iterator one) { return &one->second == &model; });
+    if (request.admitted || model.gave_way || loading) in_use.emplace(request.party, request.key);
+  }
+  std::map<std::string_view, int32_t> before;  // models of a party, in use and in front
+  for (const auto& [party, key] : in_use) ++before[party];
+  std::vector<std::pair<int32_t, Models::iterator>> ranked;
+  for (const Models::iterator model : models) {
+    std::set<std::string_view> parties;
+    for (const api::RequestId id : model->second.waiting) parties.insert(requests_.find(id)->second.party);
+    int32_t rank = std::numeric_limits<int32_t>::max();
+    for (const std::string_view party : parties) rank = std::min(rank, before[party]++);
+    ranked.emplace_back(rank, model);
+  }
+  std::ranges::stable_sort(ranked, {}, &std::pair<int32_t, Models::iterator>::first);
+  std::ranges::transform(ranked, models.begin(), &std::pair<int32_t, Models::iterator>::second);
+}
+
+}  // namespace quire::scheduler
