@@ -185,7 +185,8 @@ class Engine {
   bool Step();  // false when nobody can go on
   void ShareSampling();
   std::chrono::nanoseconds SamplingCostOf(const ActiveRequest& request) const;  // 0: unknown
-  bool PrepareMasks();                                 // false: some are not there yet
+  bool PrepareMasks();  // false: some are not there yet
+  void UpdateShares();
   int32_t PromptTokensBeside(int32_t decoding) const;  // of the next step
   void PlanNext(std::vector<StepItem>& items);
   void FillBatch(const std::vector<StepItem>& items, models::Batch& batch);
@@ -254,6 +255,7 @@ class Engine {
     std::vector<const std::string*> names;  // theirs
     std::vector<SamplingShare::Sequence> sampling;
     std::vector<constraint::MaskRequest> masks;
+    std::vector<FairShare::Request> shares;  // of running_ and waiting_
     std::vector<StepItem> items;
     std::vector<cache::Append> appends;
     models::Batch batch;

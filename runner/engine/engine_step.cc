@@ -119,6 +119,17 @@ bool Engine::PrepareMasks() {
   return mask_turns_.Prepare(masks);
 }
 
+// A party of which the engine can do nothing does not hold the others' virtual times back.
+void Engine::UpdateShares() {
+  auto& requests = scratch_.shares;
+  requests.clear();
+  for (const auto& request : running_) requests.push_back({&request->party, !Pauses(*request)});
+  for (const auto& request : waiting_) {
+    requests.push_back({&request->party, !request->generation->backpressured()});
+  }
+  shares_.Update(requests);
+}
+
 // Reserves the memory of the step, preempting as need be; `items` may shrink. Null when nobody can go on.
 cache::OwnedStep Engine::BeginStep(std::vector<StepItem>& items) {
   bool lease_given_up = false;
@@ -153,6 +164,7 @@ cache::OwnedStep Engine::BeginStep(std::vector<StepItem>& items) {
 bool Engine::Step() {
   const bool all_masks = PrepareMasks();
   ShareSampling();
+  UpdateShares();
   const auto draft_begin = Clock::now();
   ProposeDrafts();
   const auto begin = Clock::now();

@@ -8,20 +8,27 @@ namespace quire::runner::engine {
 double FairShare::Behind() const {
   double least = std::numeric_limits<double>::infinity();
   for (const auto& [name, party] : parties_) {
-    if (party.requests > 0) least = std::min(least, party.state.virtual_time);
+    if (!party.idle) least = std::min(least, party.state.virtual_time);
   }
   return least == std::numeric_limits<double>::infinity() ? floor_ : least;
+}
+
+void FairShare::SetIdle(Party& party, bool idle) const {
+  if (party.idle && !idle) party.state.virtual_time = std::max(party.state.virtual_time, floor_);
+  party.idle = idle;
 }
 
 void FairShare::Enter(const std::string& party, double weight) {
   floor_ = std::max(floor_, Behind());
   Party& entry = parties_[party];
-  if (entry.requests++ == 0) entry.state.virtual_time = std::max(entry.state.virtual_time, floor_);
+  ++entry.requests;
+  SetIdle(entry, false);
   entry.state.weight = weight;
 }
 
 void FairShare::Exit(const std::string& party) {
-  --parties_.at(party).requests;
+  Party& leaving = parties_.at(party);
+  if (--leaving.requests == 0) leaving.idle = true;
   floor_ = std::max(floor_, Behind());
   // A party that is not ahead of the others would enter at the floor anyway.
   std::erase_if(parties_, [this](const auto& entry) {
@@ -31,6 +38,15 @@ void FairShare::Exit(const std::string& party) {
     parties_.clear();
     floor_ = 0;
   }
+}
+
+void FairShare::Update(std::span<const Request> requests) {
+  floor_ = std::max(floor_, Behind());
+  for (auto& [name, party] : parties_) party.goes_on = false;
+  for (const Request& request : requests) {
+    parties_.at(*request.party).goes_on |= request.goes_on;
+  }
+  for (auto& [name, party] : parties_) SetIdle(party, !party.goes_on);
 }
 
 void FairShare::Charge(const std::string& party, int64_t tokens) {

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 namespace quire::runner::engine {
 namespace {
 
@@ -21,6 +24,23 @@ TEST(FairShare, SilenceEarnsNoCredit) {
   shares.Charge("busy", 1000);
   shares.Enter("late", 1);
   EXPECT_EQ(shares.Of("late").virtual_time, 1000);
+}
+
+// Its virtual time stands still: whoever starts there would be ahead of all others until it has computed as much as they have.
+TEST(FairShare, APartyThatCannotGoOnHoldsNobodyBack) {
+  const std::string stalled = "stalled", honest = "honest", late = "late";
+  FairShare shares;
+  shares.Enter(stalled, 1);
+  shares.Enter(honest, 1);
+  shares.Update(std::vector<FairShare::Request>{{&stalled, true}, {&honest, true}});
+  shares.Charge(stalled, 100);
+  shares.Update(std::vector<FairShare::Request>{{&stalled, false}, {&honest, true}});
+  shares.Charge(honest, 2'000'000);
+  shares.Enter(late, 1);
+  EXPECT_EQ(shares.Of(late).virtual_time, 2'000'000);
+  EXPECT_EQ(shares.Of(stalled).virtual_time, 100);
+  shares.Update(std::vector<FairShare::Request>{{&stalled, false}, {&stalled, true}, {&honest, true}});
+  EXPECT_EQ(shares.Of(stalled).virtual_time, 2'000'000) << "it was idle";
 }
 
 TEST(FairShare, LeavingAndComingBackPaysNothingOff) {

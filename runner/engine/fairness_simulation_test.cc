@@ -9,7 +9,8 @@
 //  - where nobody has two, places change hands no more often than once in an interval (place_rotation.h), and as often as
 //    that while members wait that have not run, so that a newer request with less work waits for one interval;
 //  - one whose prompt is in the batch is passed over for at most the tokens by which it was ahead of the others, by
-//    their weights, and one step of each; those that come meanwhile start at the least of all, and what it decodes itself counts.
+//    their weights, and one step of each; those that come meanwhile start at the least of all that go on, and what it
+//    decodes itself counts.
 // In the end every request is served.
 #include <gtest/gtest.h>
 
@@ -37,6 +38,7 @@ constexpr std::array<double, 7> kWeights = {1, 1, 2, 4, 1, 0.5, 10};
 constexpr double kRounding = 1e-6;
 constexpr size_t kWaitingMax = 32;
 constexpr auto kStepTime = std::chrono::milliseconds(40);
+constexpr size_t kStalls = 1;     // the party whose readers often stall
 constexpr size_t kAddresses = 4;  // of the parties; the others are keys, which have no members
 
 struct SimulatedRequest {
@@ -109,6 +111,7 @@ class FairnessSimulation {
     if (Below(40) == 0) greedy_ = Party();
     if (Below(6) == 0) RemoveOne();
     if (!running_.empty() && Below(10) == 0) Any(running_).stalled ^= true;
+    for (SimulatedRequest& request : running_) request.stalled |= request.party == kStalls && Below(4) == 0;
     if (!waiting_.empty() && Below(10) == 0) Any(waiting_).stalled = false;
   }
   SimulatedRequest& Any(Requests& list) {
@@ -116,14 +119,15 @@ class FairnessSimulation {
   }
   void Arrive(size_t party, int exchange) {
     if (waiting_.size() >= kWaitingMax) return;
-    const double least = LeastVirtualTime();
+    const double least = LeastVirtualTime(), greatest = GreatestVirtualTime();
     const bool was_idle = !HasRequests(party);
     const double before = VirtualTime(party);
     shares_.Enter(PartyName(party), kWeights[party]);
+    goes_on_[party] = true;
     if (was_idle) {
       ASSERT_GE(VirtualTime(party), least) << "idling earned credit";
       ASSERT_GE(VirtualTime(party), left_at_[party]) << "leaving paid off";
-      ASSERT_LE(VirtualTime(party), std::max(before, least) + kRounding) << "it starts behind all others";
+      ASSERT_LE(VirtualTime(party), std::max(before, greatest) + kRounding) << "it starts behind all others";
       for (auto& [other, turn] : turns_) {
         if (other == party) continue;
         turn.allowed += kWeights[party] * std::max(VirtualTime(other) - least, 0.0) + prefill_tokens_;
@@ -136,13 +140,20 @@ class FairnessSimulation {
                         .output_left = 1 + Below(Below(8) == 0 ? 60 : 12),
                         .waits_since = ++waits_});
   }
-  // Of all that have requests.
+  // Of all that go on: a party whose readers stall stands still.
   double LeastVirtualTime() const {
     double least = std::numeric_limits<double>::infinity();
     for (size_t party = 0; party < kWeights.size(); ++party) {
-      if (HasRequests(party)) least = std::min(least, VirtualTime(party));
+      if (goes_on_[party] && HasRequests(party)) least = std::min(least, VirtualTime(party));
     }
     return least == std::numeric_limits<double>::infinity() ? 0 : least;
+  }
+  // That a party ever had since somebody has requests.
+  double GreatestVirtualTime() {
+    for (size_t party = 0; party < kWeights.size(); ++party) {
+      if (HasRequests(party)) greatest_ = std::max(greatest_, VirtualTime(party));
+    }
+    return greatest_;
   }
   void RemoveOne() {
     Requests& list = Below(2) == 0 ? waiting_ : running_;
@@ -157,7 +168,10 @@ class FairnessSimulation {
   void ExitOne(size_t party) {
     left_at_[party] = VirtualTime(party);
     shares_.Exit(PartyName(party));
-    if (idle()) left_at_.fill(0);  // nobody is ahead of anybody
+    GreatestVirtualTime();
+    if (!idle()) return;
+    left_at_.fill(0);  // nobody is ahead of anybody
+    greatest_ = 0;
   }
 
   // ---- admission, as Engine::Admit without memory and prefixes ----
@@ -294,7 +308,22 @@ class FairnessSimulation {
 
   // ---- one step ----
 
+  void UpdateShares() {
+    goes_on_.fill(false);
+    std::vector<FairShare::Request> requests;
+    for (const SimulatedRequest& request : running_) {
+      requests.push_back({&names_[request.party], !request.stalled});
+      goes_on_[request.party] |= !request.stalled;
+    }
+    for (const SimulatedRequest& request : waiting_) {
+      requests.push_back({&names_[request.party], !request.stalled});
+      goes_on_[request.party] |= !request.stalled;
+    }
+    shares_.Update(requests);
+  }
+
   void Compute() {
+    UpdateShares();
     std::vector<SequenceState> states;
     std::vector<PartyState> parties;
     for (size_t party = 0; party < kWeights.size(); ++party) parties.push_back(shares_.Of(PartyName(party)));
@@ -383,6 +412,8 @@ class FairnessSimulation {
   PlaceRotation::Time now_{};
   std::map<PlaceRotation::Scope, PlaceRotation::Time> handed_over_at_;
   std::map<size_t, Turn> turns_;
+  std::array<bool, kWeights.size()> goes_on_ = {};
+  double greatest_ = 0;
   std::array<double, kWeights.size()> left_at_ = {};  // virtual time when its last request so far ended
 };
 
