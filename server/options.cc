@@ -290,11 +290,11 @@ constexpr std::array kTable = {
                [](Options& o, std::string_view t) { return SetPositiveDuration(o.body_timeout, t); },
                Takes::kValue, Changes::kAtReload},
     OptionSpec{"--body-rate-min", "QUIRE_BODY_RATE_MIN", "BYTES", "16KiB",
-               "Minimum rate of a request body in bytes per second",
+               "Minimum rate of a request body or an unstreamed response in bytes per second",
                [](Options& o, std::string_view t) { return SetBytes(o.body_bytes_per_second_min, t); },
                Takes::kValue, Changes::kAtReload},
     OptionSpec{"--write-timeout", "QUIRE_WRITE_TIMEOUT", "DURATION", "1m",
-               "Maximum time a client may stop reading its response",
+               "Time that a client may take nothing, or an answer slower than --body-rate-min",
                [](Options& o, std::string_view t) { return SetPositiveDuration(o.write_timeout, t); },
                Takes::kValue, Changes::kAtReload},
 };

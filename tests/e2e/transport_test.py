@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The daemon under a log that nobody reads, few file descriptors, half-closed connections, refused uploads and floods."""
 import contextlib
+import http.client
 import json
 import os
 import pathlib
@@ -19,8 +20,22 @@ from harness import BIN, MODEL, TIMEOUT_S, Daemon, UnreadDaemon, greedy
 LIVE = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 
-def connect(port):
-    return socket.create_connection(("127.0.0.1", port), TIMEOUT_S)
+ASSET = b"GET /ui/vendor/highlight.mjs HTTP/1.1\r\nHost: localhost\r\n\r\n"  # 127 KB, without a key
+
+
+def connect(port, source="127.0.0.1"):
+    return socket.create_connection(("127.0.0.1", port), TIMEOUT_S, (source, 0))
+
+
+def ask_without_reading(port, request, source="127.0.0.1"):
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.bind((source, 0))
+    client.settimeout(TIMEOUT_S)
+    client.connect(("127.0.0.1", port))
+    with contextlib.suppress(ConnectionError):
+        client.sendall(request)
+    return client
 
 
 def read_to_end(connection):
@@ -135,6 +150,16 @@ class Descriptors(unittest.TestCase):
             refused = exchange(daemon.port, LIVE.replace(b"/livez", b"/api/tags"))
             self.assertTrue(refused.startswith(b"HTTP/1.1 503 "), refused)
 
+    def test_health_is_answered_while_nobody_reads_in_the_reserved_places(self):
+        with self.daemon(QUIRE_MAX_CONNECTIONS="4") as daemon, contextlib.ExitStack() as held:
+            for _ in range(4):
+                events = held.enter_context(connect(daemon.port))
+                events.sendall(b"GET /quire/now HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n")
+                self.assertTrue(events.recv(1))
+            for _ in range(8):
+                self.assertTrue(held.enter_context(ask_without_reading(daemon.port, ASSET)).recv(1))
+            self.assertIn(b'{"status":"ok"}', exchange(daemon.port, LIVE))
+
     def test_bodies_that_do_not_come_keep_nobody_out(self):
         with self.daemon(QUIRE_MAX_CONNECTIONS="4", QUIRE_BODY_TIMEOUT="1h") as daemon, contextlib.ExitStack() as held:
             for _ in range(4):
@@ -143,6 +168,25 @@ class Descriptors(unittest.TestCase):
             tags = LIVE.replace(b"/livez", b"/api/tags")
             wait_until(lambda: exchange(daemon.port, tags).startswith(b"HTTP/1.1 200 "), "every place is taken")
             self.assertIn(" error=replaced", daemon.log())
+
+    def test_answers_that_nobody_reads_keep_nobody_out(self):
+        with self.daemon() as daemon, contextlib.ExitStack() as held:
+            kept = http.client.HTTPConnection("127.0.0.1", daemon.port, TIMEOUT_S, source_address=("127.0.0.2", 0))
+            held.callback(kept.close)
+            kept.request("GET", "/livez")
+            kept.getresponse().read()
+            own = kept.sock
+            pipelined = 1000 * LIVE.replace(b"Connection: close\r\n", b"")
+            for index in range(2 * self.FILES):
+                held.enter_context(ask_without_reading(daemon.port, pipelined if index % 2 else ASSET))
+            chat = post("/api/chat", greedy("Hello", num_predict=2) | {"model": MODEL, "stream": False})
+            begin = time.monotonic()
+            wait_until(lambda: exchange(daemon.port, chat).startswith(b"HTTP/1.1 200 "), "every place is taken")
+            print(f"a chat from the address of the readers after {time.monotonic() - begin:.1f} s")
+            # Others have their connections still: the address with the most of them pays.
+            kept.request("GET", "/livez")
+            self.assertEqual(200, kept.getresponse().status)
+            self.assertIs(own, kept.sock)
 
 
 class HalfClose(unittest.TestCase):
@@ -178,14 +222,17 @@ class HalfClose(unittest.TestCase):
 
 class EarlyRefusals(unittest.TestCase):
     """Clients that write their whole request before they read."""
-    BYTES = 64 << 20
+    BYTES = 512 << 20
 
-    def upload(self, port, path):
+    def upload(self, port, path, fields=""):
         with connect(port) as client:
-            client.sendall(f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {self.BYTES}\r\n\r\n".encode())
+            client.sendall(f"POST {path} HTTP/1.1\r\nHost: localhost\r\n{fields}"
+                           f"Content-Length: {self.BYTES}\r\n\r\n".encode())
             piece = b"x" * (1 << 20)
+            begin = time.monotonic()
             for _ in range(self.BYTES // len(piece)):
                 client.sendall(piece)
+            print(f"{self.BYTES >> 20} MiB were taken in {time.monotonic() - begin:.2f} s")
             return read_to_end(client)
 
     def test_a_refusal_outlives_the_upload(self):
@@ -194,11 +241,16 @@ class EarlyRefusals(unittest.TestCase):
             self.assertTrue(self.upload(daemon.port, "/api/chat").startswith(b"HTTP/1.1 413 "))
         daemon = Daemon()
         folder = pathlib.Path(daemon.folder.name)
-        subprocess.run([BIN / "quire", "key", "user", "--append", folder / "keys"], check=True, capture_output=True)
+        made = subprocess.run([BIN / "quire", "key", "user", "--append", folder / "keys"], check=True, text=True,
+                              capture_output=True)
+        key = made.stdout.strip()
         daemon.environment["QUIRE_KEYS"] = str(folder / "keys")
         with daemon:
             self.assertTrue(self.upload(daemon.port, "/api/chat").startswith(b"HTTP/1.1 401 "))
-            self.assertTrue(self.upload(daemon.port, "/api/blobs/sha256:" + "a" * 64).startswith(b"HTTP/1.1 401 "))
+            blob = "/api/blobs/sha256:" + "a" * 64
+            self.assertTrue(self.upload(daemon.port, blob).startswith(b"HTTP/1.1 401 "))
+            reply = self.upload(daemon.port, blob, f"Authorization: Bearer {key}\r\n")
+            self.assertTrue(reply.startswith(b"HTTP/1.1 403 "), reply)
 
 
 class Memory(unittest.TestCase):
