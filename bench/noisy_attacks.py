@@ -17,6 +17,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests/e2e"))
 from harness import MODEL, Daemon, UnreadDaemon  # noqa: E402
 
+IP_BIND_ADDRESS_NO_PORT = 24  # Linux; not in the module socket
+
 
 def chat(text="Hello!", **more):
     return {"model": MODEL, "messages": [{"role": "user", "content": text}], "stream": False} | more
@@ -102,6 +104,7 @@ def endless_stream(port, buffer=1 << 18, headers=None, address="", model=MODEL):
     stream = socket.socket()
     stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
     stream.settimeout(10)
+    stream.setsockopt(socket.IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1)  # floods leave ports in TIME_WAIT
     stream.bind((address, 0))
     stream.connect(("127.0.0.1", port))
     stream.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n%sContent-Length: %d\r\n\r\n" % (more, len(body)) + body)
