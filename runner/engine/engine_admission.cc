@@ -102,10 +102,15 @@ std::vector<Place> Engine::Places() const {
 }
 
 // Keys that were shifted, and what no snapshot is kept of, would be computed again from the beginning, the former with other bits.
+// A snapshot may be rounded where the operator wants that (state_cache_type).
 Leaving Engine::LeavingOf(const ActiveRequest& request, size_t paused_bytes) const {
-  if (limits_.prefix_cache && request.reuses && request.exact) return Leaving::kSnapshot;
+  const cache::Layout& layout = cache_->layout();
+  const bool has_snapshot = limits_.prefix_cache && request.reuses && request.exact;
+  const bool has_same_bits = layout.recurrent.empty() || layout.stored_state == cache::ElementType::kF32;
+  if (has_snapshot && has_same_bits) return Leaving::kSnapshot;
   const bool fits = paused_bytes + request.reserved_bytes <= limits_.cache_bytes / kPausedPart;
-  return fits ? Leaving::kPaused : Leaving::kNever;
+  if (fits) return Leaving::kPaused;
+  return has_snapshot ? Leaving::kSnapshot : Leaving::kNever;
 }
 
 // The first request that has the claim, and who steps back for it. It is admitted at once, so that they do not change places

@@ -20,10 +20,12 @@ api::Request From(api::Request request, std::string address, int exchange) {
 }
 
 // Places change hands in every step in which somebody waits.
-EngineLimits Restless(int32_t running_max, bool prefix_cache = true) {
+EngineLimits Restless(int32_t running_max, bool prefix_cache = true,
+                      cache::ElementType state = cache::ElementType::kF32) {
   return {.running_max = running_max,
           .cache_bytes = kPlenty,
           .prefix_cache = prefix_cache,
+          .state_cache_type = state,
           .check_invariants_every = 1,
           .time_slice = std::chrono::nanoseconds(0)};
 }
@@ -48,12 +50,22 @@ TEST_P(EveryModelRotates, WithTheSameBits) {
   std::vector<std::vector<float>> alone;
   for (int i = 0; i < 5; ++i)
     alone.push_back(EngineHarness(Setup({.cache_bytes = kPlenty})).Generate(ask(i)).logprobs());
-  for (const bool prefix_cache : {true, false}) {
-    EngineHarness harness(Setup(Restless(2, prefix_cache)));
+  using Config = std::pair<bool, cache::ElementType>;
+  for (const auto& [prefix_cache, state] :
+       {Config{true, cache::ElementType::kF32}, Config{false, cache::ElementType::kF32},
+        Config{true, cache::ElementType::kQ8_0}}) {
+    EngineHarness harness(Setup(Restless(2, prefix_cache, state)));
+    // States that others have computed are rounded, its own are not.
+    const bool shares = state == cache::ElementType::kF32;
     std::vector<api::RequestId> ids;
-    for (int i = 0; i < 5; ++i) ids.push_back(harness.Submit(ask(i)));
+    for (int i = 0; i < 5; ++i) {
+      api::Request request = ask(i);
+      if (!shares) request.client.cache_salt = std::to_string(i);
+      ids.push_back(harness.Submit(std::move(request)));
+    }
     for (size_t i = 0; i < ids.size(); ++i)
-      EXPECT_EQ(harness.Wait(ids[i]).logprobs(), alone[i]) << prefix_cache;
+      EXPECT_EQ(harness.Wait(ids[i]).logprobs(), alone[i])
+          << "prefix cache " << prefix_cache << ", shared " << shares;
     EXPECT_GT(harness.Stopped().stats().preemptions, 10U);
   }
 }
