@@ -19,6 +19,9 @@ constexpr int32_t kForcedMax = 32;  // tokens in one go
 // For masks within a step, behind its first token: some 0.5 ms. What takes more is for the next step.
 constexpr uint64_t kMaskStepsAhead = 50'000;
 
+constexpr const char* kTooMuchParseMemory =
+    "the output format is too deeply nested or too ambiguous: the answer so far takes too much memory";
+
 int64_t Nanoseconds(Clock::duration duration) {
   return std::max<int64_t>(1, std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count());
 }
@@ -214,11 +217,7 @@ api::Result<api::TokenId> ActiveGeneration::Choose(std::span<const float> logits
   }
   const auto processed = logit_processor_.Apply(logits, output_tokens_, workspace);
   if (!matcher_) return sampler_.Sample(processed, tokens_, workspace);
-  if (matcher_->IsTooLarge()) {
-    return api::Fail(api::ErrorCode::kUnsupported,
-                     "the output format is too deeply nested or too ambiguous: the answer so far takes too "
-                     "much memory");
-  }
+  if (matcher_->IsTooLarge()) return api::Fail(api::ErrorCode::kUnsupported, kTooMuchParseMemory);
   if (matcher_->IsTooExpensive()) {
     return api::Fail(api::ErrorCode::kUnsupported,
                      "the output format is too ambiguous: one token takes too much work");
@@ -352,6 +351,7 @@ void ActiveGeneration::EmitDelta(api::TextDelta delta) {
 
 void ActiveGeneration::Finish(api::FinishReason reason, std::optional<size_t> stop, bool cut) {
   ended_ = true;
+  matcher_.reset();  // its memory does not wait for the reader
   std::string rest = cut ? pending_text_ : "";
   if (!stop && !cut) {
     auto emission = stop_matcher_.Feed(detokenizer_.Flush());
@@ -401,8 +401,11 @@ void ActiveGeneration::FinishEmbedding(std::vector<float> vector) {
 
 void ActiveGeneration::Fail(api::Error error) {
   ended_ = true;
+  matcher_.reset();
   outbox_.Add(api::Failed{std::move(error)});
 }
+
+void ActiveGeneration::FailForParseMemory() { Fail({api::ErrorCode::kUnsupported, kTooMuchParseMemory}); }
 
 void ActiveGeneration::EndOfContext() {
   if (first_token_) return Finish(api::FinishReason::kLength, std::nullopt);

@@ -92,6 +92,10 @@ class ActiveGeneration {
   static constexpr size_t kSamplingKinds = 32;
   std::optional<size_t> sampling_kind() const { return sampling_kind_; }
 
+  // Of the parse states of its format.
+  size_t parse_bytes() const { return matcher_ ? matcher_->bytes() : 0; }
+  void FailForParseMemory();
+
   void AddCredit(int32_t deltas) { outbox_.AddCredit(deltas); }
 
   // `count` more tokens are in the caches.

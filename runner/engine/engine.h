@@ -84,8 +84,9 @@ struct EngineLimits {
   // much that nothing holds: what a pause between two requests frees is left for the next.
   std::chrono::nanoseconds release_after = std::chrono::seconds(10);
   size_t release_bytes_min = size_t{64} << 20;
-  int32_t draft_tokens = 0;            // per sequence and step; 0 = adaptive
-  int32_t check_invariants_every = 0;  // steps; a breach ends the process. 0 = never: it costs
+  int32_t draft_tokens = 0;                // per sequence and step; 0 = adaptive
+  size_t parse_bytes = size_t{128} << 20;  // parse states of all answers' formats together
+  int32_t check_invariants_every = 0;      // steps; a breach ends the process. 0 = never: it costs
   std::chrono::nanoseconds time_slice = PlaceRotation::kTimeSlice;  // of places that change hands
   std::function<std::chrono::nanoseconds()> sampling_clock =
       {};  // of a test, for what sampling takes; empty: the machine's
@@ -186,6 +187,7 @@ class Engine {
   void ShareSampling();
   std::chrono::nanoseconds SamplingCostOf(const ActiveRequest& request) const;  // 0: unknown
   bool PrepareMasks();  // false: some are not there yet
+  void BoundParseMemory();
   void UpdateShares();
   int32_t PromptTokensBeside(int32_t decoding) const;  // of the next step
   void PlanNext(std::vector<StepItem>& items);

@@ -69,21 +69,91 @@ TEST(EngineFormat, AnAmbiguousGrammarFailsAlone) {
   EXPECT_TRUE(harness.Wait(other).finished);
 }
 
-// Masks of several answers that do not fit one step go on in the next.
-TEST(EngineFormat, AnswersThatWaitForTheirMasksAreTheSame) {
+// One token whose mask takes most of what an answer may take: three ways to read each of some letters, also within a token.
+api::Request CostlyRequest(const std::string& text) {
   EngineHarness harness;
-  std::string grammar = "root ::= p\np ::= \"0\"", letters;
-  for (const std::string x : {"a", "e", "i", "n", "o", "r", "s", "t"}) {
-    grammar += " | q" + x + " p \"" + x + "\"";
-    letters += "\nq" + x + " ::= \"" + x + "\" | \"\\x01\" q" + x + " \"\\x02\"";
+  for (char last = 'z'; last > 'a'; --last) {
+    std::string grammar = "root ::= p\np ::= \"0\"", ways;
+    for (const std::string way : {"1", "2", "3"}) {
+      grammar += " | q" + way + " p \"" + way + "\"";
+      ways += "\nq" + way + " ::= [a-" + last + "] | \"\\x01\" q" + way + " \"\\x02\"";
+    }
+    auto request = With(Greedy(text, 1), Kind::kGrammar, grammar + ways);
+    if (!harness.Generate(request).failed) return request;
   }
-  const auto request = With(Greedy("Describe a person.", 8), Kind::kGrammar, grammar + letters);
-  const auto alone = harness.Wait(harness.Submit(request));
-  ASSERT_FALSE(alone.failed) << alone.failed->error.message;
-  ASSERT_FALSE(alone.text().empty());
+  ADD_FAILURE() << "all are too costly";
+  return Greedy(text, 1);
+}
+
+// Masks of several answers that do not fit one step go on in the next, while others take part in both.
+TEST(EngineFormat, AnswersThatWaitForTheirMasksAreTheSame) {
+  const api::Request request = CostlyRequest("Describe a person.");
+  std::string alone;
+  for (const int answers : {1, 20}) {
+    EngineHarness harness({.limits = {.prefill_tokens = 512, .cache_bytes = kPlenty}, .starts = false});
+    const auto plain = harness.Submit(Greedy("What is the capital of France?", 3));
+    std::vector<api::RequestId> ids;
+    for (int i = 0; i < answers; ++i) ids.push_back(harness.Submit(request));
+    harness.Start();
+    for (const auto id : ids) {
+      const auto outcome = harness.Wait(id);
+      ASSERT_FALSE(outcome.failed) << outcome.failed->error.message;
+      ASSERT_FALSE(outcome.text().empty());
+      if (answers == 1) alone = outcome.text();
+      EXPECT_EQ(outcome.text(), alone);
+    }
+    harness.Wait(plain);
+    EXPECT_EQ(harness.Ended().front() == plain, answers > 1) << answers;
+  }
+}
+
+// A mask is needed where a token is sampled: the prompt is computed meanwhile, and others wait for what they share of it.
+TEST(EngineFormat, PromptsDoNotWaitForMasks) {
+  EngineHarness harness({.limits = {.prefill_tokens = 16, .cache_bytes = kPlenty}, .starts = false});
+  std::string text = "Describe a person";
+  for (int word = 0; word < 100; ++word) text += " and another person";
+  api::Request request = CostlyRequest(text);
   std::vector<api::RequestId> ids;
-  for (int i = 0; i < 20; ++i) ids.push_back(harness.Submit(request));
-  for (const auto id : ids) EXPECT_EQ(harness.Wait(id).text(), alone.text());
+  for (int i = 0; i < 12; ++i) {
+    request.client.exchange = std::to_string(i);
+    request.client.address = "10.0.0." + std::to_string(i);
+    ids.push_back(harness.Submit(request));
+  }
+  harness.Start();
+  int32_t prompt = 0;
+  for (const auto id : ids) {
+    const auto outcome = harness.Wait(id);
+    EXPECT_TRUE(outcome.finished);
+    prompt = outcome.ready->prompt_tokens;
+  }
+  ASSERT_GT(prompt, 200);
+  EXPECT_LT(harness.Stopped().stats().prompt_tokens_computed, static_cast<uint64_t>(prompt) * 3 / 2);
+}
+
+// Parse states of all answers have one limit; the party with the most exceeds it.
+TEST(EngineFormat, MemoryOfParseStatesIsBoundedForAllAnswersTogether) {
+  EngineHarness roomy;
+  const auto zero = roomy.Generate(With(Greedy("Hello!", 4), Kind::kGrammar, "root ::= \"0\""));
+  ASSERT_FALSE(zero.deltas.empty());
+  auto deep = With(Greedy("Hello!", 300), Kind::kGrammar, "root ::= \"[\" root \"]\" | \"0\"");
+  deep.params.logit_bias = {{zero.deltas[0].token_ids[0], -api::kLogitBiasMax}};
+  deep.client.tenant = "deep";
+  auto shallow = With(Greedy("Describe a person.", 300), Kind::kSchema, kPerson);
+  shallow.client.tenant = "shallow";
+  const auto run = [&](EngineHarness& harness) {
+    const auto large = harness.Submit(deep), small = harness.Submit(shallow);
+    harness.Post(api::ipc::Credit{large, 1000});
+    ExpectPerson(harness.Wait(small).text());
+    return harness.Wait(large);
+  };
+  EXPECT_TRUE(run(roomy).finished);
+  EngineLimits limits{.cache_bytes = kPlenty};
+  limits.parse_bytes = size_t{3} << 10;
+  EngineHarness narrow({.limits = limits});
+  const auto outcome = run(narrow);
+  ASSERT_TRUE(outcome.failed) << outcome.text();
+  EXPECT_EQ(outcome.failed->error.code, api::ErrorCode::kUnsupported);
+  EXPECT_THAT(outcome.failed->error.message, HasSubstr("too much memory"));
 }
 
 TEST(EngineFormat, GrammarsOfLlamaCpp) {

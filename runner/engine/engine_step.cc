@@ -109,6 +109,7 @@ std::chrono::nanoseconds Engine::SamplingCostOf(const ActiveRequest& request) co
 
 // A sequence whose mask is not there yet samples nothing: one that takes long delays its own answer only.
 bool Engine::PrepareMasks() {
+  BoundParseMemory();
   auto& masks = scratch_.masks;
   masks.clear();
   for (const auto& request : running_) {
@@ -117,6 +118,32 @@ bool Engine::PrepareMasks() {
     }
   }
   return mask_turns_.Prepare(masks);
+}
+
+// Ends the largest answer of the party whose answers have the most.
+void Engine::BoundParseMemory() {
+  const auto sum = [this](const std::string* party) {
+    size_t bytes = 0;
+    for (const auto* list : {&running_, &waiting_}) {
+      for (const auto& request : *list) {
+        if (party == nullptr || request->party == *party) bytes += request->generation->parse_bytes();
+      }
+    }
+    return bytes;
+  };
+  while (sum(nullptr) > limits_.parse_bytes) {
+    std::pair<size_t, size_t> most;
+    ActiveGeneration* largest = nullptr;
+    for (const auto* list : {&running_, &waiting_}) {
+      for (const auto& request : *list) {
+        const std::pair bytes(sum(&request->party), request->generation->parse_bytes());
+        if (bytes.second == 0 || bytes < most) continue;
+        most = bytes;
+        largest = request->generation.get();
+      }
+    }
+    largest->FailForParseMemory();
+  }
 }
 
 // A party of which the engine can do nothing does not hold the others' virtual times back.
