@@ -5,9 +5,13 @@
 
 #include "api/base/utf8.h"
 #include "runner/tokenizer/text_steps.h"
+#include "runner/work/work_budget.h"
 
 namespace quire::runner::tokenizer {
 namespace {
+
+constexpr uint64_t kUnitsPerMatch = 4;
+constexpr size_t kBytesPerUnit = 16;
 
 struct Part {
   Piece piece;
@@ -38,6 +42,7 @@ void FindParts(const SplitStep& step, std::string_view text, RegexMatcher& match
   while (from <= text.size()) {
     const RegexMatcher::Match match = matcher.Find(step.regex, text, from);
     if (match.outcome != RegexMatcher::Outcome::kMatch) break;
+    CountWork(kUnitsPerMatch + (match.end - from) / kBytesPerUnit);
     if (step.groups != DigitGroups::kNone) {
       AddGroups(step, text, {match.begin, match.end}, covered, parts);
       from = match.end;
@@ -112,6 +117,7 @@ std::vector<Piece> CutWords(std::string_view text, const std::vector<Piece>& pie
     size_t after_mark = begin;  // where the last mark ended
     for (size_t mark = within.find(kSpaceMark, begin); mark != std::string_view::npos;
          mark = within.find(kSpaceMark, after_mark)) {
+      CountWork(1);
       if (mark > after_mark) {
         words.push_back({begin, mark});
         begin = mark;

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -13,6 +15,7 @@
 #include "runner/tokenizer/known_patterns.h"
 #include "runner/tokenizer/load_pre_tokenizer.h"
 #include "runner/tokenizer/text_steps.h"
+#include "runner/work/work_budget.h"
 
 namespace quire::runner::tokenizer {
 namespace {
@@ -229,6 +232,24 @@ TEST(PreTokenizer, DigitGroupsOfANumberOfAnyLength) {
   }
   // A letter behind it leaves such a number to the other patterns, which group from the left.
   EXPECT_EQ(Split(Known("tiny_aya"), digits + "a").front(), "777");
+}
+
+// Of a request that is canceled, or has spent its time, a long text is not split to its end.
+TEST(PreTokenizer, SplittingCountsAsWork) {
+  const auto repeated = [](std::string_view word) {
+    std::string text;
+    for (int i = 0; i < 10'000; ++i) text += word;
+    return text;
+  };
+  const PreTokenizer by_regex = PreTokenizerOf(Sequence({SplitStepOf(" ", "Isolated")}));
+  PreTokenizer words;
+  words.cut_words = true;
+  const std::atomic<bool> canceled = true;
+  const WorkBudget budget(std::chrono::hours(1), canceled);
+  EXPECT_EQ(Split(by_regex, "a word").size(), 3U);
+  EXPECT_THROW(Split(by_regex, repeated("word ")), WorkStopped);
+  EXPECT_EQ(Split(words, "a word").size(), 1U);
+  EXPECT_THROW(Split(words, repeated("\xE2\x96\x81word")), WorkStopped);
 }
 
 }  // namespace
