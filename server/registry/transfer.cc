@@ -1,13 +1,26 @@
 #include "server/registry/transfer.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <exception>
+#include <new>
+#include <stop_token>
 #include <utility>
 
 namespace quire::server::registry {
 namespace {
 
 constexpr size_t kTransfersMax = 8;
+
+// As far as there is memory for the reason.
+void SetFailure(api::Result<void>& result, const std::exception& error) {
+  try {
+    result = api::Fail(api::ErrorCode::kInternal, error.what());
+  } catch (const std::bad_alloc&) {
+    spdlog::error("a transfer failed: {}", error.what());
+  }
+}
 
 }  // namespace
 
@@ -44,13 +57,17 @@ std::optional<api::Result<void>> Transfer::result() const {
 }
 
 Transfers::Transfers(Settings settings, StoreTransfer store)
-    : settings_(std::move(settings)), policy_(settings_.trusted), store_(std::move(store)) {}
+    : settings_(std::move(settings)), policy_(settings_.trusted), store_(std::move(store)) {
+  running_.reserve(kTransfersMax);
+}
 
 Transfers::~Transfers() {
   for (Running& running : running_) running.transfer->Cancel();
   running_.clear();
 }
 
+// A thread whose owner goes cancels its transfer before it is waited for: registries may take as long as they like. Once it
+// runs nothing here can fail.
 template <class Work>
 api::Result<std::shared_ptr<Transfer>> Transfers::Start(Work work) {
   std::erase_if(running_, [](const Running& running) { return running.transfer->result().has_value(); });
@@ -58,16 +75,21 @@ api::Result<std::shared_ptr<Transfer>> Transfers::Start(Work work) {
     return api::Fail(api::ErrorCode::kOverloaded, "too many pulls and pushes in progress");
   }
   auto transfer = std::make_shared<Transfer>();
-  std::jthread thread([transfer, work = std::move(work)] {
-    api::Result<void> result = api::Fail(api::ErrorCode::kInternal, "the transfer failed");
-    try {
-      result = work(*transfer);
-    } catch (const std::exception& error) {
-      result = api::Fail(api::ErrorCode::kInternal, error.what());
-    }
-    transfer->End(std::move(result));
-  });
-  running_.push_back({transfer, std::move(thread)});
+  // Made here, as the thread may find no memory for it.
+  api::Result<void> failed = api::Fail(api::ErrorCode::kInternal, "out of memory");
+  std::jthread thread(
+      [transfer, work = std::move(work), result = std::move(failed)](const std::stop_token& stop) mutable {
+        const std::stop_callback cancel(stop, [&transfer] { transfer->Cancel(); });
+        try {
+          result = work(*transfer);
+        } catch (const std::bad_alloc&) {
+          spdlog::error("a transfer failed: out of memory");
+        } catch (const std::exception& error) {
+          SetFailure(result, error);
+        }
+        transfer->End(std::move(result));
+      });
+  running_.push_back({transfer, std::move(thread)});  // there is room
   return transfer;
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <exception>
 #include <utility>
 
 #include "api/base/random_id.h"
@@ -59,7 +60,12 @@ void Staging::RemoveAbandoned(const StoreDirectory& blobs) {
 }
 
 Staging::~Staging() {
-  if (!name_.empty()) RemoveWith(blobs_, name_, directory_);
+  if (name_.empty()) return;
+  try {
+    RemoveWith(blobs_, name_, directory_);
+  } catch (const std::exception& error) {  // no memory: the next Make() takes it away
+    spdlog::warn("not removed: {}: {}", name_, error.what());
+  }
 }
 
 }  // namespace quire::server
