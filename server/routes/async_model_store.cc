@@ -57,14 +57,14 @@ struct AsyncModelStore::Listing {
 AsyncModelStore::AsyncModelStore(ModelStore store, WorkPools& pools)
     : store_(std::move(store)), pools_(pools) {}
 
-Awaitable<api::Result<StoredModel>> AsyncModelStore::Find(std::string name) {
+Awaitable<api::Result<StoredModel>> AsyncModelStore::Find(std::string name, std::string party) {
   auto parsed = api::ParseModelName(name);
   if (!parsed) co_return std::unexpected(std::move(parsed.error()));
   auto recall = [this, wanted = *parsed] { return store_.FindCached(wanted); };
-  auto cached = co_await RunBlocking(pools_.lookups, std::move(recall));
+  auto cached = co_await RunBlocking(pools_.lookups, std::move(recall), party);
   if (cached) co_return *std::move(cached);
   auto find = [this, wanted = *std::move(parsed)] { return store_.Find(wanted); };
-  auto found = co_await RunBlocking(pools_.reads, std::move(find));
+  auto found = co_await RunBlocking(pools_.reads, std::move(find), party);
   co_return Named(std::move(found), name);
 }
 

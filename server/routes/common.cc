@@ -80,7 +80,7 @@ void LogUnknownOptions(const Exchange& exchange, const std::vector<std::string>&
 
 Awaitable<std::optional<StoredModel>> FindModel(Services& services, Exchange& exchange,
                                                 const std::string& name) {
-  auto model = co_await services.models.Find(name);
+  auto model = co_await services.models.Find(name, PartyOf(exchange));
   if (!model) {
     co_await SendError(exchange, model.error());
     co_return std::nullopt;

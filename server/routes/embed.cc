@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "api/openai/embedding.h"
+#include "server/http/party.h"
 #include "server/routes/blocking.h"
 #include "server/routes/handlers.h"
 #include "server/routes/request_steps.h"
@@ -258,7 +259,7 @@ Awaitable<void> Embed(Services& services, Exchange& exchange, api::EmbedDialect 
   const bool named = co_await NameModel(services, exchange, request->model);
   if (!named) co_return;
   LogUnknownOptions(exchange, request->unknown_options);
-  const auto model = co_await services.models.Find(request->model);
+  const auto model = co_await services.models.Find(request->model, PartyOf(exchange));
   if (!model) {
     co_await SendError(exchange, model.error());
     co_return;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "api/ollama/chat.h"
+#include "server/http/party.h"
 #include "server/routes/handlers.h"
 #include "server/routes/request_steps.h"
 #include "server/routes/resident_memory.h"
@@ -160,7 +161,7 @@ Awaitable<void> Show(Services& services, Exchange& exchange) {
   const auto request = co_await ParseBody(services, exchange, ollama::ParseShow);
   if (!request) co_return;
   exchange.log().model = request->model;
-  const auto model = co_await services.models.Find(request->model);
+  const auto model = co_await services.models.Find(request->model, PartyOf(exchange));
   if (!model) {
     co_await SendError(exchange, model.error());
     co_return;

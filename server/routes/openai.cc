@@ -4,6 +4,7 @@
 #include "api/base/random_id.h"
 #include "api/openai/chat.h"
 #include "api/openai/completions.h"
+#include "server/http/party.h"
 #include "server/routes/handlers.h"
 #include "server/routes/openai_jobs.h"
 #include "server/routes/request_steps.h"
@@ -68,7 +69,7 @@ Awaitable<void> ListModels(Services& services, Exchange& exchange) {
 
 Awaitable<void> ShowModel(Services& services, Exchange& exchange) {
   const std::string name = exchange.request().path.substr(kModelPath.size());
-  const auto model = co_await services.models.Find(name);
+  const auto model = co_await services.models.Find(name, PartyOf(exchange));
   if (!model) {
     co_await SendError(exchange, model.error());
     co_return;

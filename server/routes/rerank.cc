@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "server/http/party.h"
 #include "server/routes/blocking.h"
 #include "server/routes/embed.h"
 #include "server/routes/handlers.h"
@@ -45,7 +46,7 @@ Awaitable<void> Rerank(Services& services, Exchange& exchange, api::RerankDialec
   const bool named = co_await NameModel(services, exchange, request->pairs.model);
   if (!named) co_return;
   LogUnknownOptions(exchange, request->pairs.unknown_options);
-  const auto model = co_await services.models.Find(request->pairs.model);
+  const auto model = co_await services.models.Find(request->pairs.model, PartyOf(exchange));
   if (!model) {
     co_await SendError(exchange, model.error());
     co_return;
