@@ -45,8 +45,9 @@ Awaitable<api::Result<CacheView>> Dispatcher::InspectCache(std::string key, api:
                                                            int known_pid) {
   return Impl::InspectCache(impl_, std::move(key), std::move(question), known_pid);
 }
-std::optional<api::Error> Dispatcher::RefusalFor(const std::string& key, const std::string& party) const {
-  return impl_->RefusalFor(key, party);
+std::optional<api::Error> Dispatcher::RefusalFor(const std::string& key, const std::string& party,
+                                                 AnswerLength length) const {
+  return impl_->RefusalFor(key, party, length);
 }
 int64_t Dispatcher::memory_limit() const { return impl_->memory_limit(); }
 

@@ -21,6 +21,7 @@
 #include "api/base/event.h"
 #include "api/base/request.h"
 #include "api/ipc/messages.h"
+#include "scheduler/queue_places.h"
 
 namespace quire::scheduler {
 
@@ -176,7 +177,8 @@ class Dispatcher {
   bool Stuck(std::chrono::steady_clock::time_point now) const;
   // The error that Submit() would return at once for any request of the party for this model (ModelSpec::key); nothing while
   // one may wait.
-  std::optional<api::Error> RefusalFor(const std::string& key, const std::string& party) const;
+  std::optional<api::Error> RefusalFor(const std::string& key, const std::string& party,
+                                       AnswerLength length = AnswerLength::kAny) const;
   int64_t memory_limit() const;  // bytes of all runners together; 0 = none
 
   // Rejects new requests, waits for the running ones until `deadline`, then stops and reaps every runner.

@@ -121,8 +121,8 @@ Awaitable<api::Result<void>> Dispatcher::Impl::CheckPoison(Self self, std::share
 api::Result<void> Dispatcher::Impl::Queue(const std::shared_ptr<Pending>& pending,
                                           std::optional<KeepAlive> keep_alive) {
   const api::ReservedMemoryScope reserved;
-  auto queued =
-      scheduler_.Enqueue(pending->id, pending->spec.key, keep_alive, pending->arrived, pending->party);
+  auto queued = scheduler_.Enqueue(pending->id, pending->spec.key, keep_alive, pending->arrived,
+                                   pending->party, pending->length);
   if (queued) pending_.emplace(pending->id, pending);
   return queued;
 }
@@ -132,6 +132,7 @@ Awaitable<api::Result<std::unique_ptr<TokenStream>>> Dispatcher::Impl::Submit(
   const auto pending = std::make_shared<Pending>(self->executor_);
   pending->spec = std::move(spec);
   pending->party = request.client.Party();
+  pending->length = request.prompt_only ? AnswerLength::kShort : LengthOf(request.params.num_predict);
   pending->request = std::move(request);
   if (auto answered = co_await Await(self, pending, keep_alive); !answered) {
     co_return std::unexpected(std::move(answered).error());
@@ -222,9 +223,9 @@ int32_t Dispatcher::Impl::EffectiveContext(int32_t asked, int32_t by_default,
   return info.context_length > 0 && wanted > info.context_length ? info.context_length : wanted;
 }
 
-std::optional<api::Error> Dispatcher::Impl::RefusalFor(const std::string& key,
-                                                       const std::string& party) const {
-  if (!scheduler_.IsFullFor(key, party)) return std::nullopt;
+std::optional<api::Error> Dispatcher::Impl::RefusalFor(const std::string& key, const std::string& party,
+                                                       AnswerLength length) const {
+  if (!scheduler_.IsFullFor(key, party, length)) return std::nullopt;
   return api::Error{api::ErrorCode::kOverloaded, Scheduler::kBusy};
 }
 

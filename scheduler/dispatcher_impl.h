@@ -67,7 +67,8 @@ class Dispatcher::Impl : public ModelRunner::Owner,
   std::string CheckInvariants() const;
 
   void Unload(const std::string& key);
-  std::optional<api::Error> RefusalFor(const std::string& key, const std::string& party) const;
+  std::optional<api::Error> RefusalFor(const std::string& key, const std::string& party,
+                                       AnswerLength length) const;
   // The operator's, with the memory that there is.
   api::ipc::RunnerSettings SettingsForRunner() const {
     api::ipc::RunnerSettings settings = limits_.runner_settings;
@@ -86,6 +87,7 @@ class Dispatcher::Impl : public ModelRunner::Owner,
     ModelSpec spec;
     std::optional<api::Request> request;  // absent: a bare load
     std::string party;                    // whose it is (api::Client)
+    AnswerLength length = AnswerLength::kShort;
     std::chrono::steady_clock::time_point arrived;
     std::chrono::nanoseconds waited{};
     std::optional<api::Result<std::unique_ptr<TokenStream>>> answer;  // of a bare load: null

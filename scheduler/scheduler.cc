@@ -14,17 +14,17 @@ std::optional<Scheduler::Time> Scheduler::ExpiresAt(const Model& model, Time idl
 // ---- events ----
 
 api::Result<void> Scheduler::Enqueue(api::RequestId id, const std::string& key,
-                                     std::optional<KeepAlive> keep_alive, Time now,
-                                     const std::string& party) {
-  if (!places_.HasRoom(key, party)) return api::Fail(api::ErrorCode::kOverloaded, kBusy);
-  Request request{.key = key, .party = party, .keep_alive = keep_alive};
+                                     std::optional<KeepAlive> keep_alive, Time now, const std::string& party,
+                                     AnswerLength length) {
+  if (!places_.HasRoom(key, party, length)) return api::Fail(api::ErrorCode::kOverloaded, kBusy);
+  Request request{.key = key, .party = party, .length = length, .keep_alive = keep_alive};
   const bool bounded =
       options_.queue_timeout > KeepAlive::zero() && options_.queue_timeout < Time::max() - now;
   if (bounded) request.give_up_at = now + options_.queue_timeout;
   newest_ = std::max(newest_, id);
   requests_.emplace(id, std::move(request));
   models_[key].waiting.push_back(id);
-  places_.Add(key, party);
+  places_.Add(key, party, length);
   return {};
 }
 
@@ -33,7 +33,7 @@ void Scheduler::Start(api::RequestId id) {
   if (found == requests_.end() || found->second.started) return;
   found->second.started = true;
   found->second.give_up_at.reset();
-  places_.Remove(found->second.key, found->second.party);
+  places_.Remove(found->second.key, found->second.party, found->second.length);
 }
 
 void Scheduler::Progress(api::RequestId id, Time now) {
@@ -51,7 +51,7 @@ void Scheduler::Progress(api::RequestId id, Time now) {
 // Erases the request's record; the caller has removed it from its model.
 void Scheduler::EraseRequest(api::RequestId id) {
   const auto found = requests_.find(id);
-  if (!found->second.started) places_.Remove(found->second.key, found->second.party);
+  if (!found->second.started) places_.Remove(found->second.key, found->second.party, found->second.length);
   requests_.erase(found);
 }
 
@@ -450,7 +450,7 @@ std::string Scheduler::CheckInvariants() const {
   if (counted_requests != std::ssize(requests_)) return "a request is in no state, or in two";
   QueuePlaces taken(options_.queue_max, options_.model_queue_max);
   for (const auto& [id, request] : requests_) {
-    if (!request.started) taken.Add(request.key, request.party);
+    if (!request.started) taken.Add(request.key, request.party, request.length);
   }
   if (!taken.HasCountsOf(places_)) return "wrong count of waiting requests";
   if (taken.IsOverfull()) return "more waiting requests than places";

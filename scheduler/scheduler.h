@@ -129,10 +129,12 @@ class Scheduler {
   // negative one also pins the model: it is never unloaded to make room. Absent leaves the model's value as
   // it is. kOverloaded when the party (api::Client) finds no place.
   api::Result<void> Enqueue(api::RequestId id, const std::string& key, std::optional<KeepAlive> keep_alive,
-                            Time now, const std::string& party = {});
+                            Time now, const std::string& party = {},
+                            AnswerLength length = AnswerLength::kAny);
   // Whether a request of the party for this model would find no place.
-  bool IsFullFor(const std::string& key, const std::string& party) const {
-    return !places_.HasRoom(key, party);
+  bool IsFullFor(const std::string& key, const std::string& party,
+                 AnswerLength length = AnswerLength::kAny) const {
+    return !places_.HasRoom(key, party, length);
   }
   // The runner started the request: it no longer waits, also if its runner has been stopped meanwhile.
   void Start(api::RequestId id);
@@ -203,6 +205,7 @@ class Scheduler {
   struct Request {
     std::string key;
     std::string party;
+    AnswerLength length = AnswerLength::kAny;
     std::optional<KeepAlive> keep_alive;
     bool admitted = false;
     bool started = false;

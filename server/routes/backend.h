@@ -24,7 +24,8 @@ class Backend {
       api::ipc::ConvertModel request, std::shared_ptr<const void> kept) = 0;
   virtual std::vector<scheduler::LoadedModel> Loaded() const = 0;
   virtual std::vector<scheduler::LoadingModel> Loading() const { return {}; }
-  virtual std::optional<api::Error> RefusalFor(const std::string& key, const std::string& party) const = 0;
+  virtual std::optional<api::Error> RefusalFor(const std::string& key, const std::string& party,
+                                               scheduler::AnswerLength length) const = 0;
   virtual int64_t MemoryLimit() const { return 0; }  // bytes of all models together; 0 = none
 };
 
@@ -52,8 +53,9 @@ class DispatcherBackend : public Backend {
   }
   std::vector<scheduler::LoadedModel> Loaded() const override { return dispatcher_.Loaded(); }
   std::vector<scheduler::LoadingModel> Loading() const override { return dispatcher_.Loading(); }
-  std::optional<api::Error> RefusalFor(const std::string& key, const std::string& party) const override {
-    return dispatcher_.RefusalFor(key, party);
+  std::optional<api::Error> RefusalFor(const std::string& key, const std::string& party,
+                                       scheduler::AnswerLength length) const override {
+    return dispatcher_.RefusalFor(key, party, length);
   }
   int64_t MemoryLimit() const override { return dispatcher_.memory_limit(); }
 

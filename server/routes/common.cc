@@ -113,15 +113,16 @@ Awaitable<bool> NameModel(Services& services, Exchange& exchange, std::string& n
 }
 
 Awaitable<std::optional<StoredModel>> FindModelToAnswer(Services& services, Exchange& exchange,
-                                                        const std::string& name) {
+                                                        const std::string& name,
+                                                        scheduler::AnswerLength length) {
   auto model = co_await FindModel(services, exchange, name);
   if (!model) co_return std::nullopt;
   const Backend& backend = services.backend;
   // Else it does not matter whose it is, which takes a hash to know.
-  if (backend.RefusalFor(model->digest, {})) {
+  if (backend.RefusalFor(model->digest, {}, length)) {
     const std::string party = QueuePartyOf(exchange);
-    if (backend.RefusalFor(model->digest, party)) co_await WaitForRefusalTick();
-    if (const auto refusal = backend.RefusalFor(model->digest, party)) {
+    if (backend.RefusalFor(model->digest, party, length)) co_await WaitForRefusalTick();
+    if (const auto refusal = backend.RefusalFor(model->digest, party, length)) {
       co_await SendError(exchange, *refusal);
       co_return std::nullopt;
     }

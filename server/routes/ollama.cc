@@ -50,7 +50,7 @@ Awaitable<void> Answer(Services& services, Exchange& exchange, ollama::Endpoint 
   if (load_only) {
     model = co_await FindModel(services, exchange, parsed->model);
   } else {
-    model = co_await FindModelToAnswer(services, exchange, parsed->model);
+    model = co_await FindModelToAnswer(services, exchange, parsed->model, AnswerLengthOf(*parsed));
   }
   if (!model) co_return;
   if (load_only) {

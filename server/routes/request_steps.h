@@ -70,8 +70,17 @@ Awaitable<bool> NameModel(Services& services, Exchange& exchange, std::string& n
 
 // The same for a request that wants an answer, which is refused before its job is made while no more of its party may wait
 // for the model.
-Awaitable<std::optional<StoredModel>> FindModelToAnswer(Services& services, Exchange& exchange,
-                                                        const std::string& name);
+Awaitable<std::optional<StoredModel>> FindModelToAnswer(
+    Services& services, Exchange& exchange, const std::string& name,
+    scheduler::AnswerLength length = scheduler::AnswerLength::kAny);
+
+// Of the answer that a parsed request bounds.
+template <class Parsed>
+scheduler::AnswerLength AnswerLengthOf(const Parsed& parsed) {
+  if constexpr (requires { parsed.options.num_predict; })
+    return scheduler::LengthOf(parsed.options.num_predict.value_or(-1));
+  return scheduler::AnswerLength::kAny;
+}
 
 // The defaults that the model adds to a request; moved out of it.
 api::ModelDefaults TakeDefaults(StoredModel& model);
@@ -102,7 +111,7 @@ Awaitable<void> AnswerRequest(Services& services, Exchange& exchange,
   if (!parsed) co_return;
   exchange.log().model = parsed->model;
   if constexpr (requires { parsed->unknown_options; }) LogUnknownOptions(exchange, parsed->unknown_options);
-  auto model = co_await FindModelToAnswer(services, exchange, parsed->model);
+  auto model = co_await FindModelToAnswer(services, exchange, parsed->model, AnswerLengthOf(*parsed));
   if (!model) co_return;
   const auto keep_alive = parsed->keep_alive;
   auto job = co_await MakeJob(services, exchange, *model, *parsed, make_job);

@@ -57,7 +57,8 @@ class FakeBackend : public Backend {
       api::ipc::ConvertModel request, std::shared_ptr<const void> kept) override;
   std::vector<scheduler::LoadedModel> Loaded() const override { return script.loaded; }
   std::vector<scheduler::LoadingModel> Loading() const override { return script.loading; }
-  std::optional<api::Error> RefusalFor(const std::string&, const std::string&) const override {
+  std::optional<api::Error> RefusalFor(const std::string&, const std::string&,
+                                       scheduler::AnswerLength) const override {
     return script.refusal;
   }
 
