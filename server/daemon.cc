@@ -46,6 +46,7 @@
 #include "server/snapshot_figures.h"
 #include "server/snapshots_of_options.h"
 #include "server/store/bundled_models.h"
+#include "server/store_cleanup.h"
 #include "server/tier/snapshot_service.h"
 #include "server/trace_exporter.h"
 
@@ -234,8 +235,6 @@ api::Result<void> Daemon::PrepareStore() {
     const auto registered = RegisterBundled(store, *bundled);
     if (!registered) spdlog::warn("cannot add the bundled model: {}", registered.error().message);
   }
-  StoreTransfer(store).RemoveOld();
-  pools_.edits.Post([store] { store.RemoveOldUnnamed(); });
   return {};
 }
 
@@ -243,6 +242,7 @@ void Daemon::Run() {
   asio::co_spawn(io_, ServeUntilSignal(), asio::detached);
   asio::co_spawn(io_, ReloadAtHangup(), asio::detached);
   asio::co_spawn(io_, ReleaseMemory(), asio::detached);
+  asio::co_spawn(io_, CleanStore(StoreTransfer(models_.store()), pools_), asio::detached);
   if (const auto interval = WatchdogInterval()) asio::co_spawn(io_, FeedWatchdog(*interval), asio::detached);
   spdlog::info("quired {} listening address={} models={} keys={}", QUIRE_VERSION, address_,
                models_.root().string(), options_.keys.size());

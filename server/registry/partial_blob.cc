@@ -17,57 +17,85 @@
 namespace quire::server {
 namespace {
 
+namespace fs = std::filesystem;
+using Clock = std::chrono::system_clock;
+
 constexpr auto kAgeMax = std::chrono::hours(24 * 7);
+
+std::unexpected<StoreError> PathFailure(const fs::path& path, int error) {
+  return std::unexpected(
+      StoreError({.code = api::ErrorCode::kInternal,
+                  .message = fmt::format("{}: {}", path.string(), std::generic_category().message(error))},
+                 error));
+}
+
+// Whose a file is that was opened: ours, locked; somebody else's; or nobody's, as between opening and locking it has become
+// the blob, or was taken away.
+enum class Owner { kMine, kOther, kGone };
+
+Owner LockFile(const fs::path& path, const api::FileDescriptor& file) {
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) return Owner::kOther;
+  struct stat entry {
+  }, open{};
+  const bool there = ::lstat(path.c_str(), &entry) == 0 && ::fstat(file.get(), &open) == 0 &&
+                     entry.st_dev == open.st_dev && entry.st_ino == open.st_ino;
+  return there ? Owner::kMine : Owner::kGone;
+}
+
+// Takes a file away that nobody has locked and nobody has written to since.
+void RemoveFree(const StoreDirectory& blobs, const std::string& name, Clock::time_point since) {
+  const fs::path path = blobs.path() / name;
+  const api::FileDescriptor file(::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (file.get() < 0 || LockFile(path, file) != Owner::kMine) return;
+  const auto status = blobs.Status(name);
+  if (!status || status->modified_at > since) return;
+  if (auto removed = blobs.Remove(name); !removed) spdlog::warn("not removed: {}", removed.error().message);
+}
 
 }  // namespace
 
-std::unexpected<api::Error> PartialBlob::Failure(int error) const {
-  return api::Fail(api::ErrorCode::kInternal, fmt::format("{}: {}", (blobs_.path() / name_).string(),
-                                                          std::generic_category().message(error)));
+std::unexpected<StoreError> PartialBlob::Failure(int error) const {
+  return PathFailure(blobs_.path() / name_, error);
 }
 
-api::Result<std::optional<PartialBlob>> PartialBlob::Open(StoreDirectory blobs, const std::string& blob) {
+StoreResult<std::optional<PartialBlob>> PartialBlob::Open(StoreDirectory blobs, const std::string& blob) {
   api::AssertMayBlock();
   std::string name = std::string(kPrefix) + blob;
-  const std::filesystem::path path = blobs.path() / name;
+  const fs::path path = blobs.path() / name;
   while (true) {
     api::FileDescriptor file(
         ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, S_IRUSR | S_IWUSR));
-    struct stat entry {
-    }, open{};
-    if (file.get() < 0 || ::fstat(file.get(), &open) != 0 || !S_ISREG(open.st_mode)) {
-      const int error = file.get() < 0 ? errno : EINVAL;
-      return api::Fail(api::ErrorCode::kInternal,
-                       fmt::format("{}: {}", path.string(), std::generic_category().message(error)));
-    }
-    if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) return std::nullopt;
-    // Between opening and locking it may have become the blob, or been taken away.
-    if (::lstat(path.c_str(), &entry) != 0 || entry.st_ino != open.st_ino) continue;
-    if (::fstat(file.get(), &open) != 0) continue;
+    if (file.get() < 0) return PathFailure(path, errno);
+    struct stat open {};
+    if (::fstat(file.get(), &open) != 0) return PathFailure(path, errno);
+    if (!S_ISREG(open.st_mode)) return PathFailure(path, EINVAL);
+    const Owner owner = LockFile(path, file);
+    if (owner == Owner::kOther) return std::nullopt;
+    if (owner == Owner::kGone) continue;
+    if (::fstat(file.get(), &open) != 0) return PathFailure(path, errno);  // its size now that it is ours
     return PartialBlob(std::move(blobs), std::move(name), std::move(file), open.st_size);
   }
+}
+
+void PartialBlob::RemoveUnused(const StoreDirectory& blobs, const std::string& blob) {
+  api::AssertMayBlock();
+  RemoveFree(blobs, std::string(kPrefix) + blob, Clock::time_point::max());
 }
 
 void PartialBlob::RemoveOld(const StoreDirectory& blobs) {
   const auto names = blobs.ListHidden();
   if (!names) return;
+  const auto week_ago = Clock::now() - kAgeMax;
   for (const std::string& name : *names) {
-    if (!name.starts_with(kPrefix)) continue;
-    const auto status = blobs.Status(name);
-    if (!status || std::chrono::system_clock::now() - status->modified_at < kAgeMax) continue;
-    if (auto removed = blobs.Remove(name); !removed) spdlog::warn("not removed: {}", removed.error().message);
+    if (name.starts_with(kPrefix)) RemoveFree(blobs, name, week_ago);
   }
 }
 
-api::Result<void> PartialBlob::Append(std::string_view bytes) {
+StoreResult<void> PartialBlob::Append(std::string_view bytes) {
   api::AssertMayBlock();
   while (!bytes.empty()) {
     const ssize_t written = ::pwrite(file_.get(), bytes.data(), bytes.size(), size_);
-    if (written < 0 && errno != EINTR) {
-      const int error = errno;
-      out_of_room_ = error == ENOSPC || error == EDQUOT || error == EFBIG;
-      return Failure(error);
-    }
+    if (written < 0 && errno != EINTR) return Failure(errno);
     if (written <= 0) continue;
     size_ += written;
     bytes.remove_prefix(static_cast<size_t>(written));
@@ -75,15 +103,21 @@ api::Result<void> PartialBlob::Append(std::string_view bytes) {
   return {};
 }
 
-api::Result<void> PartialBlob::Remove() { return blobs_.Remove(name_); }
-
-api::Result<void> PartialBlob::Truncate() {
+StoreResult<void> PartialBlob::Truncate() {
   if (::ftruncate(file_.get(), 0) != 0) return Failure(errno);
   size_ = 0;
   return {};
 }
 
-api::Result<void> PartialBlob::Finish(const std::string& blob) {
+StoreResult<void> PartialBlob::Finish(const std::string& blob) {
+  api::AssertMayBlock();
+  if (::fsync(file_.get()) != 0) {
+    // The system may have dropped what it could not write, and says so only once.
+    auto failure = Failure(errno);
+    if (auto removed = blobs_.Remove(name_); !removed)
+      spdlog::warn("not removed: {}", removed.error().message);
+    return failure;
+  }
   const auto digest = blobs_.Digest(name_);
   if (!digest) return std::unexpected(digest.error());
   const std::string got = "sha256-" + digest->sha256;

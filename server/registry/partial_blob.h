@@ -20,31 +20,29 @@ class PartialBlob {
   static constexpr std::string_view kPrefix = ".quire-partial-";
 
   // Creates the file when there is none. Nothing: somebody else has it.
-  static api::Result<std::optional<PartialBlob>> Open(StoreDirectory blobs, const std::string& blob);
-  // Takes away those that nobody has written to for a week.
+  static StoreResult<std::optional<PartialBlob>> Open(StoreDirectory blobs, const std::string& blob);
+  // Takes away what there is of a blob unless somebody is bringing it.
+  static void RemoveUnused(const StoreDirectory& blobs, const std::string& blob);
+  // Takes away those that nobody is bringing and nobody has written to for a week.
   static void RemoveOld(const StoreDirectory& blobs);
 
   int64_t size() const { return size_; }  // bytes that are there
-  api::Result<void> Append(std::string_view bytes);
-  // The last Append() failed because the disk, the quota or the file's size limit has no room for more.
-  bool out_of_room() const { return out_of_room_; }
-  // Takes the file away. What was fetched of the blob is lost.
-  api::Result<void> Remove();
-  api::Result<void> Truncate();  // to nothing
-  // Makes it the blob ("sha256-<64 hex>") when its bytes have that digest. Else the file is gone, and
-  // kBadModel "digest mismatch, expected ..., got ...".
-  api::Result<void> Finish(const std::string& blob);
+  StoreResult<void> Append(std::string_view bytes);
+  StoreResult<void> Truncate();  // to nothing
+  // Makes it the blob ("sha256-<64 hex>") when its bytes are on disk and have that digest. The file is gone when they cannot
+  // be synced, as nobody knows what is on disk then, and when they have another digest: kBadModel "digest mismatch, expected ...,
+  // got ...".
+  StoreResult<void> Finish(const std::string& blob);
 
  private:
   PartialBlob(StoreDirectory blobs, std::string name, api::FileDescriptor file, int64_t size)
       : blobs_(std::move(blobs)), name_(std::move(name)), file_(std::move(file)), size_(size) {}
-  std::unexpected<api::Error> Failure(int error) const;
+  std::unexpected<StoreError> Failure(int error) const;
 
   StoreDirectory blobs_;
   std::string name_;
   api::FileDescriptor file_;
   int64_t size_ = 0;
-  bool out_of_room_ = false;
 };
 
 }  // namespace quire::server

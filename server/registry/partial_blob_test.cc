@@ -29,20 +29,22 @@ class FileSizeLimit {
   rlimit before_{};
 };
 
-TEST(PartialBlob, SaysThatThereIsNoRoomAndGoes) {
+TEST(PartialBlob, SaysThatThereIsNoRoomAndGoesWhenNobodyWritesToIt) {
   std::string directory = (fs::temp_directory_path() / "quire-partial-XXXXXX").string();
   ASSERT_NE(::mkdtemp(directory.data()), nullptr);
+  const auto blobs = [&directory] { return *StoreDirectory::OpenRoot(directory); };
   const std::string blob = "sha256-" + std::string(64, '0');
   {
-    auto partial = PartialBlob::Open(*StoreDirectory::OpenRoot(directory), blob);
+    auto partial = PartialBlob::Open(blobs(), blob);
     ASSERT_TRUE(partial && *partial);
     const FileSizeLimit limit(1000);
     EXPECT_TRUE((*partial)->Append(std::string(600, 'x')));
-    EXPECT_FALSE((*partial)->out_of_room());
-    EXPECT_FALSE((*partial)->Append(std::string(600, 'x')));
-    EXPECT_TRUE((*partial)->out_of_room());
-    EXPECT_TRUE((*partial)->Remove());
+    const auto appended = (*partial)->Append(std::string(600, 'x'));
+    EXPECT_TRUE(!appended && IsOutOfRoom(appended.error()));
+    PartialBlob::RemoveUnused(blobs(), blob);
+    EXPECT_FALSE(fs::is_empty(directory));
   }
+  PartialBlob::RemoveUnused(blobs(), blob);
   EXPECT_TRUE(fs::is_empty(directory));
   fs::remove_all(directory);
 }

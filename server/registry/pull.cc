@@ -37,13 +37,15 @@ bool MayPass(const api::Error& error) { return error.code == api::ErrorCode::kUn
 // One blob: what is missing of it, checked, and given its name.
 class BlobPull {
  public:
-  BlobPull(const TransferJob& job, Session& session, const Layer& layer)
+  // `given_up`: another blob of the model has failed.
+  BlobPull(const TransferJob& job, Session& session, const Layer& layer, const std::atomic<bool>& given_up)
       : job_(job),
         session_(session),
         layer_(layer),
+        given_up_(given_up),
         status_(fmt::format("pulling {}", layer.blob.substr(layer.blob.find('-') + 1, 12))) {}
 
-  api::Result<void> Run() {
+  StoreResult<void> Run() {
     ReportProgress(0);
     auto partial = Open();
     if (!partial) return std::unexpected(partial.error());
@@ -54,39 +56,35 @@ class BlobPull {
     for (int tried = 1;; ++tried) {
       auto fetched = Fetch(**partial);
       if (fetched) break;
-      if ((*partial)->out_of_room()) {
-        out_of_room_ = true;
-        if (auto removed = (*partial)->Remove(); !removed)
-          spdlog::warn("not removed: {}", removed.error().message);
-        return fetched;
-      }
-      if (!MayPass(fetched.error()) || tried == kTries || job_.transfer.cancelled()) return fetched;
-      for (int i = 0; i < 5 * tried && !job_.transfer.cancelled(); ++i) std::this_thread::sleep_for(kPause);
+      if (!MayPass(fetched.error()) || tried == kTries || ended()) return fetched;
+      for (int i = 0; i < 5 * tried && !ended(); ++i) std::this_thread::sleep_for(kPause);
     }
     return (*partial)->Finish(layer_.blob);
   }
-
-  // Run() failed because the blob does not fit; its file is gone.
-  bool out_of_room() const { return out_of_room_; }
 
  private:
   void ReportProgress(int64_t completed) {
     job_.transfer.Count(status_, DigestOf(layer_), layer_.size, completed);
   }
 
+  bool ended() const { return given_up_ || job_.transfer.cancelled(); }
+  static std::unexpected<api::Error> Cancelled() {
+    return api::Fail(api::ErrorCode::kCancelled, "cancelled");
+  }
+
   // Nothing: the blob is there. Waits while another transfer brings it.
-  api::Result<std::optional<PartialBlob>> Open() {
-    while (!job_.transfer.cancelled()) {
+  StoreResult<std::optional<PartialBlob>> Open() {
+    while (!ended()) {
       if (job_.store.HasBlob(layer_)) return std::nullopt;
       auto partial = job_.store.OpenPartial(layer_.blob);
       if (!partial) return std::unexpected(partial.error());
       if (*partial) return std::move(*partial);
       std::this_thread::sleep_for(kPause);
     }
-    return api::Fail(api::ErrorCode::kCancelled, "cancelled");
+    return Cancelled();
   }
 
-  api::Result<void> Fetch(PartialBlob& partial) {
+  StoreResult<void> Fetch(PartialBlob& partial) {
     if (partial.size() > layer_.size) {
       if (auto emptied = partial.Truncate(); !emptied) return emptied;
     }
@@ -94,7 +92,7 @@ class BlobPull {
     Request request{.url = session_.UrlOf("blobs/" + DigestOf(layer_))};
     const int64_t begin = partial.size();
     if (begin > 0) request.headers.push_back(fmt::format("Range: bytes={}-", begin));
-    api::Result<void> written;
+    StoreResult<void> written;
     bool first = true;
     const auto sink = [&](const Reply& reply, std::string_view piece) {
       if (std::exchange(first, false) && !Continues(reply, begin)) written = partial.Truncate();
@@ -102,6 +100,7 @@ class BlobPull {
         written = api::Fail(api::ErrorCode::kBadModel,
                             fmt::format("{}: larger than the manifest states", DigestOf(layer_)));
       }
+      if (written && given_up_) written = Cancelled();
       if (written) written = partial.Append(piece);
       ReportProgress(partial.size());
       return written.has_value();
@@ -132,8 +131,8 @@ class BlobPull {
   const TransferJob& job_;
   Session& session_;
   const Layer& layer_;
+  const std::atomic<bool>& given_up_;
   const std::string status_;
-  bool out_of_room_ = false;
 };
 
 class ModelPull {
@@ -150,23 +149,27 @@ class ModelPull {
                        fmt::format("{}: invalid manifest: {}", job_.name.host, manifest.error().message));
     }
     const auto needed = Needed(*manifest);
+    auto entered = Enter(needed, *text);
+    // A model that does not fit leaves the disk as it was: its blobs would be in the way of the next try too.
+    if (!entered && IsOutOfRoom(entered.error())) job_.store.RemoveUnnamed(BlobsOf(needed));
+    return entered;
+  }
+
+ private:
+  // The blobs into the store, then the name.
+  StoreResult<void> Enter(const std::vector<Layer>& needed, const std::string& text) {
     BlobUsers::Lease lease(job_.store.users());  // whatever else ends meanwhile
     for (const Layer& layer : needed) lease.Add(layer.blob);
     // A blob that was there may go with the last other model that used it, until the name stands.
     for (int round = 1;; ++round) {
-      if (auto fetched = FetchAll(needed); !fetched) {
-        lease.Release();
-        if (out_of_room_) RemoveFetched(needed);
-        return fetched;
-      }
+      if (auto fetched = FetchAll(needed); !fetched) return fetched;
       job_.transfer.SetStatus("verifying sha256 digest");
       job_.transfer.SetStatus("writing manifest");
-      auto entered = job_.store.RegisterManifest(job_.name, *text);
+      auto entered = job_.store.RegisterManifest(job_.name, text);
       if (entered || entered.error().code != api::ErrorCode::kNotFound || round == kRounds) return entered;
     }
   }
 
- private:
   Session NewSession() const {
     return {job_.settings, job_.policy, job_.name, job_.insecure, false, job_.transfer.cancelled()};
   }
@@ -198,22 +201,23 @@ class ModelPull {
     return layers;
   }
 
-  api::Result<void> FetchAll(const std::vector<Layer>& layers) {
+  StoreResult<void> FetchAll(const std::vector<Layer>& layers) const {
     std::atomic<size_t> next = 0;
+    std::atomic<bool> given_up = false;
     std::mutex mutex;
-    api::Result<void> result;
-    const auto fail = [&](api::Result<void> failure) {
-      next = layers.size();
+    StoreResult<void> result;
+    const auto fail = [&](StoreResult<void> failure) {
       const std::scoped_lock lock(mutex);
-      if (result) result = std::move(failure);
+      // That there is no room counts most: what was brought is in the way.
+      if (result || IsOutOfRoom(failure.error())) result = std::move(failure);
+      next = layers.size();  // after the reason: whoever ends for this one has another
+      given_up = true;
     };
     const auto work = [&] {
       try {
         Session session = NewSession();
         for (size_t i = next++; i < layers.size(); i = next++) {
-          BlobPull pull(job_, session, layers[i]);
-          auto fetched = pull.Run();
-          if (pull.out_of_room()) out_of_room_ = true;
+          auto fetched = BlobPull(job_, session, layers[i], given_up).Run();
           if (!fetched) fail(std::move(fetched));
         }
       } catch (const std::exception& error) {
@@ -231,16 +235,14 @@ class ModelPull {
     return result;
   }
 
-  // A model that does not fit leaves the disk as it was: its blobs would be in the way of the next try too.
-  void RemoveFetched(const std::vector<Layer>& layers) const {
+  static std::vector<std::string> BlobsOf(const std::vector<Layer>& layers) {
     std::vector<std::string> blobs;
     blobs.reserve(layers.size());
     for (const Layer& layer : layers) blobs.push_back(layer.blob);
-    job_.store.RemoveUnnamed(blobs);
+    return blobs;
   }
 
   const TransferJob& job_;
-  std::atomic<bool> out_of_room_ = false;
 };
 
 }  // namespace

@@ -14,11 +14,14 @@
 
 namespace quire::server {
 
-void StoreTransfer::RemoveOld() const {
+void StoreTransfer::RemoveOldParts() const {
   if (const auto blobs = StoreDirectory::OpenRoot(root_ / kBlobs)) PartialBlob::RemoveOld(*blobs);
 }
 
 void StoreTransfer::RemoveUnnamed(const std::vector<std::string>& blobs) const {
+  if (const auto directory = StoreDirectory::OpenRoot(root_ / kBlobs)) {
+    for (const std::string& blob : blobs) PartialBlob::RemoveUnused(*directory, blob);
+  }
   store_.RemoveUnnamed(blobs);
 }
 
@@ -30,7 +33,7 @@ bool StoreTransfer::HasBlob(const Layer& layer) const {
   return status && status->size == layer.size;
 }
 
-api::Result<std::optional<PartialBlob>> StoreTransfer::OpenPartial(const std::string& blob) const {
+StoreResult<std::optional<PartialBlob>> StoreTransfer::OpenPartial(const std::string& blob) const {
   auto blobs = StoreDirectory::OpenRoot(root_ / kBlobs);
   if (!blobs) return std::unexpected(blobs.error());
   return PartialBlob::Open(*std::move(blobs), blob);
@@ -59,8 +62,8 @@ api::Result<std::string> StoreTransfer::ReadManifest(const api::ModelName& name)
   return tags->Read(stored->tag, kManifestBytesMax);
 }
 
-api::Result<void> StoreTransfer::RegisterManifest(const api::ModelName& name, const std::string& text) const {
-  if (auto checked = CheckName(name); !checked) return checked;
+StoreResult<void> StoreTransfer::RegisterManifest(const api::ModelName& name, const std::string& text) const {
+  if (auto checked = CheckName(name); !checked) return std::unexpected(checked.error());
   const auto manifest = ParseManifest(text);
   if (!manifest) return std::unexpected(manifest.error());
   const auto root = StoreDirectory::OpenRoot(root_);

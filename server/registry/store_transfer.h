@@ -20,20 +20,21 @@ class StoreTransfer {
   // A store that was opened.
   explicit StoreTransfer(ModelStore store) : store_(std::move(store)), root_(store_.root()) {}
 
-  // Takes away partial blobs that nobody has written to for a week.
-  void RemoveOld() const;
-  // Takes away those of these blobs that no model names.
+  // Takes away what nobody has written to for a week: partial blobs, and then blobs that no model names.
+  void RemoveOldParts() const;
+  void RemoveOldUnnamed() const { store_.RemoveOldUnnamed(); }
+  // Takes away those of these blobs that no model names, and what there is of them.
   void RemoveUnnamed(const std::vector<std::string>& blobs) const;
   bool HasBlob(const Layer& layer) const;  // with the layer's size; as ModelStore's
   // A blob on its way into the store; nothing when somebody else brings it.
-  api::Result<std::optional<PartialBlob>> OpenPartial(const std::string& blob) const;
+  StoreResult<std::optional<PartialBlob>> OpenPartial(const std::string& blob) const;
   // A blob to read. kBadModel when it has not the layer's size.
   api::Result<api::FileDescriptor> OpenBlob(const Layer& layer) const;
   // The manifest of a model as it is stored. kNotFound `model 'x' not found`.
   api::Result<std::string> ReadManifest(const api::ModelName& name) const;
   // Gives a name to a manifest whose blobs are in the store. kNotFound names one that is not; kBadModel when
   // the manifest is broken. What only the name's former manifest used stays until its model is deleted.
-  api::Result<void> RegisterManifest(const api::ModelName& name, const std::string& text) const;
+  StoreResult<void> RegisterManifest(const api::ModelName& name, const std::string& text) const;
 
   BlobUsers& users() const { return store_.users(); }
 

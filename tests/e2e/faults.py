@@ -8,7 +8,8 @@ from harness import BIN
 
 LIBRARY = BIN.parent / "tests/libquire_faults.so"
 FIELDS = ("allocation_countdown", "allocation_repeats", "allocations_failed", "file_countdown",
-          "file_repeats", "file_calls_failed", "file_error", "file_delay_microseconds")
+          "file_repeats", "file_calls_failed", "file_error", "file_delay_microseconds",
+          "file_read_delay_microseconds")
 
 
 class Faults:

@@ -4,16 +4,20 @@
 Every allocation of an operation fails once, one after the other, until the operation gets through (SQLite's method).
 QUIRE_FAULT_STRIDE=N tries every Nth only: 1 is all of them. QUIRE_FAULT_LOG=FILE gets the counts.
 """
+import contextlib
 import errno
+import hashlib
 import http.client
 import json
 import os
 import pathlib
 import tempfile
+import threading
 import time
 import unittest
 
 import faults
+from evil_registry import Evil
 from harness import MODEL, ROOT, Daemon
 
 STRIDE = int(os.environ.get("QUIRE_FAULT_STRIDE", "7"))
@@ -87,6 +91,12 @@ class FaultyDaemon(unittest.TestCase):
         self.assertEqual(200, reply.status, reply.text)
         self.assertEqual(self.expected, reply.json["message"])
 
+    def blobs_folder(self):
+        return pathlib.Path(self.daemon.environment["OLLAMA_MODELS"]) / "blobs"
+
+    def blobs(self):
+        return sorted(path.name for path in self.blobs_folder().iterdir())
+
 
 class AllocationFaults(FaultyDaemon):
     def fail_all(self, operation, method, path, body=None, headers=None, after=lambda: None):
@@ -126,6 +136,74 @@ class Allocations(AllocationFaults):
         self.fail_all("delete", "DELETE", "/api/delete", {"model": "copy"}, after=again)
         made = {"model": "made", "from": MODEL, "system": "You are brief.", "stream": False}
         self.fail_all("create", "POST", "/api/create", made)
+
+
+    def test_uploads(self):
+        data = os.urandom(100_000)
+        digest = hashlib.sha256(data).hexdigest()
+        blob = self.blobs_folder() / f"sha256-{digest}"
+        self.fail_all("upload", "POST", f"/api/blobs/sha256:{digest}", data, after=lambda: blob.unlink(missing_ok=True))
+        self.assertEqual([], list(self.blobs_folder().glob(".quire-staging-*")))
+
+
+class Transfers(AllocationFaults):
+    """Pulls and pushes, whose threads are neither the I/O thread nor of a pool."""
+    environment = {"QUIRE_REGISTRIES": "127.0.0.1"}
+
+    def test_pulls_and_pushes(self):
+        def answer(request):  # a push: all blobs are there, and each manifest is welcome
+            if request.command == "PUT":
+                request.rfile.read(int(request.headers["Content-Length"]))
+                return request.reply(201)
+            return False
+
+        before = self.blobs()
+        with Evil(answer) as registry:
+            registry.give_model(os.urandom(50_000))
+            model = {"model": f"{registry.host}/x/y", "insecure": True, "stream": False}
+
+            def forget():
+                self.daemon.request("DELETE", "/api/delete", model)
+                for name in set(self.blobs()) - set(before):
+                    (self.blobs_folder() / name).unlink()
+
+            self.fail_all("pull", "POST", "/api/pull", model, after=forget)
+            self.assertEqual(200, self.daemon.post("/api/pull", model).status)
+            self.fail_all("push", "POST", "/api/push", model)
+
+    def test_a_registry_that_says_nothing(self):
+        """A pull that cannot begin leaves, before the registry has said anything, nothing that others wait for."""
+        answers = threading.Event()
+
+        def answer(_):
+            answers.wait(60)
+            return False
+
+        with Evil(answer) as registry:
+            pull = json.dumps({"model": f"{registry.host}/x/y", "insecure": True})
+
+            def send():
+                answers.clear()
+                connection = http.client.HTTPConnection("127.0.0.1", self.daemon.port, timeout=20)
+                try:
+                    connection.request("POST", "/api/pull", pull)
+                    reply = connection.getresponse()
+                    reply.readline()
+                    self.disarm()
+                    self.assertEqual(200, self.get_soon("/livez"))
+                    return reply
+                finally:
+                    connection.close()
+                    answers.set()
+
+            points = self.fail_every("allocations", "pull, silent registry", send)
+            self.assertGreater(points, 0)
+            self.check_chat()
+
+    def get_soon(self, path):
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.daemon.port, timeout=20)) as connection:
+            connection.request("GET", path)
+            return connection.getresponse().status
 
 
 class Requests(AllocationFaults):
@@ -187,6 +265,8 @@ class RunnerAllocations(FaultyDaemon):
 
 
 class Disks(FaultyDaemon):
+    environment = {"QUIRE_REGISTRIES": "127.0.0.1"}
+
     def fail_all(self, operation, send, after=lambda: None):
         for error in (errno.EIO, errno.ENOSPC):
             self.faults["file_error"] = error
@@ -195,9 +275,6 @@ class Disks(FaultyDaemon):
             self.assertEqual(200, send().status)
             after()
             self.check_chat()
-
-    def blobs(self):
-        return sorted(path.name for path in (pathlib.Path(self.daemon.environment["OLLAMA_MODELS"]) / "blobs").iterdir())
 
     def delete(self, name):
         self.daemon.request("DELETE", "/api/delete", {"model": name})
@@ -216,7 +293,7 @@ class Disks(FaultyDaemon):
     def test_uploads(self):
         before = self.blobs()
         digest = "b94d27b9934d3e08a52e52d7da7dabfac484efe37a5380ee9088f7ace2efcde9"
-        blob = pathlib.Path(self.daemon.environment["OLLAMA_MODELS"]) / "blobs" / f"sha256-{digest}"
+        blob = self.blobs_folder() / f"sha256-{digest}"
 
         def upload():
             reply = self.daemon.request("POST", f"/api/blobs/sha256:{digest}", b"hello world")
@@ -227,6 +304,37 @@ class Disks(FaultyDaemon):
         self.fail_all("upload", upload, lambda: blob.unlink(missing_ok=True))
         self.assertEqual([], [name for name in self.blobs() if name not in before and not name.startswith(".")])
 
+    def test_pulls(self):
+        """Each call that changes a file fails once. Where there is no room nothing stays; else what is there is of use."""
+        before = self.blobs()
+        with Evil() as registry:
+            registry.give_model(os.urandom(50_000))
+            name = f"{registry.host}/x/y"
+            of_pull = {digest.replace(":", "-") for digest in registry.blobs}
+
+            def pull():
+                reply = self.daemon.post("/api/pull", {"model": name, "insecure": True, "stream": False})
+                error = self.faults["file_error"]
+                left = set(self.blobs()) - set(before)
+                if reply.status != 200:
+                    self.assertIn(os.strerror(error), reply.json["error"])
+                names = [model["name"] for model in self.daemon.get("/api/tags").json["models"]]
+                if reply.status != 200 and f"{name}:latest" in names:
+                    self.assertEqual(of_pull, left)  # the last call failed, which makes the name outlive a crash
+                elif reply.status != 200 and error == errno.ENOSPC:
+                    self.assertEqual(set(), left)
+                elif reply.status != 200:
+                    self.assertLessEqual({blob.removeprefix(".quire-partial-") for blob in left}, of_pull)
+                return reply
+
+            def forget():
+                self.disarm()
+                self.assertEqual(200, self.daemon.post("/api/pull", {"model": name, "insecure": True}).status)
+                self.delete(name)
+                self.assertEqual(before, self.blobs())
+
+            self.fail_all("pull", pull, forget)
+
     def test_a_slow_disk_is_no_chats_business(self):
         self.faults["file_delay_microseconds"] = 200_000
         made = json.dumps({"model": "slow", "from": MODEL, "system": "You are slow.", "stream": False})
@@ -236,6 +344,42 @@ class Disks(FaultyDaemon):
             self.check_chat()
         self.assertEqual(200, creating.getresponse().status)
         self.faults["file_delay_microseconds"] = 0
+
+    def test_slow_looks_of_one_client_are_no_others_business(self):
+        """Each call that looks at a file, opens or reads it takes 0.1 s, and 64 connections of one address look for models.
+        One after the other these looks take 13 s."""
+        for path in self.blobs_folder().parent.rglob("*"):
+            os.utime(path, (0, 0))  # what has just been written is not kept in memory
+        self.check_chat()
+        ended, begun = threading.Event(), threading.Event()
+
+        def look():
+            while not ended.is_set():
+                connection = http.client.HTTPConnection("127.0.0.1", self.daemon.port, timeout=120,
+                                                        source_address=("127.0.0.2", 0))
+                with contextlib.closing(connection):
+                    connection.request("POST", "/api/show", json.dumps({"model": MODEL}))
+                    connection.getresponse().read()
+                    begun.set()
+
+        threads = [threading.Thread(target=look) for _ in range(64)]
+        self.faults["file_read_delay_microseconds"] = 100_000
+        for thread in threads:
+            thread.start()
+        try:
+            self.assertTrue(begun.wait(60))
+            for what, send in (("chat", self.check_chat), ("livez", lambda: self.daemon.get("/livez")),
+                               ("tags", lambda: self.daemon.get("/api/tags")), ("chat again", self.check_chat)):
+                start = time.monotonic()
+                send()
+                seconds = time.monotonic() - start
+                record(f"slow looks, {what}", 1, f"{seconds:.2f} s")
+                self.assertLess(seconds, 5, what)
+        finally:
+            ended.set()
+            self.faults["file_read_delay_microseconds"] = 0
+            for thread in threads:
+                thread.join()
 
 
 class Prefixes(FaultyDaemon):

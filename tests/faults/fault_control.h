@@ -18,6 +18,8 @@ struct FaultControl {
   std::atomic<int64_t> file_calls_failed = 0;
   std::atomic<int64_t> file_error = 0;               // errno of the failing call, or one of those below
   std::atomic<int64_t> file_delay_microseconds = 0;  // of every such call: a slow disk
+  // Of every call that looks at a file, opens or reads it, below /proc and /sys excepted.
+  std::atomic<int64_t> file_read_delay_microseconds = 0;
 };
 
 // As file_error: the process is killed, before the call, or, if that writes, after half of its bytes.
