@@ -122,7 +122,7 @@ api::Result<void> Dispatcher::Impl::Queue(const std::shared_ptr<Pending>& pendin
                                           std::optional<KeepAlive> keep_alive) {
   const api::ReservedMemoryScope reserved;
   auto queued = scheduler_.Enqueue(pending->id, pending->spec.key, keep_alive, pending->arrived,
-                                   pending->party, pending->length);
+                                   pending->party, pending->length, pending->member);
   if (queued) pending_.emplace(pending->id, pending);
   return queued;
 }
@@ -132,6 +132,7 @@ Awaitable<api::Result<std::unique_ptr<TokenStream>>> Dispatcher::Impl::Submit(
   const auto pending = std::make_shared<Pending>(self->executor_);
   pending->spec = std::move(spec);
   pending->party = request.client.Party();
+  pending->member = request.client.Member();
   pending->length = request.prompt_only ? AnswerLength::kShort : LengthOf(request.params.num_predict);
   pending->request = std::move(request);
   if (auto answered = co_await Await(self, pending, keep_alive); !answered) {

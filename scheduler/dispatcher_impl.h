@@ -87,6 +87,7 @@ class Dispatcher::Impl : public ModelRunner::Owner,
     ModelSpec spec;
     std::optional<api::Request> request;  // absent: a bare load
     std::string party;                    // whose it is (api::Client)
+    std::string member;                   // of the party
     AnswerLength length = AnswerLength::kShort;
     std::chrono::steady_clock::time_point arrived;
     std::chrono::nanoseconds waited{};

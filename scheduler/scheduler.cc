@@ -15,9 +15,9 @@ std::optional<Scheduler::Time> Scheduler::ExpiresAt(const Model& model, Time idl
 
 api::Result<void> Scheduler::Enqueue(api::RequestId id, const std::string& key,
                                      std::optional<KeepAlive> keep_alive, Time now, const std::string& party,
-                                     AnswerLength length) {
+                                     AnswerLength length, const std::string& member) {
   if (!places_.HasRoom(key, party, length)) return api::Fail(api::ErrorCode::kOverloaded, kBusy);
-  Request request{.key = key, .party = party, .length = length, .keep_alive = keep_alive};
+  Request request{.key = key, .party = party, .member = member, .length = length, .keep_alive = keep_alive};
   const bool bounded =
       options_.queue_timeout > KeepAlive::zero() && options_.queue_timeout < Time::max() - now;
   if (bounded) request.give_up_at = now + options_.queue_timeout;

@@ -127,10 +127,10 @@ class Scheduler {
 
   // Queues a request, or a bare load, for a model. `keep_alive` takes effect when the request is admitted; a
   // negative one also pins the model: it is never unloaded to make room. Absent leaves the model's value as
-  // it is. kOverloaded when the party (api::Client) finds no place.
+  // it is. kOverloaded when the party (api::Client) finds no place. `member`: of an address, which has turns of its own.
   api::Result<void> Enqueue(api::RequestId id, const std::string& key, std::optional<KeepAlive> keep_alive,
-                            Time now, const std::string& party = {},
-                            AnswerLength length = AnswerLength::kAny);
+                            Time now, const std::string& party = {}, AnswerLength length = AnswerLength::kAny,
+                            const std::string& member = {});
   // Whether a request of the party for this model would find no place.
   bool IsFullFor(const std::string& key, const std::string& party,
                  AnswerLength length = AnswerLength::kAny) const {
@@ -205,6 +205,7 @@ class Scheduler {
   struct Request {
     std::string key;
     std::string party;
+    std::string member;  // of the party; empty: the party is one
     AnswerLength length = AnswerLength::kAny;
     std::optional<KeepAlive> keep_alive;
     bool admitted = false;
@@ -219,12 +220,15 @@ class Scheduler {
     int32_t short_turns_lost = 0;  // since the last whole one
     int32_t whole_turns_lost = 0;
   };
-  // Of a party that waits for room.
+  // A party, or a member of it. Points into requests_.
+  using Owner = std::pair<std::string_view, std::string_view>;
+  static Owner OwnerOf(const Request& request) { return {request.party, request.member}; }
+  // Of an owner that waits for room.
   struct Waiter {
     KeepAlive longest_run{};       // of all its requests
     int32_t whole_turns_lost = 0;  // of those that wait for room: the most
   };
-  using Waiters = std::map<std::string_view, Waiter>;  // by party
+  using Waiters = std::map<Owner, Waiter>;
   // Runners of a model that died, one after the other, with no request served in between.
   struct Deaths {
     int32_t count = 0;

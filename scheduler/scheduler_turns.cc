@@ -3,7 +3,7 @@
 // A party waits for room as long as its longest request has run, at least drain_pause and at most a whole turn. An answer
 // therefore takes little more than twice its own time, and loads, however long the answers of others are; and where answers of two models
 // take turns, the turns grow with them. A party that runs in the model that has the room waits a whole turn: what it
-// runs is what it waits for.
+// runs is what it waits for. Behind an address may be several people, so that each of its exchanges has turns of its own.
 //
 // Two things make a turn longer, since an answer computes again what the runner before had computed:
 //  - a turn is never shorter than the load before it: at most half of the time is spent loading;
@@ -104,13 +104,13 @@ Scheduler::Waiters Scheduler::WaitersFor(const std::vector<const Model*>& in_nee
   for (const Model* model : in_need) {
     for (const api::RequestId id : model->waiting) {
       const Request& request = requests_.find(id)->second;
-      int32_t& lost = waiters[request.party].whole_turns_lost;
+      int32_t& lost = waiters[OwnerOf(request)].whole_turns_lost;
       lost = std::max(lost, request.whole_turns_lost);
     }
   }
   if (waiters.empty()) return waiters;
   for (const auto& [id, request] : requests_) {
-    const auto found = waiters.find(request.party);
+    const auto found = waiters.find(OwnerOf(request));
     if (found == waiters.end()) continue;
     const KeepAlive ran = request.ran + (request.admitted ? now - request.admitted_at : KeepAlive::zero());
     found->second.longest_run = std::max(found->second.longest_run, ran);
@@ -120,25 +120,25 @@ Scheduler::Waiters Scheduler::WaitersFor(const std::vector<const Model*>& in_nee
 
 // How long a model may drain.
 Scheduler::KeepAlive Scheduler::TurnOf(const std::string& key, const Waiters& waiters) const {
-  std::set<std::string_view> here;  // parties that the model serves
-  int32_t needed_here = 0;          // doublings
+  std::set<Owner> here;     // that the model serves
+  int32_t needed_here = 0;  // doublings
   bool owed = false;
   for (const auto& [id, request] : requests_) {
     if (!request.admitted || request.key != key) continue;
-    here.insert(request.party);
+    here.insert(OwnerOf(request));
     needed_here = std::max(needed_here, request.whole_turns_lost);
     owed = owed || request.short_turns_lost >= kShortTurnsMax;
   }
   int32_t needed = needed_here;
   int32_t needed_by_all = needed_here;
-  for (const auto& [party, waiter] : waiters) {
+  for (const auto& [owner, waiter] : waiters) {
     needed = std::max(needed, waiter.whole_turns_lost);
     needed_by_all = std::min(needed_by_all, waiter.whole_turns_lost);
   }
   KeepAlive turn = WholeTurn(std::min(needed, std::max(needed_by_all, kDoublingsForOthers)));
   if (owed) return turn;
-  for (const auto& [party, waiter] : waiters) {
-    if (!here.contains(party)) turn = std::min(turn, std::max(waiter.longest_run, options_.drain_pause));
+  for (const auto& [owner, waiter] : waiters) {
+    if (!here.contains(owner)) turn = std::min(turn, std::max(waiter.longest_run, options_.drain_pause));
   }
   return turn;
 }

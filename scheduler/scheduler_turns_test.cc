@@ -28,8 +28,9 @@ class SchedulerTurns : public SchedulerTest {
   void SetUp() override {
     Make({.models_max = 1, .queue_max = 100, .drain_limit = kWhole, .drain_pause = kPause});
   }
-  void EnqueueFor(const std::string& party, uint64_t id, const std::string& key) {
-    ASSERT_TRUE(scheduler().Enqueue(Id(id), key, {}, now_, party));
+  void EnqueueFor(const std::string& party, uint64_t id, const std::string& key,
+                  const std::string& member = {}) {
+    ASSERT_TRUE(scheduler().Enqueue(Id(id), key, {}, now_, party, AnswerLength::kAny, member));
   }
   // Returns what it admits.
   std::vector<RequestId> FinishLoad(const std::string& key, std::chrono::nanoseconds took = {}) {
@@ -89,6 +90,18 @@ TEST_F(SchedulerTurns, APartyThatRunsInTheModelWaitsAWholeTurn) {
   EnqueueFor("z", 2, "b");
   ExpectTurn(kWhole);
   Swap("a", "b");
+}
+
+// Behind an address may be several people.
+TEST_F(SchedulerTurns, AMemberOfAnAddressDoesNotWaitForTheTurnOfAnother) {
+  EnqueueFor("address", 1, "a", "z");
+  EnqueueFor("address", 2, "b", "z");
+  LoadFirst("a");
+  ExpectTurn(kWhole);  // z waits for z
+  Swap("a", "b");
+  EnqueueFor("address", 3, "a", "x");
+  ExpectTurn(kPause);
+  EXPECT_THAT(Swap("b", "a"), ElementsAre(Id(1), Id(3)));
 }
 
 // Also of a chat that was suspended itself.

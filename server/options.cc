@@ -170,8 +170,9 @@ constexpr std::array kTable = {
                [](Options& o, std::string_view t) { return SetDuration(o.queue_timeout, t); }},
     OptionSpec{
         "--suspend-after", "QUIRE_SUSPEND_AFTER", "DURATION", "10s",
-        "Time after which the answers of a model are suspended if another model needs its memory or place; "
-        "they continue when it is loaded again; 0 or less = never",
+        "Longest time after which the answers of a model are suspended if another model needs its memory or "
+        "place "
+        "(0.5 s for a client that has run nothing); they continue when it is loaded again; 0 or less = never",
         [](Options& o, std::string_view t) { return SetDuration(o.suspend_after, t); }},
     OptionSpec{"--stall-timeout", "QUIRE_STALL_TIMEOUT", "DURATION", "8s",
                "Time without progress after which a model runner is replaced; 0 or less = never",
