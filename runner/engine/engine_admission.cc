@@ -110,7 +110,7 @@ Leaving Engine::LeavingOf(const ActiveRequest& request, size_t paused_bytes) con
   if (has_snapshot && has_same_bits) return Leaving::kSnapshot;
   const bool fits = paused_bytes + request.reserved_bytes <= limits_.cache_bytes / kPausedPart;
   if (fits) return Leaving::kPaused;
-  return has_snapshot ? Leaving::kSnapshot : Leaving::kNever;
+  return has_snapshot ? Leaving::kSnapshot : Leaving::kInexact;
 }
 
 // The first request that has the claim, and who steps back for it. It is admitted at once, so that they do not change places

@@ -4,6 +4,7 @@
 #include <limits>
 #include <set>
 #include <tuple>
+#include <utility>
 
 namespace quire::runner::engine {
 namespace {
@@ -36,13 +37,32 @@ std::vector<size_t> PlacesFor(const RotationCandidate& candidate, std::span<cons
   size_t bytes = bytes_left;
   for (const size_t i : order) {
     const Place& place = running[i];
-    const bool frees = place.leaving == Leaving::kSnapshot;
+    const bool frees = place.leaving != Leaving::kPaused;
     if ((candidate.has_run && !place.produced) || (!frees && !leaving.empty())) continue;
     leaving.push_back(i);
     bytes += frees ? place.bytes : 0;
     if (bytes >= candidate.bytes) return leaving;
   }
+  // Where all leave, nobody is left whose memory could be waited for. They have more of it than is counted: answers grow.
+  const bool all_free =
+      std::ranges::all_of(leaving, [&](size_t i) { return running[i].leaving != Leaving::kPaused; });
+  if (leaving.size() == running.size() && all_free) return leaving;
   return {};
+}
+
+// In the order in which they are given up: that which was given longest ago first, but those that come back with other bits
+// last, or not at all.
+std::vector<size_t> PlacesOfScope(const PlaceRotation::Scope& scope, std::span<const Place> running,
+                                  bool exact) {
+  std::vector<size_t> places;
+  for (size_t i = 0; i < running.size(); ++i) {
+    const bool takes_part = scope.all || running[i].party == scope.party;
+    if (takes_part && (!exact || running[i].leaving != Leaving::kInexact)) places.push_back(i);
+  }
+  std::ranges::sort(places, {}, [&](size_t i) {
+    return std::pair(running[i].leaving == Leaving::kInexact, running[i].given);
+  });
+  return places;
 }
 
 int64_t PlacesOf(const PlaceRotation::Scope& scope, std::span<const Place> running) {
@@ -74,16 +94,14 @@ std::optional<PlaceRotation::Handover> PlaceRotation::Choose(std::span<const Pla
   for (auto& [scope, candidates] : scopes) {
     const State state = StateOf(scope);
     if (now < state.next) continue;
-    std::vector<size_t> places;
-    for (size_t i = 0; i < running.size(); ++i) {
-      const bool takes_part = scope.all || running[i].party == scope.party;
-      if (takes_part && running[i].leaving != Leaving::kNever) places.push_back(i);
-    }
-    std::ranges::sort(places, {}, [&](size_t i) { return running[i].given; });
     SortByUrgency(candidates, waiting, state.handovers % kOldestEvery == kOldestEvery - 1);
-    for (const size_t next : candidates) {
-      auto leaving = PlacesFor(waiting[next], running, places, bytes_left);
-      if (!leaving.empty()) return Handover{next, std::move(leaving), scope};
+    for (const bool exact : {true, false}) {
+      const std::vector<size_t> places = PlacesOfScope(scope, running, exact);
+      for (const size_t next : candidates) {
+        if (!exact && waiting[next].has_run) continue;
+        auto leaving = PlacesFor(waiting[next], running, places, bytes_left);
+        if (!leaving.empty()) return Handover{next, std::move(leaving), scope};
+      }
     }
   }
   return std::nullopt;

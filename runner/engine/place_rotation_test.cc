@@ -96,15 +96,32 @@ TEST(PlaceRotation, AsManyLeaveAsTheMemoryTakes) {
   EXPECT_EQ(rotation.Choose(running, waiting, 0, kRotationStart)->leaving, (std::vector<size_t>{0, 1, 2}));
   EXPECT_EQ(rotation.Choose(running, waiting, 10, kRotationStart)->leaving, (std::vector<size_t>{0, 1}));
   waiting[0].bytes = 31;
-  EXPECT_FALSE(rotation.Choose(running, waiting, 0, kRotationStart));
+  EXPECT_EQ(rotation.Choose(running, waiting, 0, kRotationStart)->leaving, (std::vector<size_t>{0, 1, 2}))
+      << "answers grow: they have more than is counted, and nobody is left";
+  running.push_back({.party = "other", .arrival = 4, .bytes = 10});
+  EXPECT_FALSE(rotation.Choose(running, waiting, 0, kRotationStart))
+      << "it waits for the other party's memory";
   waiting.push_back(CandidateOf("small", 5, false));
   EXPECT_EQ(rotation.Choose(running, waiting, 0, kRotationStart)->next, 1U)
       << "it does not wait for the large one";
   // One that is paused leaves its place and no memory; one that cannot leave keeps both.
   running[0].leaving = Leaving::kPaused;
   EXPECT_EQ(rotation.Choose(running, waiting, 10, kRotationStart)->leaving, std::vector<size_t>{0});
-  running[0].leaving = Leaving::kNever;
+  running[0].leaving = Leaving::kInexact;
   EXPECT_EQ(rotation.Choose(running, waiting, 0, kRotationStart)->leaving, std::vector<size_t>{1});
+}
+
+TEST(PlaceRotation, OneThatComesBackWithOtherBitsLeavesLastAndForNewOnesOnly) {
+  std::vector<Place> running{PlaceOfMember("x", 1), PlaceOfMember("y", 2), PlaceOfMember("z", 3)};
+  running[0].leaving = Leaving::kInexact;
+  std::vector<RotationCandidate> waiting{CandidateOf("new", 9, false)};
+  waiting[0].bytes = 25;
+  const PlaceRotation rotation;
+  EXPECT_EQ(rotation.Choose(running, waiting, 0, kRotationStart)->leaving, (std::vector<size_t>{1, 2, 0}));
+  EXPECT_EQ(rotation.Choose(running, waiting, 5, kRotationStart)->leaving, (std::vector<size_t>{1, 2}));
+  for (Place& place : running) place.produced = true;
+  waiting[0].has_run = true;
+  EXPECT_FALSE(rotation.Choose(running, waiting, 0, kRotationStart)) << "it would be so again and again";
 }
 
 TEST(PlaceRotation, HandoversOfAPartyAreAnIntervalApart) {

@@ -22,11 +22,11 @@ namespace quire::runner::engine {
 // as it has places, and the first request from elsewhere preempts one.
 constexpr int32_t PlacesOfOne(int32_t running_max) { return running_max - running_max / 16; }
 
-// How a running request can leave so that it comes back bit-identical.
+// How a running request can leave.
 enum class Leaving : uint8_t {
-  kSnapshot,  // what it computed becomes a snapshot; its memory is free
-  kPaused,    // it keeps its sequence, and so its memory
-  kNever,     // there is no memory for that
+  kSnapshot,  // what it computed becomes a snapshot; its memory is free, and it comes back bit-identical
+  kPaused,    // it keeps its sequence, and so its memory and its bits
+  kInexact,   // there is no memory for that: its memory is free, and it comes back with other bits
 };
 
 // Of a running request.
