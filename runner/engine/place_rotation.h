@@ -59,7 +59,7 @@ class PlaceRotation {
   // Nothing while no handover is due, or where nobody gives a place whose memory, with `bytes_left`, is enough. One that has
   // run takes no place of a request that has computed no token of its answer since it has that place: prompts that are
   // longer than a slice would else not get on. One that would come back with other bits leaves only for one that has not run,
-  // and only if the others do not suffice: a stream whose context was shifted may hold all memory for ever. Of a member that waits with a request that has run, that one is first.
+  // and only if the others do not suffice: a stream whose context was shifted may hold all memory forever. Of a member that waits with a request that has run, that one is first.
   std::optional<Handover> Choose(std::span<const Place> running, std::span<const RotationCandidate> waiting,
                                  size_t bytes_left, Time now) const;
   // It was carried out.
