@@ -55,9 +55,10 @@ class Scheduler {
     // The longest turn of a model that drains, as long as its answers get on in such turns: then they are suspended.
     // <= 0: never.
     KeepAlive drain_limit = std::chrono::seconds(10);
-    // The shortest turn. A model that drains admits what waits for it after each such pause: an endless answer, for which it cannot become
-    // idle, holds up no short one longer. Without a drain_limit it admits nothing.
-    KeepAlive drain_pause = std::chrono::milliseconds(500);
+    // The shortest turn; that of an answer that has not run before is twice as long. A model that drains admits what waits for
+    // it after each such pause: an endless answer, for which it cannot become idle, holds up no short one longer. Without a
+    // drain_limit it admits nothing.
+    KeepAlive drain_pause = std::chrono::milliseconds(200);
     KeepAlive queue_timeout = {};  // how long a request may wait until a runner starts it; <= 0: no limit
   };
 
@@ -263,6 +264,7 @@ class Scheduler {
   void SuspendIfOverdue(Models::iterator model, const Waiters& waiters, Time now, Plan& plan);
   void Suspend(Models::iterator model, Time now, Plan& plan);
   KeepAlive TurnOf(const std::string& key, const Waiters& waiters) const;
+  Time FirstTurnsEnd(const std::string& key, Time draining_since) const;
   Waiters WaitersFor(const std::vector<const Model*>& in_need, Time now) const;
   static void EndRun(Request& request, Time now);
   void CountTurn(Request& request, Time now) const;

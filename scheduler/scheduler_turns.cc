@@ -4,6 +4,7 @@
 // therefore takes little more than twice its own time, and loads, however long the answers of others are; and where answers of two models
 // take turns, the turns grow with them. A party that runs in the model that has the room waits a whole turn: what it
 // runs is what it waits for. Behind an address may be several people, so that each of its exchanges has turns of its own.
+// An answer that has not run before gets twice the drain_pause: cut short, a short one would take two turns.
 //
 // Two things make a turn longer, since an answer computes again what the runner before had computed:
 //  - a turn is never shorter than the load before it: at most half of the time is spent loading;
@@ -53,7 +54,8 @@ void Scheduler::SuspendIfOverdue(Models::iterator position, const Waiters& waite
     model.draining_since = now;
     model.pause_ends = now + options_.drain_pause;
   }
-  const Time ends = std::max(*model.draining_since + TurnOf(position->first, waiters), model.paid_off_at);
+  const Time ends = std::max({*model.draining_since + TurnOf(position->first, waiters), model.paid_off_at,
+                              FirstTurnsEnd(position->first, *model.draining_since)});
   if (now >= ends) return Suspend(position, now, plan);
   WakeBy(ends, plan);
   AdmitAfterPause(position, now, plan);
@@ -141,6 +143,17 @@ Scheduler::KeepAlive Scheduler::TurnOf(const std::string& key, const Waiters& wa
     if (!here.contains(owner)) turn = std::min(turn, std::max(waiter.longest_run, options_.drain_pause));
   }
   return turn;
+}
+
+// Of the answers of a draining model that have not run before.
+Scheduler::Time Scheduler::FirstTurnsEnd(const std::string& key, Time draining_since) const {
+  const KeepAlive turn = std::min(2 * options_.drain_pause, options_.drain_limit);
+  Time end = draining_since;
+  for (const auto& [id, request] : requests_) {
+    const bool first = request.admitted && request.key == key && request.ran == KeepAlive::zero();
+    if (first) end = std::max(end, std::min(request.admitted_at, draining_since) + turn);
+  }
+  return end;
 }
 
 void Scheduler::SortByTurn(std::vector<Models::iterator>& models) const {

@@ -172,7 +172,7 @@ constexpr std::array kTable = {
         "--suspend-after", "QUIRE_SUSPEND_AFTER", "DURATION", "10s",
         "Longest time after which the answers of a model are suspended if another model needs its memory or "
         "place "
-        "(0.5 s for a client that has run nothing); they continue when it is loaded again; 0 or less = never",
+        "(0.2 s for a client that has run nothing); they continue when it is loaded again; 0 or less = never",
         [](Options& o, std::string_view t) { return SetDuration(o.suspend_after, t); }},
     OptionSpec{"--stall-timeout", "QUIRE_STALL_TIMEOUT", "DURATION", "8s",
                "Time without progress after which a model runner is replaced; 0 or less = never",
