@@ -92,15 +92,11 @@ void Engine::ReleaseIdleMemory(bool busy) {
 
 bool Engine::HandleInput(Input input) {
   if (const auto* arrived = std::get_if<Arrived>(&input)) {
-    building_.insert(static_cast<uint64_t>(arrived->id));
+    building_.emplace(static_cast<uint64_t>(arrived->id), 0);
   } else if (auto* built = std::get_if<PromptBuilt>(&input)) {
     Enter(std::move(*built));
   } else if (const auto* credit = std::get_if<api::ipc::Credit>(&input)) {
-    for (const auto& list : {&running_, &waiting_}) {
-      for (const auto& request : *list) {
-        if (request->generation->id() == credit->id) request->generation->AddCredit(credit->deltas);
-      }
-    }
+    AddCredit(*credit);
   } else if (const auto* cancel = std::get_if<api::ipc::Cancel>(&input)) {
     Cancel(cancel->id);
   } else if (const auto* about_engine = std::get_if<EngineQuestion>(&input)) {
@@ -113,9 +109,24 @@ bool Engine::HandleInput(Input input) {
   return true;
 }
 
+// The client of a resumed answer takes deltas also while its prompt is built.
+void Engine::AddCredit(const api::ipc::Credit& credit) {
+  if (const auto found = building_.find(static_cast<uint64_t>(credit.id)); found != building_.end()) {
+    found->second += credit.deltas;
+    return;
+  }
+  for (const auto& list : {&running_, &waiting_}) {
+    for (const auto& request : *list) {
+      if (request->generation->id() == credit.id) request->generation->AddCredit(credit.deltas);
+    }
+  }
+}
+
 void Engine::Enter(PromptBuilt built) {
   const api::RequestId id = built.id;
-  if (building_.erase(static_cast<uint64_t>(id)) == 0) return;  // canceled meanwhile
+  const auto building = building_.extract(static_cast<uint64_t>(id));
+  if (building.empty()) return;  // canceled meanwhile
+  built.resume.credit += building.mapped();
   if (!built.prompt) return Emit(id, api::Failed{built.prompt.error()});
   const auto tokens = static_cast<int32_t>(built.prompt->tokens.size());
   if (tokens >= context_max_) {

@@ -19,7 +19,7 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_set>
+#include <unordered_map>
 #include <variant>
 #include <vector>
 
@@ -136,6 +136,7 @@ class Engine {
          std::unique_ptr<cache::HybridCache> cache, std::unique_ptr<draft::Drafter> drafter);
 
   bool HandleInput(Input input);  // false for Stop
+  void AddCredit(const api::ipc::Credit& credit);
   void Enter(PromptBuilt built);
   // Nothing for a prompt that is to be answered.
   api::Result<std::optional<Embedding>> EmbeddingOf(const api::Prompt& prompt) const;
@@ -233,11 +234,12 @@ class Engine {
   std::unique_ptr<draft::Drafter> drafter_;  // outlives all draft states; null: none
   const int32_t context_max_;
 
-  std::unordered_set<uint64_t> building_;  // arrived, prompt not built yet
-  ActiveRequests waiting_;                 // in order of arrival, preempted ones anywhere
-  ActiveRequests running_;                 // in order of admission
-  FairShare shares_;                       // of everyone in waiting_ and running_
-  bool admission_paused_ = false;          // memory ran out; nobody has ended since
+  std::unordered_map<uint64_t, int32_t>
+      building_;                   // arrived, prompt not built yet; credit that came meanwhile
+  ActiveRequests waiting_;         // in order of arrival, preempted ones anywhere
+  ActiveRequests running_;         // in order of admission
+  FairShare shares_;               // of everyone in waiting_ and running_
+  bool admission_paused_ = false;  // memory ran out; nobody has ended since
   uint64_t arrivals_ = 0;
   PlaceRotation rotation_;
   uint64_t places_given_ = 0, waits_ = 0;  // so far

@@ -89,6 +89,17 @@ api::Request WithGrammar(api::Request request, std::string grammar) {
   return request;
 }
 
+// A slow reader takes what the runner before had sent while this one builds the prompt.
+TEST(EngineResume, CreditThatComesBeforeThePromptIsBuiltIsNotLost) {
+  const api::Request request = Greedy("Count to twenty.", 30);
+  EngineHarness harness;
+  const Outcome whole = harness.Generate(request);
+  ASSERT_GT(whole.deltas.size(), 8U);
+  api::ipc::Resume resume = After(whole, 2);
+  resume.credit = 0;
+  ExpectSameRest(whole, harness.Wait(harness.Submit(request, resume, api::ipc::kInitialCredit)), 2);
+}
+
 TEST(EngineResume, Greedy) { ExpectResumesAnywhere(Logged(Greedy("Count to twenty.", 30))); }
 
 TEST(EngineResume, SeededWithPenalties) { ExpectResumesAnywhere(Seeded(Greedy("Tell me a story.", 30))); }

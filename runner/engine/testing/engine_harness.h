@@ -119,9 +119,11 @@ class EngineHarness {
     engine_->FlushTier(std::chrono::minutes(2));
   }
 
-  api::RequestId Submit(api::Request request, api::ipc::Resume resume = {}) {
+  // `early_credit` comes before the prompt is built.
+  api::RequestId Submit(api::Request request, api::ipc::Resume resume = {}, int32_t early_credit = 0) {
     const api::RequestId id{++last_id_};
     inbox_.Post(Arrived{id});
+    if (early_credit > 0) inbox_.Post(api::ipc::Credit{id, early_credit});
     auto prompt = BuildPrompt({tokenizer_, *template_, turn_start_token_, FindFimTokens(*tokenizer_),
                                context_length_, format_, constraints_.get()},
                               request);
