@@ -15,7 +15,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests/e2e"))
-from harness import MODEL, Daemon, UnreadDaemon  # noqa: E402
+from harness import MODEL, Daemon, TlsDaemon, UnreadDaemon, client_hello  # noqa: E402
 
 IP_BIND_ADDRESS_NO_PORT = 24  # Linux; not in the module socket
 
@@ -380,6 +380,33 @@ def copies_and_lists(port, seen, ended):
         thread.join(10)
 
 
+class TlsHandshakes:
+    """Silent connections that then all send the same first flight of a handshake at once, which is never continued."""
+    CONNECTIONS = 200  # of each client
+
+    def __init__(self):
+        self.port = 0
+
+    @contextlib.contextmanager
+    def scene(self, daemon):
+        self.port = daemon.tls_port
+        yield
+
+    def attack(self, port, seen, ended):
+        hello = client_hello()
+        while not ended.is_set():
+            clients = [socket.create_connection(("127.0.0.1", self.port), 10, (ATTACKER, 0)) for _ in range(self.CONNECTIONS)]
+            for client in clients:
+                with contextlib.suppress(OSError):
+                    client.sendall(hello)
+            for client in clients:
+                with contextlib.suppress(OSError):
+                    seen["answered" if not ended.is_set() and client.recv(1) else "closed"] += 1
+                client.close()
+
+
+TLS_HANDSHAKES = TlsHandshakes()
+
 # name: attack of one key beside an innocent with another
 CROWDS = {"address_streams": streams_of_one_address(8), "address_queue": streams_of_one_address(128)}
 
@@ -390,4 +417,5 @@ SCENES = {
     "two_models": (other_model(MODEL, "other"), Daemon, ONE_MODEL, with_other_model),
     "store_lock": (copies_and_lists, Daemon, {}, with_locked_store),
     "unread_log": (get("/livez"), UnreadDaemon, {}, contextlib.nullcontext),
+    "tls_handshakes": (TLS_HANDSHAKES.attack, TlsDaemon, {}, TLS_HANDSHAKES.scene),
 }

@@ -14,8 +14,9 @@ innocent's chats have a small schema, which no chat before had.
 
 There are no keys, so that an address is a party. Each attack runs twice: attacker and innocent have one address, and two.
 
-Four attacks need a daemon of their own kind: one model at a time (other_model, and two_models with endless streams of both), a
-store whose lock somebody holds (store_lock), a log that nobody reads (unread_log). In two the attacker has a new credential for
+Five attacks need a daemon of their own kind: one model at a time (other_model, and two_models with endless streams of both), a
+store whose lock somebody holds (store_lock), a log that nobody reads (unread_log), a TLS listener with an RSA key of 4,096
+bits (tls_handshakes; the innocent's chats are not encrypted). In two the attacker has a new credential for
 each request, which nobody checks: as many streams as there are places (address_streams), and more than the queue holds
 (address_queue).
 """

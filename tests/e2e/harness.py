@@ -2,12 +2,14 @@
 
 QUIRE_BIN names the folder of the binaries (ctest sets it).
 """
+import contextlib
 import http.client
 import json
 import os
 import pathlib
 import re
 import signal
+import ssl
 import subprocess
 import tempfile
 import time
@@ -137,6 +139,35 @@ class UnreadDaemon(Daemon):
         self.process.wait()
         super().__exit__(kind, value, traceback)
         self.process.stderr.close()
+
+
+class TlsDaemon(Daemon):
+    """Serves TLS, too, on `tls_port`; its key is the slowest that is in use, with which one signature takes milliseconds."""
+
+    def __init__(self, environment=None):
+        super().__init__(environment)
+        self.tls_port = 0
+        folder = pathlib.Path(self.folder.name)
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:4096", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1",
+                        "-keyout", folder / "tls.key", "-out", folder / "tls.pem"], check=True, capture_output=True)
+        self.environment |= {"QUIRE_TLS_HOST": "127.0.0.1:0", "QUIRE_TLS_CERT": str(folder / "tls.pem"),
+                             "QUIRE_TLS_KEY": str(folder / "tls.key")}
+
+    def start(self):
+        super().start()
+        self.tls_port = int(re.search(r",tls:127\.0\.0\.1:(\d+)", self.log())[1])
+        return self
+
+
+def client_hello():
+    """The first flight of a TLS handshake, which may be sent on any number of connections."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    with contextlib.suppress(ssl.SSLWantReadError):
+        context.wrap_bio(incoming, outgoing).do_handshake()
+    return outgoing.read()
 
 
 class Reply:
