@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -16,6 +17,7 @@
 #include <utility>
 
 #include "api/base/file_descriptor.h"
+#include "api/base/io_thread.h"
 
 namespace quire::server {
 namespace {
@@ -39,25 +41,34 @@ bool IsStill(const api::FileDescriptor& fd, const fs::path& path) {
          opened.st_ino == there.st_ino && opened.st_dev == there.st_dev;
 }
 
-// The file, locked while it is open. One that was replaced before the lock is opened again.
-std::expected<api::FileDescriptor, std::string> OpenLocked(const fs::path& path, int flags) {
-  for (int attempt = 0; attempt < kLockAttempts; ++attempt) {
-    if (attempt > 0) std::this_thread::sleep_for(kLockPause);
-    api::FileDescriptor fd(::open(path.c_str(), flags | O_CLOEXEC | O_NOCTTY, 0600));
-    if (!fd.valid()) return std::unexpected(ErrnoText());
-    const bool locked = ::flock(fd.get(), LOCK_EX | LOCK_NB) == 0;
-    if (!locked && errno != EWOULDBLOCK) return std::unexpected(ErrnoText());
-    if (locked && IsStill(fd, path)) return fd;
-  }
-  return std::unexpected<std::string>("another process is changing it");
+std::string TextOf(int error) {
+  return error == EWOULDBLOCK ? "another process is changing it" : std::generic_category().message(error);
 }
 
-std::expected<void, std::string> WriteWhole(int fd, std::string_view text) {
-  const ssize_t written = ::write(fd, text.data(), text.size());
-  if (written < 0) return std::unexpected(ErrnoText());
-  if (static_cast<size_t>(written) != text.size()) return std::unexpected<std::string>("no space left");
-  if (::fsync(fd) != 0) return std::unexpected(ErrnoText());
-  return {};
+// The file, locked while it is open; otherwise errno. One that was replaced before the lock is opened again.
+std::expected<api::FileDescriptor, int> OpenLocked(const fs::path& path) {
+  for (int attempt = 0; attempt < kLockAttempts; ++attempt) {
+    if (attempt > 0) std::this_thread::sleep_for(kLockPause);
+    // A pipe is refused by who reads it, not waited for.
+    api::FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+    if (!fd.valid()) return std::unexpected(errno);
+    const bool locked = ::flock(fd.get(), LOCK_EX | LOCK_NB) == 0;
+    if (!locked && errno != EWOULDBLOCK) return std::unexpected(errno);
+    if (locked && IsStill(fd, path)) return fd;
+  }
+  return std::unexpected(EWOULDBLOCK);
+}
+
+// Where the file is, or will be: a link to it stays.
+fs::path PlaceOf(fs::path path) {
+  constexpr int kLinksMax = 40;  // as the system has it: what follows more fails to open
+  std::error_code ec;
+  for (int links = 0; links < kLinksMax; ++links) {
+    const fs::path target = fs::read_symlink(path, ec);
+    if (ec) break;
+    path = path.parent_path() / target;
+  }
+  return path;
 }
 
 // A file beside the key file, which takes its place or is removed.
@@ -71,36 +82,91 @@ class NewKeyFile {
     if (fd_.valid() && !done_) ::unlink(name_.c_str());
   }
 
-  // Owner, group and mode are those of `old`.
-  std::expected<void, std::string> Replace(const api::FileDescriptor& old, std::string_view text) {
-    struct stat before {};
-    if (!fd_.valid() || ::fstat(old.get(), &before) != 0) return std::unexpected(ErrnoText());
-    if (::fchown(fd_.get(), before.st_uid, before.st_gid) != 0) {
-      return std::unexpected("cannot keep its owner: " + ErrnoText());
+  // Owner, group and mode are those of `old`; null: it is its owner's alone.
+  std::expected<void, std::string> Write(const api::FileDescriptor* old, std::string_view text) const {
+    if (!fd_.valid()) return std::unexpected(ErrnoText());
+    if (old != nullptr) {
+      if (auto kept = CopyOwner(*old); !kept) return kept;
     }
-    if (::fchmod(fd_.get(), before.st_mode & 07777) != 0) return std::unexpected(ErrnoText());
-    if (auto written = WriteWhole(fd_.get(), text); !written) return written;
-    if (::rename(name_.c_str(), place_.c_str()) != 0) return std::unexpected(ErrnoText());
-    done_ = true;
-    const api::FileDescriptor folder(
-        ::open(place_.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (folder.valid()) ::fsync(folder.get());  // without it a crash may bring the key back
+    while (!text.empty()) {
+      const ssize_t written = ::write(fd_.get(), text.data(), text.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) return std::unexpected(ErrnoText());
+      text.remove_prefix(static_cast<size_t>(written));
+    }
+    if (::fsync(fd_.get()) != 0) return std::unexpected(ErrnoText());
     return {};
   }
 
+  // What a daemon will read. Errors name the key file.
+  api::Result<KeyRing> Read() const {
+    auto keys = KeyRing::Read(name_);
+    if (!keys && keys.error().message.starts_with(name_))
+      keys.error().message.replace(0, name_.size(), place_.string());
+    return keys;
+  }
+
+  std::expected<void, std::string> Replace() {
+    if (::rename(name_.c_str(), place_.c_str()) != 0) return std::unexpected(ErrnoText());
+    done_ = true;
+    SyncFolder();
+    return {};
+  }
+
+  // Where there is no key file. False: there is one by now.
+  std::expected<bool, std::string> Publish() const {
+    if (::link(name_.c_str(), place_.c_str()) != 0) {
+      if (errno == EEXIST) return false;
+      return std::unexpected(ErrnoText());
+    }
+    SyncFolder();
+    return true;
+  }
+
  private:
+  std::expected<void, std::string> CopyOwner(const api::FileDescriptor& old) const {
+    struct stat before {};
+    struct stat now {};
+    if (::fstat(old.get(), &before) != 0 || ::fstat(fd_.get(), &now) != 0)
+      return std::unexpected(ErrnoText());
+    if (!S_ISREG(before.st_mode)) return std::unexpected<std::string>("not a regular file");
+    // The service's system call filter refuses the call, also where it would change nothing.
+    const bool same = before.st_uid == now.st_uid && before.st_gid == now.st_gid;
+    if (!same && ::fchown(fd_.get(), before.st_uid, before.st_gid) != 0)
+      return std::unexpected("cannot keep its owner: " + ErrnoText());
+    if (::fchmod(fd_.get(), before.st_mode & 07777) != 0) return std::unexpected(ErrnoText());
+    return {};
+  }
+
+  // Nothing is undone when this fails: the file is there, and only a crash now can bring the old one back.
+  void SyncFolder() const {
+    const fs::path parent = place_.has_parent_path() ? place_.parent_path() : fs::path(".");
+    const api::FileDescriptor folder(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (folder.valid()) ::fsync(folder.get());
+  }
+
   const fs::path place_;
   std::string name_;
   api::FileDescriptor fd_;
   bool done_ = false;
 };
 
-std::string ReadOpen(const api::FileDescriptor& fd) {
+std::expected<std::string, std::string> ReadOpen(const api::FileDescriptor& fd) {
   std::string text;
-  char bytes[16384];
-  for (ssize_t got = 0; (got = ::read(fd.get(), bytes, sizeof(bytes))) > 0;)
-    text.append(bytes, static_cast<size_t>(got));
-  return text;
+  std::array<char, 16384> bytes;
+  for (;;) {
+    const ssize_t got = ::read(fd.get(), bytes.data(), bytes.size());
+    if (got == 0) return text;
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return std::unexpected(ErrnoText());
+    text.append(bytes.data(), static_cast<size_t>(got));
+  }
+}
+
+// The text with one line more. The last line may lack its end.
+std::string WithLine(std::string text, std::string_view line) {
+  if (!text.empty() && text.back() != '\n') text += '\n';
+  return text.append(line).append("\n");
 }
 
 // The lines of a valid key file without the key's.
@@ -119,19 +185,28 @@ std::string WithoutKey(std::string_view text, std::string_view name) {
 
 }  // namespace
 
-api::Result<void> AppendKey(const std::filesystem::path& path, const NewKey& key) {
-  const auto fail = [&path](std::string_view why) { return Unavailable(path, why); };
-  const auto locked = OpenLocked(path, O_RDWR | O_APPEND | O_CREAT);
-  if (!locked) return fail(locked.error());
-  const api::FileDescriptor& fd = *locked;
-  // The last line may lack its end.
-  char last = '\n';
-  const off_t size = ::lseek(fd.get(), 0, SEEK_END);
-  const bool known = size == 0 || (size > 0 && ::pread(fd.get(), &last, 1, size - 1) == 1);
-  if (!known) return fail(ErrnoText());
-  const std::string text = (last == '\n' ? "" : "\n") + key.line + "\n";
-  if (const auto written = WriteWhole(fd.get(), text); !written) return fail(written.error());
-  return {};
+api::Result<KeyRing> AppendKey(const fs::path& path, const NewKey& key) {
+  api::AssertMayBlock();
+  const fs::path place = PlaceOf(path);
+  for (int attempt = 0; attempt < kLockAttempts; ++attempt) {
+    const auto locked = OpenLocked(place);
+    if (!locked && locked.error() != ENOENT) return Unavailable(path, TextOf(locked.error()));
+    const auto text = locked ? ReadOpen(*locked) : std::string();
+    if (!text) return Unavailable(path, text.error());
+    NewKeyFile file(place);
+    const auto written = file.Write(locked ? &*locked : nullptr, WithLine(*text, key.line));
+    if (!written) return Unavailable(path, written.error());
+    auto keys = file.Read();
+    if (!keys) return keys;
+    if (locked) {
+      if (const auto replaced = file.Replace(); !replaced) return Unavailable(path, replaced.error());
+      return keys;
+    }
+    const auto published = file.Publish();
+    if (!published) return Unavailable(path, published.error());
+    if (*published) return keys;
+  }
+  return Unavailable(path, TextOf(EWOULDBLOCK));
 }
 
 api::Result<AddedKey> AddKey(const std::filesystem::path& path, std::string_view name, Role role,
@@ -143,18 +218,16 @@ api::Result<AddedKey> AddKey(const std::filesystem::path& path, std::string_view
   }
   auto made = MakeKey(name, role, limits);
   if (!made) return std::unexpected(std::move(made).error());
-  if (const auto appended = AppendKey(path, *made); !appended) return std::unexpected(appended.error());
-  auto keys = KeyRing::Read(path);
+  auto keys = AppendKey(path, *made);
   if (!keys) return std::unexpected(std::move(keys).error());
   return AddedKey{std::move(made->secret), *std::move(keys)};
 }
 
 api::Result<KeyRing> RemoveKey(const fs::path& path, std::string_view name) {
-  std::error_code ec;
-  const fs::path file = fs::canonical(path, ec);  // a link to it stays
-  if (ec) return Unavailable(path, ec.message());
-  const auto locked = OpenLocked(file, O_RDONLY);
-  if (!locked) return Unavailable(path, locked.error());
+  api::AssertMayBlock();
+  const fs::path file = PlaceOf(path);
+  const auto locked = OpenLocked(file);
+  if (!locked) return Unavailable(path, TextOf(locked.error()));
   const auto there = KeyRing::Read(file);
   if (!there) return std::unexpected(there.error());
   if (!there->Names(name)) {
@@ -165,12 +238,14 @@ api::Result<KeyRing> RemoveKey(const fs::path& path, std::string_view name) {
                      fmt::format("{} is the only key; a server without keys lets everybody in", name),
                      "name");
   }
-  const std::string rest = WithoutKey(ReadOpen(*locked), name);
-  auto keys = KeyRing::Parse(rest);
+  const auto text = ReadOpen(*locked);
+  if (!text) return Unavailable(path, text.error());
+  const std::string rest = WithoutKey(*text, name);
+  NewKeyFile changed(file);
+  if (const auto written = changed.Write(&*locked, rest); !written) return Unavailable(path, written.error());
+  auto keys = changed.Read();
   if (!keys || keys->size() + 1 != there->size()) return Unavailable(path, "it was changed meanwhile");
-  if (const auto replaced = NewKeyFile(file).Replace(*locked, rest); !replaced) {
-    return Unavailable(path, replaced.error());
-  }
+  if (const auto replaced = changed.Replace(); !replaced) return Unavailable(path, replaced.error());
   return keys;
 }
 

@@ -1,5 +1,6 @@
-// The key file on disk (its lines: api_keys.h). Who changes it locks it, so that no two changes of it meet; who reads it
-// sees it before a change or after it. Any thread that may block.
+// The key file on disk (its lines: api_keys.h). Who changes it locks it, so that no two changes of it meet. A change is
+// a new file that takes the place of the old one, with its owner and mode: who reads it, and who finds it after a
+// failed write or a crash, has it before the change or after it. Any thread that may block.
 #pragma once
 
 #include <filesystem>
@@ -11,8 +12,9 @@
 
 namespace quire::server {
 
-// Adds the key's line to the file in one write; a new file is its owner's alone. The error names the path.
-api::Result<void> AppendKey(const std::filesystem::path& path, const NewKey& key);
+// Adds the key's line to the file; a new file is its owner's alone. The value: all keys of the file. The error names the
+// path. kInvalidArgument: no daemon would read the file with this line.
+api::Result<KeyRing> AppendKey(const std::filesystem::path& path, const NewKey& key);
 
 struct AddedKey {
   std::string secret;
