@@ -24,6 +24,7 @@ import threading
 import time
 import unittest
 
+import suites
 from fleet_test import HAPROXY, Fleet, free_port, opening, wait
 from harness import BIN, MODEL, TIMEOUT_S, Daemon
 
@@ -330,4 +331,4 @@ if __name__ == "__main__":
     if len(sys.argv) == 2 and sys.argv[1].isdigit():
         CONVERSATIONS, ROUNDS = int(sys.argv[1]), 3
         del sys.argv[1:]
-    unittest.main()
+    suites.run()

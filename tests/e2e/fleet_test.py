@@ -19,6 +19,7 @@ import threading
 import time
 import unittest
 
+import suites
 from harness import BIN, MODEL, ROOT, TIMEOUT_S, Daemon
 
 HAPROXY = shutil.which("haproxy")
@@ -299,4 +300,4 @@ if __name__ == "__main__":
     if len(sys.argv) == 3 and sys.argv[1].isdigit():
         CONVERSATIONS, TURNS, WHOLE = int(sys.argv[1]), int(sys.argv[2]), True
         del sys.argv[1:]
-    unittest.main()
+    suites.run()

@@ -8,6 +8,7 @@ import shutil
 import socket
 import unittest
 
+import suites
 from evil_registry import Evil
 from harness import ROOT, Daemon
 from registry_test import Registry, statuses
@@ -109,4 +110,4 @@ class NoNetwork(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    suites.run()

@@ -12,6 +12,7 @@ import tempfile
 import time
 import unittest
 
+import suites
 from harness import MODEL, ROOT, Daemon
 
 OTHER = ROOT / "packaging/models/quire-demo-Q8_0.gguf"
@@ -330,4 +331,4 @@ class OutOfMemory(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    suites.run()

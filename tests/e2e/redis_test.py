@@ -9,6 +9,7 @@ import tempfile
 import time
 import unittest
 
+import suites
 from harness import MODEL, Daemon
 
 SERVER = shutil.which("redis-server")
@@ -137,4 +138,4 @@ class Redis(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    suites.run()

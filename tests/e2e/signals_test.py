@@ -10,6 +10,7 @@ import threading
 import time
 import unittest
 
+import suites
 from harness import MODEL, Daemon, greedy
 from kv_subscriber import ZMQ, KvSubscriber
 
@@ -51,15 +52,16 @@ class Collector:
         return f"http://127.0.0.1:{self.server.server_port}"
 
 
-class Signals(unittest.TestCase):
-    def chat(self, daemon, text, headers=None):
-        reply = daemon.request("POST", "/api/chat", greedy(text, num_predict=8) | {"stream": False}, headers)
-        self.assertEqual(200, reply.status, reply.text)
+def send_chat(test, daemon, text, headers=None):
+    reply = daemon.request("POST", "/api/chat", greedy(text, num_predict=8) | {"stream": False}, headers)
+    test.assertEqual(200, reply.status, reply.text)
 
+
+class Signals(unittest.TestCase):
     def test_a_collector_gets_the_stages_of_a_request(self):
         with Collector() as collector, Daemon({"QUIRE_OTLP_ENDPOINT": collector.url()}) as daemon:
-            self.chat(daemon, "Not sampled.", {"traceparent": PARENT[:-1] + "0"})
-            self.chat(daemon, "What is a prefix cache?", {"traceparent": PARENT})
+            send_chat(self, daemon, "Not sampled.", {"traceparent": PARENT[:-1] + "0"})
+            send_chat(self, daemon, "What is a prefix cache?", {"traceparent": PARENT})
             path, root = collector.spans.get(timeout=WAIT_S)
             self.assertEqual("/v1/traces", path)
             self.assertEqual(f"chat {MODEL}:latest", root["name"])
@@ -82,7 +84,7 @@ class Signals(unittest.TestCase):
 
     def test_no_collector_delays_nothing(self):
         with Daemon({"QUIRE_OTLP_ENDPOINT": "http://127.0.0.1:9"}) as daemon:
-            self.chat(daemon, "Hi")
+            send_chat(self, daemon, "Hi")
             deadline = time.monotonic() + WAIT_S
             while "quire_traces_dropped_total 1" not in daemon.get("/metrics").text:
                 self.assertLess(time.monotonic(), deadline)
@@ -93,7 +95,7 @@ class Signals(unittest.TestCase):
 
     def test_metrics_have_vllms_names(self):
         with Daemon({"QUIRE_METRICS_COMPAT": "vllm"}) as daemon:
-            self.chat(daemon, "Hi")
+            send_chat(self, daemon, "Hi")
             text = daemon.metrics()
             labels = f'{{engine="0",model_name="{MODEL}:latest"'
             for name in ("kv_cache_usage_perc", "generation_tokens_total", "prompt_tokens_total",
@@ -103,9 +105,32 @@ class Signals(unittest.TestCase):
             self.assertIn('vllm:request_success_total{engine="0",finished_reason="length",model_name=', text)
             self.assertRegex(text, r'(?m)^quire_pending_prefill_seconds\{model="' + MODEL + r':latest"\} 0$')
 
+    def test_kv_events_need_an_address_and_a_disk(self):
+        for settings in ({"QUIRE_KV_EVENTS": "5557", "QUIRE_SNAPSHOT_BYTES": "1MiB"}, {"QUIRE_KV_EVENTS": "tcp://127.0.0.1:*"}):
+            with self.subTest(settings), self.assertRaisesRegex(RuntimeError, "KV_EVENTS|kv-events"):
+                Daemon(settings).start()
+
+    def test_a_node_reports_its_load(self):
+        with Daemon() as daemon:
+            before = daemon.get("/quire/node").json
+            self.assertEqual({}, before["models"])
+            self.assertIn(f"{MODEL}:latest", before["stored"])
+            send_chat(self, daemon, "Rivers were roads once, and boats carried stone and wine and bread to the sea. " * 4)
+            daemon.metrics()  # the chat is over, and counted
+            report = daemon.get("/quire/node").json
+            self.assertTrue(report["ready"])
+            model = report["models"][f"{MODEL}:latest"]
+            self.assertTrue(model["loaded"])
+            self.assertGreater(model["prefill_bytes_per_second"], 0)
+            self.assertEqual(0, report["running"] + report["waiting"])
+            self.assertEqual(0, report["pending_prefill_seconds"])
+            self.assertGreater(report["memory_bytes"], 0)
+            self.assertEqual(0, len(re.findall("Rivers", json.dumps(report))))
+
+
+@unittest.skipUnless(ZMQ, "libzmq5 is not installed")
+class KvEvents(unittest.TestCase):
     def test_a_router_learns_which_prefixes_a_node_has(self):
-        if ZMQ is None:
-            self.skipTest("libzmq5 is not installed")
         text = "Rivers were roads once, and boats carried stone and wine and bread to the sea. " * 40
         with tempfile.TemporaryDirectory(prefix="quire-e2e-events-") as folder:
             settings = {"QUIRE_KV_EVENTS": "tcp://127.0.0.1:*", "QUIRE_SNAPSHOT_BYTES": "256MiB",
@@ -113,7 +138,7 @@ class Signals(unittest.TestCase):
             with Daemon(settings) as daemon:
                 tokens = daemon.post("/tokenize", {"content": text}).json["tokens"]
                 with KvSubscriber(daemon) as first:
-                    self.chat(daemon, text)
+                    send_chat(self, daemon, text)
                     first.read_until(lambda: first.block_size and len(first.longest_chain()) > len(tokens) - first.block_size)
                     self.assertEqual({f"kv@{socket.gethostname()}@{MODEL}:latest"}, first.topics)
                     self.assertEqual(list(range(first.numbers[0], first.numbers[-1] + 1)), first.numbers)
@@ -131,28 +156,6 @@ class Signals(unittest.TestCase):
                 self.assertEqual(200, daemon.request("DELETE", "/quire/prefixes", {"all": True}).status)
                 third.read_until(lambda: not third.blocks)
 
-    def test_kv_events_need_an_address_and_a_disk(self):
-        for settings in ({"QUIRE_KV_EVENTS": "5557", "QUIRE_SNAPSHOT_BYTES": "1MiB"}, {"QUIRE_KV_EVENTS": "tcp://127.0.0.1:*"}):
-            with self.subTest(settings), self.assertRaisesRegex(RuntimeError, "KV_EVENTS|kv-events"):
-                Daemon(settings).start()
-
-    def test_a_node_reports_its_load(self):
-        with Daemon() as daemon:
-            before = daemon.get("/quire/node").json
-            self.assertEqual({}, before["models"])
-            self.assertIn(f"{MODEL}:latest", before["stored"])
-            self.chat(daemon, "Rivers were roads once, and boats carried stone and wine and bread to the sea. " * 4)
-            daemon.metrics()  # the chat is over, and counted
-            report = daemon.get("/quire/node").json
-            self.assertTrue(report["ready"])
-            model = report["models"][f"{MODEL}:latest"]
-            self.assertTrue(model["loaded"])
-            self.assertGreater(model["prefill_bytes_per_second"], 0)
-            self.assertEqual(0, report["running"] + report["waiting"])
-            self.assertEqual(0, report["pending_prefill_seconds"])
-            self.assertGreater(report["memory_bytes"], 0)
-            self.assertEqual(0, len(re.findall("Rivers", json.dumps(report))))
-
 
 if __name__ == "__main__":
-    unittest.main()
+    suites.run()
