@@ -19,6 +19,7 @@ from harness import BIN, MODEL, TIMEOUT_S, Daemon
 
 TRIALS = 100
 MOST = 74  # P(X > 74) = 2.8e-7 for X ~ Binomial(100, 1/2), and the same for X < 26
+ROUNDS = 5  # of the attack with the victim's own key, on a machine that is very busy
 
 
 def schema(name):
@@ -62,6 +63,15 @@ class Formats(unittest.TestCase):
         print(f"{right} of {TRIALS} formats classified correctly")
         self.assertTrue(TRIALS - MOST <= right <= MOST, f"{right} of {TRIALS}: the attacker learns the victim's formats")
 
+    def assert_seen(self, count_own):
+        """With the victim's own key the attack works: so it would with another, if formats were shared."""
+        for _ in range(ROUNDS):
+            own = count_own()
+            print(f"{own} of {TRIALS} formats classified correctly with the victim's key")
+            if own > MOST:
+                return
+        self.fail("the attack does not work with the victim's key: what it says with another shows nothing")
+
     def test_another_key_is_right_by_chance(self):
         daemon = Daemon()
         folder = pathlib.Path(daemon.folder.name)
@@ -73,9 +83,7 @@ class Formats(unittest.TestCase):
         daemon.environment["QUIRE_KEYS"] = str(folder / "keys")
         with daemon:
             self.assert_chance(count_right(Client(daemon, headers["victim"]), Client(daemon, headers["attacker"])))
-            # With the victim's own key the attack works, unless the machine is very busy: no more than a figure.
-            own = count_right(Client(daemon, headers["victim"]), Client(daemon, headers["victim"]))
-            print(f"{own} of {TRIALS} formats classified correctly with the victim's key")
+            self.assert_seen(lambda: count_right(Client(daemon, headers["victim"]), Client(daemon, headers["victim"])))
 
     def test_another_salt_is_right_by_chance(self):
         with Daemon() as daemon:
