@@ -101,10 +101,12 @@ Awaitable<bool> Connection::WaitForFirstByte(Clock::time_point deadline) {
   co_return !ec && !gone_;
 }
 
-Awaitable<bool> Connection::StartTls(const TlsContext& context, Clock::time_point deadline) {
+Awaitable<bool> Connection::StartTls(const TlsContext& context, HandshakeTurns& turns,
+                                     Clock::time_point deadline) {
   tls_ = std::make_unique<TlsStream>(socket_, context);
   Arm(deadline);
-  const bool done = co_await tls_->Handshake();
+  std::string party = counted_.party();
+  const bool done = co_await tls_->Handshake(turns, std::move(party));
   Disarm();
   if (!done) gone_ = true;
   co_return done;
@@ -141,8 +143,13 @@ void Connection::Disarm() {
 void Connection::OnDeadline() {
   if (!armed_ || timer_.expiry() > Clock::now()) return;
   timed_out_ = true;
+  CancelHandshake();
   error_code ignored;
   socket_.cancel(ignored);
+}
+
+void Connection::CancelHandshake() {
+  if (tls_) tls_->CancelHandshake();
 }
 
 Awaitable<Connection::ReadResult> Connection::Read() {
@@ -272,6 +279,7 @@ Awaitable<void> Connection::RefuseForMemory(Socket socket) {
 void Connection::Abort() {
   gone_ = true;
   Disarm();
+  CancelHandshake();
   error_code ignored;
   socket_.close(ignored);
 }

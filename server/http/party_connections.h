@@ -25,6 +25,7 @@ class PartyConnections {
     }
     // All connections of the same party.
     size_t count() const { return own_->second; }
+    const std::string& party() const { return own_->first; }
 
    private:
     PartyConnections& all_;

@@ -84,7 +84,10 @@ api::Result<std::optional<tcp::endpoint>> ListeningAddress(int listening_fd) {
 }
 
 HttpServer::HttpServer(asio::any_io_executor executor, Transport transport)
-    : executor_(std::move(executor)), transport_(std::move(transport)), session_ended_(executor_) {}
+    : executor_(std::move(executor)),
+      transport_(std::move(transport)),
+      handshake_turns_(transport_.compute),
+      session_ended_(executor_) {}
 
 HttpServer::~HttpServer() = default;
 
@@ -309,16 +312,23 @@ Awaitable<bool> HttpServer::ShakeHands(Handshake& handshake) {
   if (!begun) co_return false;
   handshake.begun = true;
   LimitHandshakes();
-  const bool done = co_await handshake.connection->StartTls(*tls_, deadline);
+  const bool done = co_await handshake.connection->StartTls(*tls_, handshake_turns_, deadline);
   co_return done;
 }
 
+// Closes the oldest of the party with the most connections.
 void HttpServer::LimitHandshakes() {
-  const auto counts = [](const Handshake& handshake) {
-    return handshake.begun && !handshake.connection->gone();
-  };
-  if (static_cast<size_t>(std::ranges::count_if(handshakes_, counts)) <= kHandshakesMax) return;
-  std::ranges::find_if(handshakes_, counts)->connection->Abort();
+  size_t begun = 0;
+  Handshake* closed = nullptr;
+  for (Handshake& handshake : handshakes_) {
+    const Connection& connection = *handshake.connection;
+    if (!handshake.begun || connection.gone()) continue;
+    ++begun;
+    if (closed == nullptr || connection.party_connections() > closed->connection->party_connections()) {
+      closed = &handshake;
+    }
+  }
+  if (begun > kHandshakesMax) closed->connection->Abort();
 }
 
 Awaitable<void> HttpServer::Serve(std::shared_ptr<Connection> connection, ListenerInfo listener,

@@ -9,11 +9,13 @@
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/ssl/error.hpp>
 #include <boost/asio/ssl/stream.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "api/base/io_thread.h"
 #include "server/http/awaitable.h"
+#include "server/http/tls_handshake.h"
 
 namespace quire::server {
 namespace {
@@ -44,6 +46,7 @@ struct TlsContext::Impl {
 struct TlsStream::Impl {
   std::shared_ptr<TlsContext::Impl> context;
   ssl::stream<Socket&> stream;
+  std::optional<TlsHandshake> handshake = {};  // while it goes on
 };
 
 api::Result<TlsContext> TlsContext::Load(const std::filesystem::path& certificate,
@@ -76,9 +79,17 @@ TlsStream::TlsStream(Socket& socket, const TlsContext& context)
 
 TlsStream::~TlsStream() = default;
 
-Awaitable<bool> TlsStream::Handshake() {
-  const auto [ec] = co_await impl_->stream.async_handshake(ssl::stream_base::server, kTuple);
-  co_return !ec;
+Awaitable<bool> TlsStream::Handshake(HandshakeTurns& turns, std::string party) {
+  Socket& socket = impl_->stream.next_layer();
+  TlsHandshake& handshake =
+      impl_->handshake.emplace(socket, impl_->stream.native_handle(), turns, std::move(party));
+  const bool done = co_await handshake.Run();
+  impl_->handshake.reset();
+  co_return done;
+}
+
+void TlsStream::CancelHandshake() {
+  if (impl_->handshake) impl_->handshake->Cancel();
 }
 
 Awaitable<IoResult> TlsStream::ReadSome(char* out, size_t capacity) {

@@ -7,10 +7,12 @@
 #include <cstddef>
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "api/base/error.h"
 #include "server/http/awaitable.h"
+#include "server/http/handshake_turns.h"
 
 namespace quire::server {
 
@@ -43,7 +45,10 @@ class TlsStream {
   TlsStream& operator=(const TlsStream&) = delete;
   ~TlsStream();
 
-  Awaitable<bool> Handshake();
+  // In the turns of `party`. Once, before anything else.
+  Awaitable<bool> Handshake(HandshakeTurns& turns, std::string party);
+  // A handshake in progress ends without one, once reads and writes of the socket are canceled, too.
+  void CancelHandshake();
   // A peer that closes without a close_notify is also eof.
   Awaitable<IoResult> ReadSome(char* out, size_t capacity);
   Awaitable<IoResult> WriteSome(std::string_view bytes);

@@ -10,6 +10,7 @@
 
 #include "server/http/access.h"
 #include "server/http/body_memory.h"
+#include "server/http/handshake_turns.h"
 #include "server/http/origin_check.h"
 #include "server/http/parser.h"
 #include "server/http/request_log.h"
@@ -64,6 +65,11 @@ struct Transport {
   // An error's message as clients may read it.
   std::function<std::string(std::string_view)> client_text = [](std::string_view text) {
     return std::string(text);
+  };
+  // The steps of TLS handshakes. By default they are computed at once, which is for tests.
+  ComputeStep compute = [](const std::function<void()>& step) -> Awaitable<void> {
+    step();
+    co_return;
   };
   AccessControl access = {};
 

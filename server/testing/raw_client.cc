@@ -14,10 +14,12 @@
 
 namespace quire::server::testing {
 
-RawClient::RawClient(uint16_t port) {
+RawClient::RawClient(uint16_t port, const char* source) {
   fd_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
+  EXPECT_EQ(::inet_pton(AF_INET, source, &address.sin_addr), 1);
+  EXPECT_EQ(::bind(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
   address.sin_port = htons(port);
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   EXPECT_EQ(::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
@@ -40,6 +42,11 @@ bool RawClient::TrySend(std::string_view bytes) {
 
 void RawClient::Send(std::string_view bytes) {
   EXPECT_TRUE(TrySend(bytes)) << "the server does not take the bytes";
+}
+
+bool RawClient::HasInput() const {
+  char byte;
+  return !buffer_.empty() || ::recv(fd_, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
 bool RawClient::Fill() {

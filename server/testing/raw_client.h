@@ -19,7 +19,8 @@ struct RawResponse {
 
 class RawClient {
  public:
-  explicit RawClient(uint16_t port);
+  // `source`: the address that it has.
+  explicit RawClient(uint16_t port, const char* source = "127.0.0.1");
   ~RawClient();
   RawClient(const RawClient&) = delete;
   RawClient& operator=(const RawClient&) = delete;
@@ -33,6 +34,8 @@ class RawClient {
   std::string ReadToEnd();
   // True when the peer has closed and nothing is left to read.
   bool AtEnd();
+  // Whether anything has come that was not read.
+  bool HasInput() const;
   // At least `bytes` more of the stream, raw.
   std::string ReadSome(size_t bytes);
 

@@ -73,6 +73,17 @@ TestServer::~TestServer() {
   EXPECT_EQ(server_->sessions(), 0u);
 }
 
+uint16_t TestServer::ListenTls(const TlsContext& context) {
+  uint16_t port = 0;
+  OnIoThread([&] {
+    server_->SetTls(context);
+    const auto bound = server_->Listen({asio::ip::address_v4::loopback(), 0}, Security::kTls);
+    EXPECT_TRUE(bound.has_value());
+    if (bound) port = bound->port();
+  });
+  return port;
+}
+
 void TestServer::OnIoThread(std::function<void()> action) {
   std::promise<void> done;
   asio::post(io_, [&] {

@@ -26,6 +26,8 @@ class TestServer {
   ~TestServer();
 
   uint16_t port() const { return port_; }
+  // Listens with TLS, too. The port.
+  uint16_t ListenTls(const TlsContext& context);
   HttpServer& server() { return *server_; }
 
   // Runs on the I/O thread; returns when it has run.

@@ -1,0 +1,48 @@
+// The server's side of a TLS handshake. OpenSSL computes it where and when HandshakeTurns says, on bytes in memory: the
+// socket stays with the I/O thread. I/O thread only.
+#pragma once
+
+#include <openssl/ssl.h>
+
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <string>
+#include <string_view>
+
+#include "server/http/awaitable.h"
+#include "server/http/handshake_turns.h"
+
+namespace quire::server {
+
+class TlsHandshake {
+ public:
+  // Takes the place of the BIOs of `ssl` until its end. Nothing else may use `ssl` meanwhile. All outlive it. Throws
+  // std::bad_alloc.
+  TlsHandshake(boost::asio::generic::stream_protocol::socket& socket, SSL* ssl, HandshakeTurns& turns,
+               std::string party);
+  TlsHandshake(const TlsHandshake&) = delete;
+  TlsHandshake& operator=(const TlsHandshake&) = delete;
+  ~TlsHandshake();
+
+  // True: done, and nothing behind it has been read from the socket. Once.
+  Awaitable<bool> Run();
+  // Run() ends. A read or write of the socket must be canceled, too.
+  void Cancel() { turn_.Cancel(); }
+
+ private:
+  enum class Progress { kGoesOn, kDone, kFailed };
+
+  Awaitable<bool> ReadRecord();
+  Awaitable<bool> SendOutput();
+  Progress Step();
+
+  boost::asio::generic::stream_protocol::socket& socket_;
+  SSL* ssl_;
+  BIO* own_ = nullptr;     // what `ssl` had, for reading and writing
+  BIO* input_ = nullptr;   // the SSL's
+  BIO* output_ = nullptr;  // the SSL's
+  HandshakeTurn turn_;
+  std::string record_;
+  bool malformed_ = false;  // what came is no record, and no more is read
+};
+
+}  // namespace quire::server
