@@ -12,6 +12,7 @@
 #include <fstream>
 #include <utility>
 
+#include "api/base/io_thread.h"
 #include "api/ipc/snapshot_link.h"
 
 namespace quire::server {
@@ -20,6 +21,7 @@ namespace {
 namespace ipc = api::ipc;
 
 std::string HashOfFile(const std::filesystem::path& path) {
+  api::AssertMayBlock();
   std::ifstream file(path, std::ios::binary);
   SnapshotHash hash;
   std::vector<char> bytes(size_t{1} << 20);
@@ -29,7 +31,7 @@ std::string HashOfFile(const std::filesystem::path& path) {
   return HexOf(hash.Finish());
 }
 
-// A memory file of a size that neither side can change.
+// A memory file of a size that neither side can change. Waits for no disk: no page of it is there yet.
 api::FileDescriptor MakeMemory() {
   api::FileDescriptor memory(::memfd_create("quire-prefixes", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory.valid() || ::ftruncate(memory.get(), static_cast<off_t>(ipc::kSnapshotMemoryBytes)) != 0 ||

@@ -39,6 +39,9 @@ TierSession::TierSession(api::FileDescriptor socket, std::byte* memory, Settings
         } catch (const std::exception& error) {
           spdlog::warn("snapshot tier: a link ended model={} error=\"{}\"", settings_.model, error.what());
         }
+        // Here: who destroys the session may not wait for a disk.
+        reader_.reset();
+        writer_.reset();
         ::shutdown(socket_.get(), SHUT_RDWR);
         over_ = true;
       }) {}
