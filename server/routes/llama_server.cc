@@ -107,14 +107,17 @@ api::Error EmptyError(const llama_server::SlotRequest& request) {
 }
 
 // A snapshot that an earlier daemon saved comes back into memory.
-Awaitable<void> ReadSnapshot(Services& services, Exchange& exchange, SlotStore& slots, const SlotOwner& owner,
-                             const std::string& name) {
-  if (services.slot_folder.empty() || slots.FindSnapshot(owner, name) != nullptr) co_return;
+Awaitable<api::Result<void>> ReadSnapshot(Services& services, Exchange& exchange, SlotStore& slots,
+                                          const SlotOwner& owner, const std::string& name) {
+  if (services.slot_folder.empty() || slots.FindSnapshot(owner, name) != nullptr)
+    co_return api::Result<void>();
   auto work = [files = SlotFiles(services.slot_folder), &owner, &name] { return files.Read(owner, name); };
-  std::optional<SlotPrefix> prefix = co_await RunFor(exchange, services.pools.reads, std::move(work));
-  if (!prefix) co_return;
-  if (auto saved = slots.Save(owner, name, *std::move(prefix)); !saved)
+  auto prefix = co_await RunFor(exchange, services.pools.reads, std::move(work));
+  if (!prefix) co_return std::unexpected(prefix.error());
+  if (!*prefix) co_return api::Result<void>();
+  if (auto saved = slots.Save(owner, name, **std::move(prefix)); !saved)
     spdlog::warn("a slot's snapshot was not restored: {}", saved.error().message);
+  co_return api::Result<void>();
 }
 
 // It is saved in memory already: without a disk it lives as long as the daemon.
@@ -146,8 +149,13 @@ Awaitable<void> ActOnSlot(Services& services, SlotStorePtr slots, Exchange& exch
     co_await exchange.Send(std::move(response));
     co_return;
   }
-  if (parsed->action == llama_server::SlotAction::kRestore)
-    co_await ReadSnapshot(services, exchange, *slots, owner, parsed->name);
+  if (parsed->action == llama_server::SlotAction::kRestore) {
+    const auto read = co_await ReadSnapshot(services, exchange, *slots, owner, parsed->name);
+    if (!read) {
+      co_await SendError(exchange, read.error());
+      co_return;
+    }
+  }
   const SlotPrefix* found = PrefixOf(*slots, owner, *parsed);
   if (found == nullptr) {
     co_await SendError(exchange, EmptyError(*parsed));

@@ -10,8 +10,6 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <string_view>
 #include <system_error>
@@ -19,6 +17,7 @@
 #include <vector>
 
 #include "api/base/file_descriptor.h"
+#include "api/base/io_thread.h"
 #include "api/base/sha256.h"
 
 namespace quire::server {
@@ -82,9 +81,10 @@ std::optional<SlotPrefix> ParseSlot(std::string_view text, const SlotOwner& owne
 
 std::string TenantPart(const std::string& file) { return file.substr(0, kTenantCharacters); }
 
-std::unexpected<api::Error> SlotFailure(const char* call) {
+std::unexpected<api::Error> SlotFailure(const char* action, const char* call) {
   const std::string why = std::generic_category().message(errno);
-  return api::Fail(api::ErrorCode::kUnavailable, fmt::format("cannot save the snapshot: {}: {}", call, why));
+  return api::Fail(api::ErrorCode::kUnavailable,
+                   fmt::format("cannot {} the snapshot: {}: {}", action, call, why));
 }
 
 bool WriteSlot(int fd, std::string_view bytes) {
@@ -97,6 +97,20 @@ bool WriteSlot(int fd, std::string_view bytes) {
   return true;
 }
 
+// A read that fails says nothing of the bytes on the disk.
+bool ReadSlot(int fd, std::string& bytes) {
+  size_t filled = 0;
+  while (filled < bytes.size()) {
+    const ssize_t n = ::read(fd, bytes.data() + filled, bytes.size() - filled);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return false;
+    if (n == 0) break;
+    filled += static_cast<size_t>(n);
+  }
+  bytes.resize(filled);
+  return true;
+}
+
 }  // namespace
 
 fs::path SlotFiles::PathOf(const SlotOwner& owner, const std::string& name) const {
@@ -105,7 +119,7 @@ fs::path SlotFiles::PathOf(const SlotOwner& owner, const std::string& name) cons
 }
 
 // What a killed daemon left is removed, too.
-void SlotFiles::MakeRoom(uint64_t bytes) const {
+void SlotFiles::MakeRoom(const fs::path& place, uint64_t bytes) const {
   struct File {
     fs::path path;
     fs::file_time_type saved;
@@ -122,7 +136,7 @@ void SlotFiles::MakeRoom(uint64_t bytes) const {
       const api::FileDescriptor fd(::open(files->path().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
       if (fd.valid() && ::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) ::unlink(files->path().c_str());
     }
-    if (!name.ends_with(kSlotSuffix)) continue;
+    if (!name.ends_with(kSlotSuffix) || files->path() == place) continue;
     std::error_code gone;
     File file{files->path(), files->last_write_time(gone), files->file_size(gone)};
     if (gone) continue;
@@ -146,6 +160,7 @@ void SlotFiles::MakeRoom(uint64_t bytes) const {
 
 api::Result<void> SlotFiles::Write(const SlotOwner& owner, const std::string& name,
                                    const SlotPrefix& prefix) const {
+  api::AssertMayBlock();
   static std::atomic<uint64_t> number = 0;
   const std::string bytes = EncodeSlot(owner, name, prefix);
   if (bytes.size() > bytes_max_) {
@@ -156,31 +171,35 @@ api::Result<void> SlotFiles::Write(const SlotOwner& owner, const std::string& na
   fs::create_directories(folder_, error);
   fs::permissions(folder_, fs::perms::owner_all, error);
   const fs::path path = PathOf(owner, name);
-  ::unlink(path.c_str());
-  MakeRoom(bytes.size());
   const fs::path part = folder_ / fmt::format("{}{}-{}", kNewSlot, ::getpid(), ++number);
   const api::FileDescriptor fd(
       ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!fd.valid()) return SlotFailure("open");
+  if (!fd.valid()) return SlotFailure("save", "open");
   ::flock(fd.get(), LOCK_EX | LOCK_NB);
   const char* call = "write";
   bool done = WriteSlot(fd.get(), bytes);
   if (done) {
+    MakeRoom(path, bytes.size());
     call = "rename";
     done = ::rename(part.c_str(), path.c_str()) == 0;
   }
   if (done) return {};
-  const auto failure = SlotFailure(call);
+  const auto failure = SlotFailure("save", call);
   ::unlink(part.c_str());
   return failure;
 }
 
-std::optional<SlotPrefix> SlotFiles::Read(const SlotOwner& owner, const std::string& name) const {
+api::Result<std::optional<SlotPrefix>> SlotFiles::Read(const SlotOwner& owner,
+                                                       const std::string& name) const {
+  api::AssertMayBlock();
   const fs::path path = PathOf(owner, name);
-  std::error_code error;
-  if (const auto size = fs::file_size(path, error); error || size > bytes_max_) return std::nullopt;
-  std::ifstream file(path, std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  const api::FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!fd.valid() && (errno == ENOENT || errno == ENOTDIR)) return std::nullopt;
+  struct stat status {};
+  if (!fd.valid() || ::fstat(fd.get(), &status) != 0) return SlotFailure("read", "open");
+  if (!S_ISREG(status.st_mode) || static_cast<uint64_t>(status.st_size) > bytes_max_) return std::nullopt;
+  std::string text(static_cast<size_t>(status.st_size), '\0');
+  if (!ReadSlot(fd.get(), text)) return SlotFailure("read", "read");
   auto prefix = ParseSlot(text, owner, name);
   if (!prefix) ::unlink(path.c_str());
   return prefix;

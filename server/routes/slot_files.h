@@ -2,8 +2,10 @@
 // ids of a snapshot; what was computed of them is in the prefix cache and its disk tier.
 //
 // Invariants
-// - A file is whole or not there. One that is not what was written is removed, and there is no snapshot.
-// - The folder's files have at most `bytes_max`. The tenant with most loses those that were saved first.
+// - A file is whole or not there: a write that fails leaves the snapshot that was there. One that was read whole and is not
+//   what was written is removed, and there is no snapshot; one that cannot be read now stays.
+// - The folder's files have at most `bytes_max`, and one more that is being written. The tenant with most loses those that
+//   were saved first.
 // Blocks. Any thread, one at a time.
 #pragma once
 
@@ -24,11 +26,13 @@ class SlotFiles {
 
   // Replaces the snapshot of this name. kTooLarge; kUnavailable names the call that failed.
   api::Result<void> Write(const SlotOwner& owner, const std::string& name, const SlotPrefix& prefix) const;
-  std::optional<SlotPrefix> Read(const SlotOwner& owner, const std::string& name) const;
+  // Nothing: there is no such snapshot. kUnavailable names the call that failed.
+  api::Result<std::optional<SlotPrefix>> Read(const SlotOwner& owner, const std::string& name) const;
 
  private:
   std::filesystem::path PathOf(const SlotOwner& owner, const std::string& name) const;
-  void MakeRoom(uint64_t bytes) const;
+  // For the file at `place`, which has or will have these bytes.
+  void MakeRoom(const std::filesystem::path& place, uint64_t bytes) const;
 
   const std::filesystem::path folder_;
   const uint64_t bytes_max_;

@@ -1,8 +1,11 @@
 #include "server/routes/slot_files.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -25,6 +28,19 @@ class SlotFileTest : public ::testing::Test {
     for (const auto& file : fs::directory_iterator(folder_)) files.push_back(file.path());
     return files;
   }
+  // What `work` gives under a limit of this process.
+  template <class Work>
+  static auto WithLimit(decltype(RLIMIT_NOFILE) what, rlim_t limit, Work work) {
+    struct rlimit before {};
+    EXPECT_EQ(::getrlimit(what, &before), 0);
+    const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+    const struct rlimit now { limit, before.rlim_max };
+    EXPECT_EQ(::setrlimit(what, &now), 0);
+    auto result = work();
+    EXPECT_EQ(::setrlimit(what, &before), 0);
+    std::signal(SIGXFSZ, handler);
+    return result;
+  }
   fs::path folder_;
 };
 
@@ -32,16 +48,16 @@ const SlotOwner kOwner{"alice", "digest"};
 
 TEST_F(SlotFileTest, ASnapshotSurvives) {
   ASSERT_TRUE(SlotFiles(folder_).Write(kOwner, "a.bin", {{1, 2, 3}, "salt", 512}).has_value());
-  const auto read = SlotFiles(folder_).Read(kOwner, "a.bin");
+  const auto read = SlotFiles(folder_).Read(kOwner, "a.bin").value();
   ASSERT_TRUE(read.has_value());
   EXPECT_EQ(read->tokens, (std::vector<api::TokenId>{1, 2, 3}));
   EXPECT_EQ(read->cache_salt, "salt");
   EXPECT_EQ(read->num_ctx, 512);
-  EXPECT_FALSE(SlotFiles(folder_).Read({"bob", "digest"}, "a.bin").has_value());
-  EXPECT_FALSE(SlotFiles(folder_).Read({"alice", "other"}, "a.bin").has_value());
-  EXPECT_FALSE(SlotFiles(folder_).Read(kOwner, "b.bin").has_value());
+  EXPECT_FALSE(SlotFiles(folder_).Read({"bob", "digest"}, "a.bin").value().has_value());
+  EXPECT_FALSE(SlotFiles(folder_).Read({"alice", "other"}, "a.bin").value().has_value());
+  EXPECT_FALSE(SlotFiles(folder_).Read(kOwner, "b.bin").value().has_value());
   ASSERT_TRUE(SlotFiles(folder_).Write(kOwner, "a.bin", {{4}, "", 0}).has_value());
-  EXPECT_EQ(SlotFiles(folder_).Read(kOwner, "a.bin")->tokens, (std::vector<api::TokenId>{4}));
+  EXPECT_EQ(SlotFiles(folder_).Read(kOwner, "a.bin").value()->tokens, (std::vector<api::TokenId>{4}));
   EXPECT_EQ(Files().size(), 1u);
 }
 
@@ -65,12 +81,12 @@ TEST_F(SlotFileTest, DamageIsNoSnapshot) {
     std::string changed = whole;
     changed[bit / 8] = static_cast<char>(changed[bit / 8] ^ (1 << bit % 8));
     std::ofstream(path, std::ios::binary | std::ios::trunc) << changed;
-    EXPECT_FALSE(files.Read(kOwner, "a").has_value()) << bit;
+    EXPECT_FALSE(files.Read(kOwner, "a").value().has_value()) << bit;
     EXPECT_FALSE(fs::exists(path)) << bit;
   }
   for (size_t size = 0; size < whole.size(); size += 7) {
     std::ofstream(path, std::ios::binary | std::ios::trunc) << whole.substr(0, size);
-    EXPECT_FALSE(files.Read(kOwner, "a").has_value()) << size;
+    EXPECT_FALSE(files.Read(kOwner, "a").value().has_value()) << size;
   }
 }
 
@@ -81,12 +97,52 @@ TEST_F(SlotFileTest, TheTenantWithMostMakesRoom) {
   for (const char* name : {"a", "b", "c", "d", "e", "f"}) {
     ASSERT_TRUE(files.Write(kOwner, name, prefix).has_value());
   }
-  EXPECT_TRUE(files.Read({"bob", "m"}, "only").has_value());
-  EXPECT_TRUE(files.Read(kOwner, "f").has_value());
+  EXPECT_TRUE(files.Read({"bob", "m"}, "only").value().has_value());
+  EXPECT_TRUE(files.Read(kOwner, "f").value().has_value());
   EXPECT_EQ(Files().size(), 4u);
   const auto large = files.Write(kOwner, "x", {std::vector<api::TokenId>(5000, 7), "", 0});
   ASSERT_FALSE(large.has_value());
   EXPECT_EQ(large.error().code, api::ErrorCode::kTooLarge);
+}
+
+// No descriptor is left, which says nothing of the snapshot.
+TEST_F(SlotFileTest, ASnapshotThatCannotBeReadNowStays) {
+  const SlotFiles files(folder_);
+  ASSERT_TRUE(files.Write(kOwner, "a", {{1, 2, 3}, "salt", 512}).has_value());
+  const auto failed = WithLimit(RLIMIT_NOFILE, 0, [&] { return files.Read(kOwner, "a"); });
+  ASSERT_FALSE(failed.has_value());
+  EXPECT_EQ(failed.error().code, api::ErrorCode::kUnavailable);
+  EXPECT_THAT(failed.error().message, ::testing::HasSubstr("open"));
+  const auto read = files.Read(kOwner, "a");
+  ASSERT_TRUE(read.has_value() && read->has_value());
+  EXPECT_EQ((*read)->tokens, (std::vector<api::TokenId>{1, 2, 3}));
+}
+
+// Neither the snapshot of this name nor another tenant's goes for one that is not written.
+TEST_F(SlotFileTest, AWriteThatFailsLeavesTheSnapshotsThatWereThere) {
+  const SlotFiles files(folder_, 8'000);
+  const SlotPrefix old{std::vector<api::TokenId>(500, 7), "", 0};  // 2 KB
+  for (const char* name : {"a", "b", "c"}) ASSERT_TRUE(files.Write({"bob", "m"}, name, old).has_value());
+  ASSERT_TRUE(files.Write(kOwner, "a", {{1, 2, 3}, "salt", 512}).has_value());
+  const SlotPrefix large{std::vector<api::TokenId>(1500, 8), "", 0};
+  for (const rlim_t bytes : {rlim_t{0}, rlim_t{1}, rlim_t{1000}, rlim_t{6000}}) {
+    const auto failed = WithLimit(RLIMIT_FSIZE, bytes, [&] { return files.Write(kOwner, "a", large); });
+    ASSERT_FALSE(failed.has_value()) << bytes;
+    EXPECT_EQ(failed.error().code, api::ErrorCode::kUnavailable);
+    EXPECT_THAT(failed.error().message, ::testing::HasSubstr("write"));
+    const auto read = files.Read(kOwner, "a").value();
+    ASSERT_TRUE(read.has_value()) << bytes;
+    EXPECT_EQ(read->tokens.size(), 3u);
+    EXPECT_EQ(Files().size(), 4u) << bytes;
+  }
+  const auto failed = WithLimit(RLIMIT_NOFILE, 0, [&] { return files.Write(kOwner, "a", large); });
+  ASSERT_FALSE(failed.has_value());
+  EXPECT_TRUE(files.Read(kOwner, "a").value().has_value());
+  ASSERT_TRUE(files.Write(kOwner, "a", large).has_value());
+  EXPECT_EQ(files.Read(kOwner, "a").value()->tokens.size(), 1500u);
+  uint64_t bytes = 0;
+  for (const fs::path& path : Files()) bytes += fs::file_size(path);
+  EXPECT_LE(bytes, 8'000u);
 }
 
 TEST_F(SlotFileTest, AFolderThatCannotBeUsedIsAnError) {
@@ -94,7 +150,7 @@ TEST_F(SlotFileTest, AFolderThatCannotBeUsedIsAnError) {
   const auto failed = SlotFiles(folder_).Write(kOwner, "a", {{1}, "", 0});
   ASSERT_FALSE(failed.has_value());
   EXPECT_EQ(failed.error().code, api::ErrorCode::kUnavailable);
-  EXPECT_FALSE(SlotFiles(folder_).Read(kOwner, "a").has_value());
+  EXPECT_FALSE(SlotFiles(folder_).Read(kOwner, "a").value().has_value());
 }
 
 }  // namespace
