@@ -20,6 +20,14 @@ from harness import MODEL, Daemon, TlsDaemon, UnreadDaemon, client_hello  # noqa
 IP_BIND_ADDRESS_NO_PORT = 24  # Linux; not in the module socket
 
 
+# What each request of the attacker has: with --keys its key.
+FIELDS = {}
+
+
+def raw_fields():
+    return "".join(f"{name}: {value}\r\n" for name, value in FIELDS.items()).encode()
+
+
 def chat(text="Hello!", **more):
     return {"model": MODEL, "messages": [{"role": "user", "content": text}], "stream": False} | more
 
@@ -48,7 +56,7 @@ def post(path, body, address=""):
         while not ended.is_set():
             try:
                 connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60, source_address=(address, 0))
-                connection.request("POST", path, raw if raw is not None else encoded(body()))
+                connection.request("POST", path, raw if raw is not None else encoded(body()), FIELDS)
                 reply = connection.getresponse()
                 reply.read()
                 seen[reply.status] += 1
@@ -79,7 +87,8 @@ def hang_up(path, body, after=0.05):
     def run(port, seen, ended):
         while not ended.is_set():
             with socket.create_connection(("127.0.0.1", port), 10) as s:
-                s.sendall(b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % (path.encode(), len(raw)) + raw)
+                s.sendall(b"POST %s HTTP/1.1\r\nHost: localhost\r\n%sContent-Length: %d\r\n\r\n"
+                          % (path.encode(), raw_fields(), len(raw)) + raw)
                 time.sleep(after)
             seen["left"] += 1
     return run
@@ -89,7 +98,7 @@ def get(path):
     def run(port, seen, ended):
         while not ended.is_set():
             connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-            connection.request("GET", path)
+            connection.request("GET", path, headers=FIELDS)
             reply = connection.getresponse()
             reply.read()
             seen[reply.status] += 1
@@ -100,7 +109,7 @@ def get(path):
 def endless_stream(port, buffer=1 << 18, headers=None, address="", model=MODEL):
     """A connection on which a stream without end was asked for; the model's EOS does not count."""
     body = json.dumps(chat("Tell me a story.", stream=True, ignore_eos=True, model=model)).encode()
-    more = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items()).encode()
+    more = "".join(f"{name}: {value}\r\n" for name, value in ((headers or {}) | FIELDS).items()).encode()
     stream = socket.socket()
     stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
     stream.settimeout(10)
@@ -141,7 +150,7 @@ def silent_bodies(port, seen, ended):
         if len(held.get_map()) < 300:
             client = socket.create_connection(("127.0.0.1", port), 10)
             with contextlib.suppress(OSError):
-                client.sendall(b"POST /api/chat HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000000\r\n\r\n")
+                client.sendall(b"POST /api/chat HTTP/1.1\r\nHost: localhost\r\n%sContent-Length: 60000000\r\n\r\n" % raw_fields())
             held.register(client, selectors.EVENT_READ)
             seen["open"] += 1
         for key, _ in held.select(0.001):
@@ -157,8 +166,8 @@ def silent_bodies(port, seen, ended):
 def compressed_bodies(port, seen, ended):
     """32 bodies at once, each a thousand times as large as what is sent."""
     body = gzip.compress(b'{"model":"x","messages":[' + b" " * (60 << 20) + b"]}")
-    head = (f"POST /api/chat HTTP/1.1\r\nHost: localhost\r\nContent-Encoding: gzip\r\nContent-Length: {len(body)}\r\n"
-            "Connection: close\r\n\r\n").encode()
+    head = (b"POST /api/chat HTTP/1.1\r\nHost: localhost\r\n%sContent-Encoding: gzip\r\nContent-Length: %d\r\n"
+            b"Connection: close\r\n\r\n" % (raw_fields(), len(body)))
     while not ended.is_set():
         clients = [socket.create_connection(("127.0.0.1", port), 10) for _ in range(32)]
         for client in clients:
@@ -176,10 +185,10 @@ def embedding_replies(port, seen, ended):
     """25 connections that stay open and ask for 65,000 numbers each time, of texts whose vectors are known."""
     def request(texts):
         body = json.dumps({"model": MODEL, "input": ["a"] * texts}).encode()
-        return b"POST /api/embed HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+        return b"POST /api/embed HTTP/1.1\r\nHost: localhost\r\n%sContent-Length: %d\r\n\r\n" % (raw_fields(), len(body)) + body
 
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    connection.request("POST", "/api/embed", json.dumps({"model": MODEL, "input": "a"}))
+    connection.request("POST", "/api/embed", json.dumps({"model": MODEL, "input": "a"}), FIELDS)
     width = len(json.loads(connection.getresponse().read())["embeddings"][0])
     connection.close()
     raw = request(min(65_000 // width, 2048))
@@ -213,7 +222,8 @@ def views(paths, count):
             if len(streams.get_map()) < count:
                 client = socket.create_connection(("127.0.0.1", port), 10)
                 path = paths[seen["open"] % len(paths)]
-                client.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n".encode())
+                client.sendall(b"GET %s HTTP/1.1\r\nHost: localhost\r\n%sAccept: text/event-stream\r\n\r\n"
+                               % (path.encode(), raw_fields()))
                 streams.register(client, selectors.EVENT_READ)
                 seen["open"] += 1
             for key, _ in streams.select(0.001 if len(streams.get_map()) < count else 0.5):
@@ -232,7 +242,8 @@ def views(paths, count):
 
 
 def streams_of_one_address(count):
-    """So many streams at once of each client, all of them read, each opened again when it was refused."""
+    """This many streams at once of each client, all of them read, each opened again when it was refused. Without keys each has
+    a credential of its own, which nobody checks."""
     credentials = itertools.count()
 
     def run(port, seen, ended):

@@ -4,6 +4,7 @@
   bench/noisy_neighbor.py                 every attack, 10 s each, on the bundled model of build/release
   bench/noisy_neighbor.py --seconds 30 schema_dag bytes
   bench/noisy_neighbor.py --schema schema_changing
+  bench/noisy_neighbor.py --keys --seconds 4
   bench/noisy_neighbor.py --list
 
 The innocent client sends one chat after the other, of one token prompt and --tokens tokens. An attack runs in --clients
@@ -13,12 +14,14 @@ column: p99 is at most 1 s, or at most twice the p99 at rest and one step (200 m
 innocent's chats have a small schema, which no chat before had.
 
 There are no keys, so that an address is a party. Each attack runs twice: attacker and innocent have one address, and two.
+With --keys each of them has a key, and both have one address; of the attacks those of noisy_scenes.KEYED run where none is named.
 
-Five attacks need a daemon of their own kind: one model at a time (other_model, and two_models with endless streams of both), a
+Some attacks need a daemon of their own kind: one model at a time (other_model, and two_models with endless streams of both), a
 store whose lock somebody holds (store_lock), a log that nobody reads (unread_log), a TLS listener with an RSA key of 4,096
-bits (tls_handshakes; the innocent's chats are not encrypted). In two the attacker has a new credential for
-each request, which nobody checks: as many streams as there are places (address_streams), and more than the queue holds
-(address_queue).
+bits (tls_handshakes; the innocent's chats are not encrypted), 501 models (tags_many), a disk each of whose changes takes 0.2 s
+(slow_fsync), a model whose chat template makes gigabytes when its client says so (jinja_bombs, jinja_bombs_text). In two the
+attacker has, without keys, a new credential for each request, which nobody checks: as many streams as there are places
+(address_streams), and more than the queue holds (address_queue).
 """
 import argparse
 import collections
@@ -27,24 +30,38 @@ import http.client
 import json
 import pathlib
 import statistics
+import subprocess
 import sys
 import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests/e2e"))
-from harness import Daemon, greedy  # noqa: E402
-from noisy_attacks import ATTACKER, ATTACKS, CROWDS, SCENES, streams_of_one_address  # noqa: E402,F401
+from harness import BIN, Daemon, greedy  # noqa: E402
+from noisy_attacks import ATTACKER, ATTACKS, CROWDS, FIELDS, streams_of_one_address  # noqa: E402,F401
+from noisy_scenes import KEYED, SCENES  # noqa: E402
 
 STEP_MS = 200
 ADDRESSES = {"one": ATTACKER, "two": "127.0.0.2"}  # of the innocent
 
 
+def give_keys(daemon):
+    """Keys for a daemon that has not started: the attacker's requests have theirs from now on. Gives the innocent's fields."""
+    file = pathlib.Path(daemon.folder.name) / "keys"
+    secrets = [subprocess.run([BIN / "quire", "key", name, "--append", file, *options], text=True, capture_output=True,
+                              check=True).stdout.strip()
+               for name, options in (("attacker", ()), ("innocent", ()), ("admin", ("--admin",)))]
+    daemon.environment |= {"QUIRE_KEYS": str(file), "QUIRE_API_KEY": secrets[2]}
+    FIELDS["Authorization"] = f"Bearer {secrets[0]}"
+    return {"Authorization": f"Bearer {secrets[1]}"}
+
+
 class Innocent:
     """Sends one short chat after the other; with_schema: each with a schema that is compiled anew."""
 
-    def __init__(self, port, tokens, with_schema=False, address=ATTACKER):
+    def __init__(self, port, tokens, with_schema=False, address=ATTACKER, fields=None):
         self.port = port
+        self.fields = fields or {}
         self.source = (address, 0)
         self.body = greedy("Hello!", num_predict=tokens) | {"stream": False}
         self.with_schema = with_schema
@@ -56,7 +73,7 @@ class Innocent:
         begin = time.monotonic()
         try:
             connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60, source_address=self.source)
-            connection.request("POST", "/api/chat", json.dumps(self.body | self.format()))
+            connection.request("POST", "/api/chat", json.dumps(self.body | self.format()), self.fields)
             reply = connection.getresponse()
             body = reply.read()
             connection.close()
@@ -99,8 +116,10 @@ def measure(name, arguments, address=ATTACKER):
     """A fresh daemon, so that no attack stands on the shoulders of another."""
     attack, kind, environment, scene = SCENES.get(name) or (
         ATTACKS.get(name) or CROWDS.get(name), Daemon, {}, contextlib.nullcontext)
-    with kind(environment) as daemon, contextlib.ExitStack() as stack:
-        innocent = Innocent(daemon.port, arguments.tokens, arguments.schema, address)
+    daemon = kind(environment)
+    fields = give_keys(daemon) if arguments.keys else {}
+    with daemon, contextlib.ExitStack() as stack:
+        innocent = Innocent(daemon.port, arguments.tokens, arguments.schema, address, fields)
         innocent.chat()  # loads the model
         innocent.latencies.clear()
         stack.enter_context(scene(daemon))
@@ -127,6 +146,7 @@ def main():
     parser.add_argument("--tokens", type=int, default=8, help="of an answer to the innocent")
     parser.add_argument("--schema", action="store_true", help="the innocent's chats have a small schema")
     parser.add_argument("--addresses", choices=[*ADDRESSES, "both"], default="both", help="of attacker and innocent together")
+    parser.add_argument("--keys", action="store_true", help="attacker and innocent have a key each, and one address")
     parser.add_argument("--list", action="store_true")
     arguments = parser.parse_args()
     if arguments.list:
@@ -149,10 +169,13 @@ def main():
 
     row("(none)", "", rest, size, {})
     chosen = [addresses for addresses in ADDRESSES if arguments.addresses in (addresses, "both")]
-    runs = [(name, addresses) for name in arguments.attacks or [*ATTACKS, *CROWDS, *SCENES] for addresses in chosen]
+    attacks = [*ATTACKS, *CROWDS, *SCENES]
+    if arguments.keys:
+        chosen, attacks = ["keys"], KEYED
+    runs = [(name, addresses) for name in arguments.attacks or attacks for addresses in chosen]
     broken = []
     for name, addresses in runs:
-        innocent, seen, size = measure(name, arguments, ADDRESSES[addresses])
+        innocent, seen, size = measure(name, arguments, ADDRESSES.get(addresses, ATTACKER))
         if not row(name, addresses, innocent, size, seen):
             broken.append(f"{name} ({addresses})")
     print(f"{len(runs) - len(broken)} held, {len(broken)} broken: {', '.join(broken)}")

@@ -32,3 +32,9 @@ class Faults:
 def environment(folder):
     """Of a daemon whose programs are controlled through this folder."""
     return {"LD_PRELOAD": str(LIBRARY), "QUIRE_FAULTS": os.fspath(folder)}
+
+
+def usable():
+    """Sanitizers have an allocator and file calls of their own."""
+    program = (BIN / "quired").read_bytes()
+    return b"__asan" not in program and b"__tsan" not in program

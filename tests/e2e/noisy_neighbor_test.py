@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A client is served soon, with the same text, while another attacks: the attacks of bench/noisy_neighbor.py, briefly.
 
-Attacker and innocent have no keys and one address, so that nothing tells them apart, or two addresses.
+Attacker and innocent have no keys and one address, so that nothing tells them apart, or two addresses, or a key each.
 
 Half of the chats must take less than 2 s and each less than 5 s, or 20 and 50 times what they take at rest, where that is more.
 On two idle cores half take less than 0.2 s beside any attack, and no chat more than 2 s: the first one beside readers that
@@ -18,10 +18,12 @@ import threading
 import time
 import unittest
 
+import faults
 from harness import MODEL, TIMEOUT_S, Daemon
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
-from noisy_neighbor import ADDRESSES, ATTACKS, SCENES, Innocent, streams_of_one_address  # noqa: E402
+from noisy_neighbor import ADDRESSES, ATTACKS, FIELDS, SCENES, Innocent, give_keys, streams_of_one_address  # noqa: E402
+from noisy_scenes import SlowDisk  # noqa: E402
 
 CHATS = 5  # while the attack goes on
 TOKENS = 4
@@ -30,8 +32,8 @@ WAIT_MAX_MS, WAIT_MAX = 5000, 50
 
 
 class Attacks(unittest.TestCase):
-    def at_rest(self, daemon):
-        innocent = Innocent(daemon.port, TOKENS)
+    def at_rest(self, daemon, fields=None):
+        innocent = Innocent(daemon.port, TOKENS, fields=fields)
         innocent.chat()  # loads the model
         innocent.latencies.clear()
         for _ in range(CHATS):
@@ -42,7 +44,7 @@ class Attacks(unittest.TestCase):
         seen, ended = collections.Counter(), threading.Event()
         attacker = threading.Thread(target=attack, args=(daemon.port, seen, ended), daemon=True)
         attacker.start()
-        innocent = Innocent(daemon.port, TOKENS, address=address)
+        innocent = Innocent(daemon.port, TOKENS, address=address, fields=alone.fields)
         deadline = time.monotonic() + TIMEOUT_S
         while not has_begun(seen) and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -84,8 +86,20 @@ class Attacks(unittest.TestCase):
                                       lambda seen, status=status: seen[status] >= 30, load)
                     self.assertGreaterEqual(seen[status], 30, seen)
 
-    def test_nobody_notices_where_models_take_turns_the_store_is_locked_or_the_log_unread(self):
+    def test_nobody_notices_the_streams_of_another_key(self):
+        """Of 32 places one key takes 30."""
+        daemon = Daemon()
+        fields = give_keys(daemon)
+        self.addCleanup(FIELDS.clear)
+        with daemon:
+            alone = self.at_rest(daemon, fields)
+            seen = self.check(daemon, streams_of_one_address(32), alone, has_begun=lambda seen: seen[200] >= 30)
+            self.assertGreaterEqual(seen[200], 30, seen)
+
+    def test_nobody_notices_models_that_take_turns_stores_disks_logs_or_templates(self):
         for name, (attack, kind, environment, scene) in SCENES.items():
+            if kind is SlowDisk and not faults.usable():
+                continue
             with self.subTest(name), kind(environment) as daemon, contextlib.ExitStack() as stack:
                 alone = self.at_rest(daemon)
                 stack.enter_context(scene(daemon))
