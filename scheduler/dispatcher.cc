@@ -12,18 +12,20 @@ Dispatcher::Dispatcher(const boost::asio::any_io_executor& executor, std::filesy
 
 Dispatcher::~Dispatcher() { impl_->End(/*at_once=*/true); }
 
-Awaitable<api::Result<std::unique_ptr<TokenStream>>> Dispatcher::Submit(ModelSpec spec, api::Request request,
-                                                                        std::optional<KeepAlive> keep_alive) {
+Awaitable<api::Result<std::unique_ptr<TokenStream>>> Dispatcher::Submit(
+    ModelSpec spec, api::Request request, std::optional<KeepAliveClaim> keep_alive) {
   return Impl::Submit(impl_, std::move(spec), std::move(request), keep_alive);
 }
 
 Awaitable<api::Result<std::chrono::nanoseconds>> Dispatcher::Load(ModelSpec spec,
-                                                                  std::optional<KeepAlive> keep_alive,
+                                                                  std::optional<KeepAliveClaim> keep_alive,
                                                                   std::string party) {
   return Impl::Load(impl_, std::move(spec), keep_alive, std::move(party));
 }
 
 void Dispatcher::Unload(const std::string& key) { impl_->Unload(key); }
+
+void Dispatcher::EndClaim(const std::string& key, const std::string& party) { impl_->EndClaim(key, party); }
 
 Awaitable<api::Result<api::ipc::Inspected>> Dispatcher::Inspect(api::ipc::InspectModel request) {
   return Impl::Inspect(impl_, std::move(request));

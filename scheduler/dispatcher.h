@@ -21,6 +21,7 @@
 #include "api/base/event.h"
 #include "api/base/request.h"
 #include "api/ipc/messages.h"
+#include "scheduler/keep_alive_claims.h"
 #include "scheduler/queue_places.h"
 
 namespace quire::scheduler {
@@ -29,9 +30,6 @@ class SnapshotTier;
 
 template <class T>
 using Awaitable = boost::asio::awaitable<T>;
-
-// How long a model stays loaded after its last request. Negative = never expires, zero = unloaded at once.
-using KeepAlive = std::chrono::nanoseconds;
 
 // A model as the store resolved it. Two specs with the same key share one runner.
 struct ModelSpec {
@@ -146,15 +144,18 @@ class Dispatcher {
   // kOverloaded, kBadModel, kNotFound (no such file), kUnavailable (draining, load timeout, or the runner
   // could not be started). Events follow on the TokenStream.
   Awaitable<api::Result<std::unique_ptr<TokenStream>>> Submit(ModelSpec spec, api::Request request,
-                                                              std::optional<KeepAlive> keep_alive);
+                                                              std::optional<KeepAliveClaim> keep_alive);
   // Loads without a request; restarts the keep-alive timer. The value is the time the load took.
-  Awaitable<api::Result<std::chrono::nanoseconds>> Load(ModelSpec spec, std::optional<KeepAlive> keep_alive,
+  Awaitable<api::Result<std::chrono::nanoseconds>> Load(ModelSpec spec,
+                                                        std::optional<KeepAliveClaim> keep_alive,
                                                         std::string party = {});
   // Unloads once its running requests have ended; returns at once. Unknown keys are ignored.
   void Unload(const std::string& key);
 
   // Runs a short-lived runner that parses the file and describes it; the daemon itself never parses model
   // files.
+  // The party (api::Client::Party()) needs the model no longer: the same while no other one does (KeepAliveClaims).
+  void EndClaim(const std::string& key, const std::string& party);
   Awaitable<api::Result<api::ipc::Inspected>> Inspect(api::ipc::InspectModel request);
   // Starts a short-lived runner that converts a model. One conversion runs at a time; this waits for its
   // turn. `kept` is held until the runner is reaped: whatever it writes into. kOverloaded, kUnavailable

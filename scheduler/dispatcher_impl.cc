@@ -77,7 +77,7 @@ Dispatcher::Impl::Impl(const boost::asio::any_io_executor& executor, std::filesy
 // ---- clients ----
 
 Awaitable<api::Result<void>> Dispatcher::Impl::Await(Self self, std::shared_ptr<Pending> pending,
-                                                     std::optional<KeepAlive> keep_alive) {
+                                                     std::optional<KeepAliveClaim> keep_alive) {
   pending->arrived = Clock::now();
   if (pending->request && self->poison_requests_.MayHave(pending->spec.key, *pending->request)) {
     auto checked = co_await CheckPoison(self, pending);
@@ -119,7 +119,7 @@ Awaitable<api::Result<void>> Dispatcher::Impl::CheckPoison(Self self, std::share
 }
 
 api::Result<void> Dispatcher::Impl::Queue(const std::shared_ptr<Pending>& pending,
-                                          std::optional<KeepAlive> keep_alive) {
+                                          std::optional<KeepAliveClaim> keep_alive) {
   const api::ReservedMemoryScope reserved;
   auto queued = scheduler_.Enqueue(pending->id, pending->spec.key, keep_alive, pending->arrived,
                                    pending->party, pending->length, pending->member);
@@ -128,7 +128,7 @@ api::Result<void> Dispatcher::Impl::Queue(const std::shared_ptr<Pending>& pendin
 }
 
 Awaitable<api::Result<std::unique_ptr<TokenStream>>> Dispatcher::Impl::Submit(
-    Self self, ModelSpec spec, api::Request request, std::optional<KeepAlive> keep_alive) {
+    Self self, ModelSpec spec, api::Request request, std::optional<KeepAliveClaim> keep_alive) {
   const auto pending = std::make_shared<Pending>(self->executor_);
   pending->spec = std::move(spec);
   pending->party = request.client.Party();
@@ -141,9 +141,8 @@ Awaitable<api::Result<std::unique_ptr<TokenStream>>> Dispatcher::Impl::Submit(
   co_return *std::move(pending->answer);
 }
 
-Awaitable<api::Result<std::chrono::nanoseconds>> Dispatcher::Impl::Load(Self self, ModelSpec spec,
-                                                                        std::optional<KeepAlive> keep_alive,
-                                                                        std::string party) {
+Awaitable<api::Result<std::chrono::nanoseconds>> Dispatcher::Impl::Load(
+    Self self, ModelSpec spec, std::optional<KeepAliveClaim> keep_alive, std::string party) {
   const auto pending = std::make_shared<Pending>(self->executor_);
   pending->spec = std::move(spec);
   pending->party = std::move(party);
@@ -217,6 +216,12 @@ void Dispatcher::Impl::Unload(const std::string& key) {
   scheduler_.Unload(key);
   RequestPlan();
 }
+void Dispatcher::Impl::EndClaim(const std::string& key, const std::string& party) {
+  const api::ReservedMemoryScope reserved;
+  scheduler_.EndClaim(key, party, Clock::now());
+  RequestPlan();
+}
+
 
 int32_t Dispatcher::Impl::EffectiveContext(int32_t asked, int32_t by_default,
                                            const api::ipc::ModelInfo& info) {
@@ -257,17 +262,17 @@ void Dispatcher::Impl::ApplyPlan() {
     runners_.at(grant.key)->ApproveLoad(grant.cache_bytes);
   for (const api::RequestId id : plan.reject) FailWith(id, Scheduler::ExitCause::kRefused, kPinned);
   for (const Scheduler::TooLarge& one : plan.too_large) {
-    FailWith(one.id, Scheduler::ExitCause::kRefused, TooLarge(one.bytes));
+    FailWith(one.id, Scheduler::ExitCause::kRefused, TooLarge(one));
   }
   ArmTimer(plan.wake_at);
   requests_changed_.Notify();
 }
 
-api::Error Dispatcher::Impl::TooLarge(int64_t bytes) const {
-  const int64_t pinned = scheduler_.pinned_bytes();
+api::Error Dispatcher::Impl::TooLarge(const Scheduler::TooLarge& one) const {
   std::string text = fmt::format("the model needs {} bytes of memory; the limit for all models is {} bytes",
-                                 bytes, limits_.memory_bytes);
-  if (pinned > 0) text += fmt::format(", of which pinned models (keep_alive < 0) use {}", pinned);
+                                 one.bytes, limits_.memory_bytes);
+  if (one.pinned_bytes > 0)
+    text += fmt::format(", of which pinned models (keep_alive < 0) use {}", one.pinned_bytes);
   return {api::ErrorCode::kUnavailable, std::move(text)};
 }
 

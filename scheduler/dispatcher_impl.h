@@ -40,11 +40,10 @@ class Dispatcher::Impl : public ModelRunner::Owner,
   Impl(const boost::asio::any_io_executor& executor, std::filesystem::path runner_binary,
        const Limits& limits);
 
-  static Awaitable<api::Result<std::unique_ptr<TokenStream>>> Submit(Self self, ModelSpec spec,
-                                                                     api::Request request,
-                                                                     std::optional<KeepAlive> keep_alive);
+  static Awaitable<api::Result<std::unique_ptr<TokenStream>>> Submit(
+      Self self, ModelSpec spec, api::Request request, std::optional<KeepAliveClaim> keep_alive);
   static Awaitable<api::Result<std::chrono::nanoseconds>> Load(Self self, ModelSpec spec,
-                                                               std::optional<KeepAlive> keep_alive,
+                                                               std::optional<KeepAliveClaim> keep_alive,
                                                                std::string party);
   // One-off jobs (dispatcher_jobs.cc).
   static Awaitable<api::Result<api::ipc::Inspected>> Inspect(Self self, api::ipc::InspectModel request);
@@ -69,6 +68,7 @@ class Dispatcher::Impl : public ModelRunner::Owner,
   void Unload(const std::string& key);
   std::optional<api::Error> RefusalFor(const std::string& key, const std::string& party,
                                        AnswerLength length) const;
+  void EndClaim(const std::string& key, const std::string& party);
   // The operator's, with the memory that there is.
   api::ipc::RunnerSettings SettingsForRunner() const {
     api::ipc::RunnerSettings settings = limits_.runner_settings;
@@ -125,11 +125,11 @@ class Dispatcher::Impl : public ModelRunner::Owner,
 
   // Queues the request and waits for its answer. kCancelled: the awaiting coroutine was canceled.
   static Awaitable<api::Result<void>> Await(Self self, std::shared_ptr<Pending> pending,
-                                            std::optional<KeepAlive> keep_alive);
+                                            std::optional<KeepAliveClaim> keep_alive);
   // Whether the request has killed runners. A large one leaves `pending` while it is read on another thread.
   static Awaitable<api::Result<void>> CheckPoison(Self self, std::shared_ptr<Pending> pending);
   void RememberPoison(Running running);
-  api::Result<void> Queue(const std::shared_ptr<Pending>& pending, std::optional<KeepAlive> keep_alive);
+  api::Result<void> Queue(const std::shared_ptr<Pending>& pending, std::optional<KeepAliveClaim> keep_alive);
 
   void OnMemoryEstimate(ModelRunner& runner, Scheduler::MemoryEstimate estimate) override;
   void OnLoaded(ModelRunner& runner) override;
@@ -153,7 +153,7 @@ class Dispatcher::Impl : public ModelRunner::Owner,
   void FailWith(api::RequestId id, Scheduler::ExitCause cause, const api::Error& why);
   void Answer(Pending& pending, api::Result<std::unique_ptr<TokenStream>> answer);
   void AnswerIfPending(api::RequestId id, const api::Error& error);
-  api::Error TooLarge(int64_t bytes) const;
+  api::Error TooLarge(const Scheduler::TooLarge& one) const;
   void ArmTimer(std::optional<Scheduler::Time> wake_at);
   bool Busy() const {
     return scheduler_.requests() > 0 || !inspections_.running.empty() || !conversions_.running.empty();

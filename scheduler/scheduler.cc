@@ -5,17 +5,29 @@
 #include <utility>
 
 namespace quire::scheduler {
-std::optional<Scheduler::Time> Scheduler::ExpiresAt(const Model& model, Time idle_since) {
-  if (model.keep_alive < KeepAlive::zero()) return std::nullopt;
-  if (model.keep_alive > Time::max() - idle_since) return std::nullopt;
-  return idle_since + model.keep_alive;
+// Nothing: never. Of a model that nobody has used since its load the default counts.
+std::optional<Scheduler::Time> Scheduler::ExpiresAt(const Model& model, Time now) const {
+  if (const auto claimed = model.claims.ExpiresAt(now)) {
+    return *claimed == KeepAliveClaims::kNever ? std::nullopt : claimed;
+  }
+  const KeepAlive keep_alive = options_.default_keep_alive;
+  const bool never = keep_alive < KeepAlive::zero() || keep_alive > Time::max() - model.idle_since;
+  return never ? std::nullopt : std::optional(model.idle_since + keep_alive);
+}
+
+// That wait for the model.
+KeepAliveClaims::Parties Scheduler::PartiesOf(const Model& model) const {
+  KeepAliveClaims::Parties parties;
+  for (const api::RequestId id : model.waiting) parties.insert(requests_.find(id)->second.party);
+  return parties;
 }
 
 // ---- events ----
 
 api::Result<void> Scheduler::Enqueue(api::RequestId id, const std::string& key,
-                                     std::optional<KeepAlive> keep_alive, Time now, const std::string& party,
-                                     AnswerLength length, const std::string& member) {
+                                     std::optional<KeepAliveClaim> keep_alive, Time now,
+                                     const std::string& party, AnswerLength length,
+                                     const std::string& member) {
   if (!places_.HasRoom(key, party, length)) return api::Fail(api::ErrorCode::kOverloaded, kBusy);
   Request request{.key = key, .party = party, .member = member, .length = length, .keep_alive = keep_alive};
   const bool bounded =
@@ -23,7 +35,12 @@ api::Result<void> Scheduler::Enqueue(api::RequestId id, const std::string& key,
   if (bounded) request.give_up_at = now + options_.queue_timeout;
   newest_ = std::max(newest_, id);
   requests_.emplace(id, std::move(request));
-  models_[key].waiting.push_back(id);
+  Model& model = models_[key];
+  model.waiting.push_back(id);
+  if (model.unload_by && *model.unload_by != party) {
+    model.unload_requested = false;
+    model.unload_by.reset();
+  }
   places_.Add(key, party, length);
   return {};
 }
@@ -65,6 +82,7 @@ void Scheduler::RemoveExisting(api::RequestId id, Time now) {
   Model& model = position->second;
   if (request.admitted) {
     --model.running;
+    model.claims.End(request.party, now);
     model.last_use = ++uses_;
     if (model.running == 0) model.idle_since = now;
     if (model.on_probation == id) model.on_probation.reset();
@@ -88,10 +106,7 @@ void Scheduler::LoadDone(const std::string& key, Time now) {
   Model& model = found->second;
   model.state = State::kReady;
   model.just_loaded = true;
-  if (!model.restarted) {
-    model.keep_alive = options_.default_keep_alive;
-    model.pinned = false;
-  }
+  if (!model.restarted) model.claims = {};
   model.restart_pinned = false;
   model.loads_as.reset();
   model.suspension = 0;
@@ -146,11 +161,12 @@ std::vector<api::RequestId> Scheduler::RunnerStopping(const std::string& key, Ex
     }
   }
   // A pinned model is reloaded by itself unless its file can no longer be loaded.
-  const bool was_pinned = model.pinned && (model.state == State::kReady || model.restart_pinned);
+  const bool was_pinned = model.claims.IsPinned() && (model.state == State::kReady || model.restart_pinned);
   model.restart_pinned = was_pinned && !model.unload_requested && cause != ExitCause::kRefused && !closed_;
   std::ranges::sort(again);
   model.waiting.insert(model.waiting.begin(), again.begin(), again.end());
   model.running = 0;
+  model.claims.EndAll(now);
   model.on_probation.reset();
   model.just_loaded = false;
   model.state = State::kStopping;
@@ -174,8 +190,7 @@ void Scheduler::RunnerReaped(const std::string& key) {
   next.gave_way = next.loads_as.has_value();
   if (deaths_.contains(key)) {
     next.restarted = true;
-    next.keep_alive = found->second.keep_alive;
-    next.pinned = found->second.pinned;
+    next.claims = std::move(found->second.claims);
   }
   found->second = std::move(next);
 }
@@ -185,9 +200,33 @@ void Scheduler::Unload(const std::string& key) {
   if (found == models_.end()) return;
   if (found->second.state == State::kLoading || found->second.state == State::kReady) {
     found->second.unload_requested = true;
+    found->second.unload_by.reset();
   }
-  found->second.restart_pinned = false;
-  if (found->second.state == State::kNotLoaded && found->second.waiting.empty()) models_.erase(found);
+  CancelRestart(found);
+}
+
+void Scheduler::EndClaim(const std::string& key, const std::string& party, Time now) {
+  const auto found = models_.find(key);
+  if (found == models_.end()) return;
+  Model& model = found->second;
+  model.claims.Release(party);
+  const auto waiting = PartiesOf(model);
+  const bool waited_for = waiting.size() > 1 || (waiting.size() == 1 && *waiting.begin() != party);
+  if (!model.claims.HasOther(party, now) && !waited_for) {
+    const bool unloads_later = model.state == State::kLoading || model.state == State::kReady;
+    if (unloads_later && !model.unload_requested) {
+      model.unload_requested = true;
+      model.unload_by = party;
+    }
+    CancelRestart(found);
+  } else if (!model.claims.IsPinned()) {
+    CancelRestart(found);
+  }
+}
+
+void Scheduler::CancelRestart(Models::iterator model) {
+  model->second.restart_pinned = false;
+  if (model->second.state == State::kNotLoaded && model->second.waiting.empty()) models_.erase(model);
 }
 
 void Scheduler::Close() {
@@ -238,7 +277,7 @@ Scheduler::Plan Scheduler::NextPlan(Time now) {
     if (model.on_probation && !model.waiting.empty() && model.probation_until > now)
       WakeBy(model.probation_until, plan);
     if (model.state != State::kReady || !Idle(model)) continue;
-    if (const auto expires_at = ExpiresAt(model, model.idle_since)) WakeBy(*expires_at, plan);
+    if (const auto expires_at = ExpiresAt(model, now)) WakeBy(*expires_at, plan);
   }
   return plan;
 }
@@ -261,8 +300,7 @@ void Scheduler::Expire(Time now, Plan& plan) {
   for (const api::RequestId id : plan.expire) RemoveExisting(id, now);
 }
 
-// Admits all requests that wait for a ready model; quarantined ones one at a time, with none behind them. The
-// last keep-alive counts.
+// Admits all requests that wait for a ready model; quarantined ones one at a time, with none behind them.
 void Scheduler::Admit(Models::iterator position, Time now, Plan& plan) {
   Model& model = position->second;
   while (!model.waiting.empty() && (!model.on_probation || model.probation_until <= now)) {
@@ -278,10 +316,7 @@ void Scheduler::Admit(Models::iterator position, Time now, Plan& plan) {
       model.on_probation = id;
       model.probation_until = now + options_.probation_time;
     }
-    if (request.keep_alive) {
-      model.keep_alive = *request.keep_alive;
-      model.pinned = *request.keep_alive < KeepAlive::zero();
-    }
+    model.claims.Start(request.party, request.keep_alive, options_.default_keep_alive);
     plan.admit.push_back(id);
   }
 }
@@ -301,7 +336,7 @@ void Scheduler::UnloadUnused(Time now, Plan& plan) {
       StartUnload(model, plan, UnloadReason::kCancelled);
     }
     if (m.state != State::kReady || m.running > 0) continue;
-    const std::optional<Time> expires_at = ExpiresAt(m, m.idle_since);
+    const std::optional<Time> expires_at = ExpiresAt(m, now);
     const bool expired = m.waiting.empty() && expires_at && *expires_at <= now;
     const bool owed = m.just_loaded && !m.waiting.empty();
     if (expired || (m.unload_requested && !owed)) {
@@ -350,7 +385,7 @@ std::vector<const Scheduler::Model*> Scheduler::AssignSlots(const std::vector<Mo
       leaving.back()->draining = true;
       leaving.pop_back();
       in_need.push_back(&model->second);
-    } else if (MakeRoom(plan, UnloadReason::kModelLimit) || may_come) {
+    } else if (MakeRoom(model->second, plan, UnloadReason::kModelLimit) || may_come) {
       may_come = true;
       in_need.push_back(&model->second);
     } else {
@@ -375,12 +410,15 @@ std::vector<Scheduler::Model*> Scheduler::ModelsLeaving() {
 }
 
 // Unloads the least recently used idle model, or drains the least recently used busy one. False: there is
-// none.
-bool Scheduler::MakeRoom(Plan& plan, UnloadReason reason) {
+// none. A pin that is not an admin's makes no room for itself when its runner has died: it takes what is free.
+bool Scheduler::MakeRoom(const Model& for_model, Plan& plan, UnloadReason reason) {
+  const KeepAliveClaims::Parties parties = PartiesOf(for_model);
+  if (parties.empty() && !for_model.claims.IsPinnedByAdmin()) return false;
   auto victim = models_.end();
   for (auto model = models_.begin(); model != models_.end(); ++model) {
     const Model& m = model->second;
-    if (m.state != State::kReady || m.pinned || m.unload_requested || m.draining) continue;
+    if (m.state != State::kReady || m.unload_requested || m.draining) continue;
+    if (m.claims.IsPinnedAgainst(parties)) continue;
     // One that drains already goes on draining, whatever ends in it meanwhile.
     const auto rank = [](const Model& candidate) {
       return std::tuple(!Idle(candidate), !candidate.draining_since.has_value(), candidate.last_use);
@@ -408,17 +446,11 @@ bool Scheduler::WillRestart(const std::string& key) const {
   return found != models_.end() && found->second.restart_pinned;
 }
 
-int64_t Scheduler::pinned_bytes() const {
-  int64_t bytes = 0;
-  for (const auto& [key, model] : models_) bytes += model.pinned ? model.granted.value_or(0) : 0;
-  return bytes;
-}
-
 std::vector<Scheduler::Ready> Scheduler::ReadyModels(Time now) const {
   std::vector<Ready> ready;
   for (const auto& [key, model] : models_) {
     if (model.state != State::kReady) continue;
-    ready.push_back({key, model.running, ExpiresAt(model, model.running > 0 ? now : model.idle_since)});
+    ready.push_back({key, model.running, ExpiresAt(model, now)});
   }
   return ready;
 }
@@ -432,6 +464,8 @@ std::string Scheduler::CheckInvariants() const {
       return "model " + key + " is not loaded and has no waiting request";
     if (model.state != State::kReady && model.running != 0)
       return "model " + key + " has running requests but is not ready";
+    if (model.claims.running() != model.running)
+      return "model " + key + " counts running requests that its parties do not have";
     counted_requests += std::ssize(model.waiting) + model.running;
     const auto admitted = std::ranges::count_if(
         requests_, [&key](const auto& entry) { return entry.second.admitted && entry.second.key == key; });

@@ -32,6 +32,7 @@
 
 #include "api/base/error.h"
 #include "api/base/ids.h"
+#include "scheduler/keep_alive_claims.h"
 #include "scheduler/queue_places.h"
 
 namespace quire::scheduler {
@@ -41,7 +42,7 @@ class Scheduler {
  public:
   using Time = std::chrono::steady_clock::time_point;
   static constexpr const char* kBusy = "server busy, please try again.  maximum pending requests exceeded";
-  using KeepAlive = std::chrono::nanoseconds;              // negative = never expires, zero = at once
+  using KeepAlive = scheduler::KeepAlive;
   static constexpr api::RequestId kNoRequest{UINT64_MAX};  // newer than every request
 
   struct Options {
@@ -75,7 +76,8 @@ class Scheduler {
 
   struct TooLarge {
     api::RequestId id;
-    int64_t bytes = 0;  // that its model needs at least
+    int64_t bytes = 0;         // that its model needs at least
+    int64_t pinned_bytes = 0;  // granted to models that are pinned against it
   };
 
   // Why a runner stopped.
@@ -126,12 +128,13 @@ class Scheduler {
 
   // ---- events ----
 
-  // Queues a request, or a bare load, for a model. `keep_alive` takes effect when the request is admitted; a
-  // negative one also pins the model: it is never unloaded to make room. Absent leaves the model's value as
-  // it is. kOverloaded when the party (api::Client) finds no place. `member`: of an address, which has turns of its own.
-  api::Result<void> Enqueue(api::RequestId id, const std::string& key, std::optional<KeepAlive> keep_alive,
-                            Time now, const std::string& party = {}, AnswerLength length = AnswerLength::kAny,
-                            const std::string& member = {});
+  // Queues a request, or a bare load, for a model. `keep_alive` is its party's claim from when the request is admitted; a
+  // negative one also pins the model: it is not unloaded to make room for the party itself, and, of an admin, for
+  // nobody. Absent leaves the party's claim as it is. kOverloaded when the party (api::Client) finds no place.
+  // `member`: of an address, which has turns of its own.
+  api::Result<void> Enqueue(api::RequestId id, const std::string& key,
+                            std::optional<KeepAliveClaim> keep_alive, Time now, const std::string& party = {},
+                            AnswerLength length = AnswerLength::kAny, const std::string& member = {});
   // Whether a request of the party for this model would find no place.
   bool IsFullFor(const std::string& key, const std::string& party,
                  AnswerLength length = AnswerLength::kAny) const {
@@ -154,6 +157,9 @@ class Scheduler {
   // Unloads the model when its admitted requests have finished; later requests get a new runner. Unknown keys
   // are ignored.
   void Unload(const std::string& key);
+  // Ends the party's claim. Unloads the model as Unload() does if it has no claim of another party, nor a request, until one
+  // comes.
+  void EndClaim(const std::string& key, const std::string& party, Time now);
   // From now on no pinned model is reloaded without a request.
   void Close();
 
@@ -164,7 +170,6 @@ class Scheduler {
   std::vector<Ready> ReadyModels(Time now) const;
   int32_t waiting() const { return places_.waiting(); }  // requests that no runner has started
   bool WillRestart(const std::string& key) const;        // it will be reloaded without a request
-  int64_t pinned_bytes() const;                          // granted to pinned models
   const std::map<UnloadReason, uint64_t>& unloads() const { return unloads_; }
   int32_t requests() const { return static_cast<int32_t>(requests_.size()); }
   // Empty if all invariants hold, else the first that does not. For tests.
@@ -181,13 +186,13 @@ class Scheduler {
     State state = State::kNotLoaded;
     std::deque<api::RequestId> waiting;  // oldest first
     int32_t running = 0;                 // admitted and not finished
-    KeepAlive keep_alive{};
-    bool pinned = false;
-    bool just_loaded = false;       // loaded since the last plan: all waiting requests are admitted
-    bool restarted = false;         // its runner died: keep_alive and pinned carry over to the next
-    bool restart_pinned = false;    // pinned, and its runner died: reloaded without a request
-    bool unload_requested = false;  // admits nothing, unloaded when idle
-    bool draining = false;          // the same, to make room; recomputed by every plan
+    KeepAliveClaims claims;
+    bool just_loaded = false;              // loaded since the last plan: all waiting requests are admitted
+    bool restarted = false;                // its runner died: the claims carry over to the next
+    bool restart_pinned = false;           // pinned, and its runner died: reloaded without a request
+    bool unload_requested = false;         // admits nothing, unloaded when idle
+    std::optional<std::string> unload_by;  // a party, the only one that used it; nothing: for all
+    bool draining = false;  // the same as unload_requested, to make room; recomputed by every plan
     std::optional<Time> draining_since;
     Time pause_ends{};  // of a model that drains: drain_pause
     // It was suspended: it is loaded as if its oldest request had this id, behind all that waited then.
@@ -208,7 +213,7 @@ class Scheduler {
     std::string party;
     std::string member;  // of the party; empty: the party is one
     AnswerLength length = AnswerLength::kAny;
-    std::optional<KeepAlive> keep_alive;
+    std::optional<KeepAliveClaim> keep_alive;
     bool admitted = false;
     bool started = false;
     std::optional<Time> give_up_at = {};     // unless started
@@ -245,7 +250,9 @@ class Scheduler {
   static std::pair<api::RequestId, uint64_t> OrderOf(const Model& model) {
     return {model.loads_as ? std::max(*model.loads_as, FirstOf(model)) : FirstOf(model), model.suspension};
   }
-  static std::optional<Time> ExpiresAt(const Model& model, Time idle_since);
+  std::optional<Time> ExpiresAt(const Model& model, Time now) const;
+  KeepAliveClaims::Parties PartiesOf(const Model& model) const;
+  void CancelRestart(Models::iterator model);
 
   void EraseRequest(api::RequestId id);
   void RemoveExisting(api::RequestId id, Time now);
@@ -274,7 +281,7 @@ class Scheduler {
   std::vector<Models::iterator> ModelsToLoad(Time now, Plan& plan);
   std::vector<Model*> ModelsLeaving();
   std::vector<const Model*> AssignSlots(const std::vector<Models::iterator>& to_load, Time now, Plan& plan);
-  bool MakeRoom(Plan& plan, UnloadReason reason);
+  bool MakeRoom(const Model& for_model, Plan& plan, UnloadReason reason);
   void Reject(Models::iterator model, Plan& plan);
 
   // Deaths on probation; one is enough for a crash if no other quarantined request was in the runner.

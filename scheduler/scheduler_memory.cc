@@ -51,7 +51,7 @@ bool Scheduler::GrantTo(Models::iterator position, Time now, Plan& plan) {
   const int64_t enough = estimate.fixed_bytes + std::max(estimate.cache_min_bytes, estimate.cache_bytes / 4);
   if (enough <= free) return grant(std::min(estimate.cache_bytes, free - estimate.fixed_bytes));
   int64_t coming = Granted(/*leaving_only=*/true);
-  while (enough > free + coming && MakeRoom(plan, UnloadReason::kMemory))
+  while (enough > free + coming && MakeRoom(model, plan, UnloadReason::kMemory))
     coming = Granted(/*leaving_only=*/true);
   const bool loading = std::ranges::any_of(models_, [](const auto& entry) {
     return entry.second.state == State::kLoading && entry.second.granted;
@@ -62,8 +62,12 @@ bool Scheduler::GrantTo(Models::iterator position, Time now, Plan& plan) {
   if (coming > 0 || loading) return false;
   const int64_t least = estimate.fixed_bytes + estimate.cache_min_bytes;
   if (least <= free) return grant(free - estimate.fixed_bytes);
+  int64_t pinned = 0;
+  const KeepAliveClaims::Parties parties = PartiesOf(model);
+  for (const auto& [key, other] : models_)
+    pinned += other.claims.IsPinnedAgainst(parties) ? other.granted.value_or(0) : 0;
   for (const api::RequestId id : model.waiting) {
-    plan.too_large.push_back({id, least});
+    plan.too_large.push_back({id, least, pinned});
     EraseRequest(id);
   }
   model.waiting.clear();

@@ -73,6 +73,7 @@ void Scheduler::Suspend(Models::iterator position, Time now, Plan& plan) {
   std::ranges::sort(suspended);
   model.waiting.insert(model.waiting.begin(), suspended.begin(), suspended.end());
   model.running = 0;
+  model.claims.EndAll(now);
   model.on_probation.reset();
   model.loads_as = newest_;
   model.suspension = ++suspensions_;
@@ -171,10 +172,8 @@ void Scheduler::SortByTurn(std::vector<Models::iterator>& models) const {
   for (const auto& [party, key] : in_use) ++before[party];
   std::vector<std::pair<int32_t, Models::iterator>> ranked;
   for (const Models::iterator model : models) {
-    std::set<std::string_view> parties;
-    for (const api::RequestId id : model->second.waiting) parties.insert(requests_.find(id)->second.party);
     int32_t rank = std::numeric_limits<int32_t>::max();
-    for (const std::string_view party : parties) rank = std::min(rank, before[party]++);
+    for (const std::string_view party : PartiesOf(model->second)) rank = std::min(rank, before[party]++);
     ranked.emplace_back(rank, model);
   }
   std::ranges::stable_sort(ranked, {}, &std::pair<int32_t, Models::iterator>::first);

@@ -35,10 +35,11 @@ class RouteAccess : public ::testing::Test {
     daemon_.OnIoThread([&] { daemon_.server().SetKeys(*std::move(ring)); });
   }
 
-  RawResponse SendRequest(const std::string& method, const std::string& path, const std::string& fields) {
+  RawResponse SendRequest(const std::string& method, const std::string& path, const std::string& fields,
+                          const std::string& body = {}) {
     RawClient client(daemon_.port());
-    client.Send(fmt::format("{} {} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n{}\r\n", method, path,
-                            fields));
+    client.Send(fmt::format("{} {} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n{}\r\n{}", method,
+                            path, body.size(), fields, body));
     return client.Read(method == "HEAD");
   }
 
@@ -76,6 +77,23 @@ TEST_F(RouteAccess, EveryRouteAsksForItsRole) {
     EXPECT_EQ(SendRequest(method, path, user_).status, 403) << path;
     const int status = SendRequest(method, path, admin_).status;
     EXPECT_TRUE(status != 401 && status != 403 && status < 500) << path << " " << status;
+  }
+}
+
+// What a client says of a model's stay is its own claim, unless an admin says it.
+TEST_F(RouteAccess, OnlyAnAdminPinsAndUnloadsModelsForEverybody) {
+  const auto& seen = daemon_.backend().seen;
+  for (const std::string& key : {user_, admin_}) {
+    const bool by_admin = key == admin_;
+    ASSERT_EQ(SendRequest("POST", "/api/generate", key, R"({"model":"demo","keep_alive":-1})").status, 200);
+    ASSERT_EQ(SendRequest("POST", "/api/embed", key, R"({"model":"demo","input":[],"keep_alive":-1})").status,
+              200);
+    ASSERT_EQ(SendRequest("POST", "/api/generate", key, R"({"model":"demo","keep_alive":0})").status, 200);
+    EXPECT_EQ(seen.by_admin.size(), by_admin ? 4U : 2U);
+    for (size_t last = 0; last < 2; ++last)
+      EXPECT_EQ(seen.by_admin[seen.by_admin.size() - 1 - last], by_admin);
+    EXPECT_EQ(seen.claims_ended.size(), 1U);
+    EXPECT_EQ(seen.unloaded.size(), by_admin ? 1U : 0U);
   }
 }
 

@@ -15,10 +15,12 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual Awaitable<api::Result<std::unique_ptr<scheduler::TokenStream>>> Submit(
-      scheduler::ModelSpec spec, api::Request request, std::optional<scheduler::KeepAlive> keep_alive) = 0;
+      scheduler::ModelSpec spec, api::Request request,
+      std::optional<scheduler::KeepAliveClaim> keep_alive) = 0;
   virtual Awaitable<api::Result<std::chrono::nanoseconds>> Load(
-      scheduler::ModelSpec spec, std::optional<scheduler::KeepAlive> keep_alive, std::string party) = 0;
+      scheduler::ModelSpec spec, std::optional<scheduler::KeepAliveClaim> keep_alive, std::string party) = 0;
   virtual void Unload(const std::string& key) = 0;
+  virtual void EndClaim(const std::string& key, const std::string& party) = 0;
   virtual Awaitable<api::Result<api::ipc::Inspected>> Inspect(api::ipc::InspectModel request) = 0;
   virtual Awaitable<api::Result<std::unique_ptr<scheduler::ConversionJob>>> Convert(
       api::ipc::ConvertModel request, std::shared_ptr<const void> kept) = 0;
@@ -35,15 +37,18 @@ class DispatcherBackend : public Backend {
 
   Awaitable<api::Result<std::unique_ptr<scheduler::TokenStream>>> Submit(
       scheduler::ModelSpec spec, api::Request request,
-      std::optional<scheduler::KeepAlive> keep_alive) override {
+      std::optional<scheduler::KeepAliveClaim> keep_alive) override {
     return dispatcher_.Submit(std::move(spec), std::move(request), keep_alive);
   }
   Awaitable<api::Result<std::chrono::nanoseconds>> Load(scheduler::ModelSpec spec,
-                                                        std::optional<scheduler::KeepAlive> keep_alive,
+                                                        std::optional<scheduler::KeepAliveClaim> keep_alive,
                                                         std::string party) override {
     return dispatcher_.Load(std::move(spec), keep_alive, std::move(party));
   }
   void Unload(const std::string& key) override { dispatcher_.Unload(key); }
+  void EndClaim(const std::string& key, const std::string& party) override {
+    dispatcher_.EndClaim(key, party);
+  }
   Awaitable<api::Result<api::ipc::Inspected>> Inspect(api::ipc::InspectModel request) override {
     return dispatcher_.Inspect(std::move(request));
   }

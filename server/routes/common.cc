@@ -69,6 +69,13 @@ std::string QueuePartyOf(Exchange& exchange) {
   return client.Party();
 }
 
+std::optional<scheduler::KeepAliveClaim> ClaimOf(Exchange& exchange,
+                                                 std::optional<scheduler::KeepAlive> keep_alive) {
+  if (!keep_alive) return std::nullopt;
+  const HttpRequest& request = exchange.request();
+  return scheduler::KeepAliveClaim(*keep_alive, request.admin && !request.identity.empty());
+}
+
 void LogUnknownOptions(const Exchange& exchange, const std::vector<std::string>& names) {
   if (names.empty()) return;
   std::string list;
@@ -137,7 +144,7 @@ api::ModelDefaults TakeDefaults(StoredModel& model) {
 Awaitable<void> RelayJob(Services& services, Exchange& exchange, const StoredModel& model,
                          std::optional<scheduler::KeepAlive> keep_alive, GenerationJob job) {
   job.spec = SpecOf(model);
-  job.keep_alive = keep_alive;
+  job.keep_alive = ClaimOf(exchange, keep_alive);
   for (api::Request& request : job.choices) SetClient(exchange, request.client);
   if (services.import_layers) co_await services.import_layers(model);
   exchange.log().body_bytes = exchange.request().body.size();

@@ -154,7 +154,8 @@ Awaitable<api::Result<api::EmbedResult>> EmbedAll(Services& services, Exchange& 
   const size_t count = request.inputs.size();
   size_t at_once = kAtOnceMax;
   // A request that says how long the model stays wants it loaded.
-  const bool looks_up = services.vectors != nullptr && !request.keep_alive;
+  const auto keep_alive = ClaimOf(exchange, request.keep_alive);
+  const bool looks_up = services.vectors != nullptr && !keep_alive;
   ReplyVectors vectors(exchange, count, more_bytes);
   const auto keys = co_await HashTexts(services, exchange, model, request);
   size_t found = 0;
@@ -172,7 +173,7 @@ Awaitable<api::Result<api::EmbedResult>> EmbedAll(Services& services, Exchange& 
       api::Request one = request.At(submitted, model.parameters);
       one.client = client;
       TextJob job{.index = submitted, .stream = nullptr};
-      auto placed = co_await services.backend.Submit(SpecOf(model), std::move(one), request.keep_alive);
+      auto placed = co_await services.backend.Submit(SpecOf(model), std::move(one), keep_alive);
       // Texts of requests like this one may be what fills the queue: it goes on with fewer, so that all of them leave
       // room for others.
       if (!placed && placed.error().code == api::ErrorCode::kOverloaded && !running.empty()) {
@@ -213,8 +214,8 @@ Awaitable<api::Result<api::EmbedResult>> EmbedOrLoad(Services& services, Exchang
     auto result = co_await EmbedAll(services, exchange, model, request);
     co_return result;
   }
-  const auto loaded =
-      co_await services.backend.Load(SpecOf(model), request.keep_alive, QueuePartyOf(exchange));
+  const auto keep_alive = ClaimOf(exchange, request.keep_alive);
+  const auto loaded = co_await services.backend.Load(SpecOf(model), keep_alive, QueuePartyOf(exchange));
   if (!loaded) co_return std::unexpected(loaded.error());
   co_return api::EmbedResult{.vectors = {}, .load = *loaded};
 }

@@ -73,6 +73,9 @@ std::string TenantOf(const HttpRequest& request);
 void SetClient(Exchange& exchange, api::Client& client);
 // Whose places in the queue a request takes (api::Client).
 std::string QueuePartyOf(Exchange& exchange);
+// What its client may claim: with keys only an admin's pins hold against other clients; without, nobody's.
+std::optional<scheduler::KeepAliveClaim> ClaimOf(Exchange& exchange,
+                                                 std::optional<scheduler::KeepAlive> keep_alive);
 
 // Bytes of a body that names a model and says little more.
 inline constexpr uint64_t kNameBodyBytesMax = uint64_t{64} << 10;

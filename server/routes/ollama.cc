@@ -16,16 +16,19 @@ bool IsLoadOnly(const ollama::GenerateRequest& request) {
 }
 bool IsLoadOnly(const ollama::ChatRequest& request) { return request.messages.empty(); }
 
-// A request without a prompt loads the model, or unloads it when it asks to be kept for no time.
+// A request without a prompt loads the model, or, when it asks to be kept for no time, ends the claim of its client: an
+// admin's key unloads it for all.
 Awaitable<void> LoadOrUnload(Services& services, Exchange& exchange, ollama::Endpoint endpoint,
                              StoredModel model, ollama::CommonRequest request) {
   const bool unload = request.keep_alive == std::chrono::nanoseconds::zero();
   std::chrono::nanoseconds load{};
-  if (unload) {
+  const auto claim = ClaimOf(exchange, request.keep_alive);
+  if (unload && claim->by_admin) {
     services.backend.Unload(model.digest);
+  } else if (unload) {
+    services.backend.EndClaim(model.digest, QueuePartyOf(exchange));
   } else {
-    const auto loaded =
-        co_await services.backend.Load(SpecOf(model), request.keep_alive, QueuePartyOf(exchange));
+    const auto loaded = co_await services.backend.Load(SpecOf(model), claim, QueuePartyOf(exchange));
     if (!loaded) {
       co_await SendError(exchange, loaded.error());
       co_return;

@@ -28,7 +28,7 @@ struct GenerationJob {
   std::vector<api::Request> choices;  // at least one
   std::unique_ptr<api::ReplyEncoder> reply;
   scheduler::ModelSpec spec = {};
-  std::optional<scheduler::KeepAlive> keep_alive = {};
+  std::optional<scheduler::KeepAliveClaim> keep_alive = {};
   // Called with the end of each choice before the reply's last bytes are encoded; empty: nobody wants to know.
   std::function<void(const api::Finished& finished)> on_finished = {};
 

@@ -81,10 +81,10 @@ Awaitable<void> FakeBackend::WaitReleased() {
 }
 
 Awaitable<api::Result<std::unique_ptr<scheduler::TokenStream>>> FakeBackend::Submit(
-    scheduler::ModelSpec spec, api::Request request, std::optional<scheduler::KeepAlive> keep_alive) {
+    scheduler::ModelSpec spec, api::Request request, std::optional<scheduler::KeepAliveClaim> keep_alive) {
   seen.submitted.push_back(std::move(spec));
   seen.requests.push_back(std::move(request));
-  seen.keep_alives.push_back(keep_alive);
+  seen.Add(keep_alive);
   if (script.block_submit) {
     Presence presence(*this);
     co_await WaitReleased();
@@ -95,9 +95,9 @@ Awaitable<api::Result<std::unique_ptr<scheduler::TokenStream>>> FakeBackend::Sub
 }
 
 Awaitable<api::Result<std::chrono::nanoseconds>> FakeBackend::Load(
-    scheduler::ModelSpec, std::optional<scheduler::KeepAlive> keep_alive, std::string) {
+    scheduler::ModelSpec, std::optional<scheduler::KeepAliveClaim> keep_alive, std::string) {
   ++seen.loads;
-  seen.keep_alives.push_back(keep_alive);
+  seen.Add(keep_alive);
   if (script.block_submit) {
     Presence presence(*this);
     co_await WaitReleased();

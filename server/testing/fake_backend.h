@@ -35,10 +35,17 @@ struct Seen {
   std::vector<scheduler::ModelSpec> submitted;
   std::vector<api::Request> requests;
   std::vector<std::optional<scheduler::KeepAlive>> keep_alives;  // of submits and loads
+  std::vector<bool> by_admin;                                    // of these: KeepAliveClaim::by_admin
   int loads = 0;
   std::vector<std::string> unloaded;
-  std::vector<bool> inspections;  // verbose?
+  std::vector<std::string> claims_ended;  // of models, by their keys
+  std::vector<bool> inspections;          // verbose?
   std::vector<api::ipc::InspectModel> load_checks;
+
+  void Add(const std::optional<scheduler::KeepAliveClaim>& claim) {
+    keep_alives.push_back(claim ? std::optional(claim->keep_alive) : std::nullopt);
+    by_admin.push_back(claim && claim->by_admin);
+  }
 };
 
 class FakeBackend : public Backend {
@@ -47,11 +54,12 @@ class FakeBackend : public Backend {
 
   Awaitable<api::Result<std::unique_ptr<scheduler::TokenStream>>> Submit(
       scheduler::ModelSpec spec, api::Request request,
-      std::optional<scheduler::KeepAlive> keep_alive) override;
+      std::optional<scheduler::KeepAliveClaim> keep_alive) override;
   Awaitable<api::Result<std::chrono::nanoseconds>> Load(scheduler::ModelSpec spec,
-                                                        std::optional<scheduler::KeepAlive> keep_alive,
+                                                        std::optional<scheduler::KeepAliveClaim> keep_alive,
                                                         std::string party) override;
   void Unload(const std::string& key) override { seen.unloaded.push_back(key); }
+  void EndClaim(const std::string& key, const std::string&) override { seen.claims_ended.push_back(key); }
   Awaitable<api::Result<api::ipc::Inspected>> Inspect(api::ipc::InspectModel request) override;
   Awaitable<api::Result<std::unique_ptr<scheduler::ConversionJob>>> Convert(
       api::ipc::ConvertModel request, std::shared_ptr<const void> kept) override;

@@ -1,0 +1,91 @@
+// The requests of the simulation of the scheduler, as the clients and runners see them, and what is to be expected of them.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "api/base/ids.h"
+#include "scheduler/scheduler.h"
+#include "scheduler/testing/claims_model.h"
+
+namespace quire::scheduler {
+
+class SimulatedRequests {
+ protected:
+  using RequestId = api::RequestId;
+  using Owner = std::pair<std::string, std::string>;  // a party, and its member
+  struct Places {
+    int32_t all = 0;
+    int32_t of_model = 0;  // 0: no limit of its own
+  };
+
+  RequestId OldestWaiting(const std::string& key) const {
+    for (const auto& [id, model] : waiting_) {
+      if (model == key) return id;
+    }
+    return Scheduler::kNoRequest;
+  }
+  ClaimsModel::Parties PartiesWaitingFor(const std::string& wanted) const {
+    ClaimsModel::Parties parties;
+    for (const auto& [id, key] : waiting_) {
+      if (key == wanted) parties.insert(owners_.at(id).first);
+    }
+    return parties;
+  }
+  template <class List>
+  bool Any(const List& list, const std::string& party, auto of) const {
+    return std::ranges::any_of(list, [&](const auto& entry) {
+      return owners_.at(entry.first).first == party && of(entry.first, entry.second);
+    });
+  }
+  // The party has requests for another model, or had some until this plan.
+  bool AsksForMore(const std::string& party, const std::string& key) const {
+    const auto other = [&key](RequestId, const std::string& model) { return model != key; };
+    return dropped_.contains(party) || Any(waiting_, party, other) || Any(running_, party, other);
+  }
+  // No request of the party, or of the member, has ever run, of those that there are.
+  bool HasNeverRun(const Owner& owner) const {
+    const auto ran = [this, &owner](RequestId id, const auto&) {
+      return owners_.at(id) == owner && admitted_.contains(id);
+    };
+    return !Any(waiting_, owner.first, ran) && !Any(running_, owner.first, ran);
+  }
+  // Requests that no runner has started.
+  template <class Of>
+  int32_t CountQueued(Of of) const {
+    int32_t count = 0;
+    for (const auto* list : {&waiting_, &running_}) {
+      for (const auto& [id, key] : *list) count += !started_.contains(id) && of(id, key) ? 1 : 0;
+    }
+    return count;
+  }
+  // An eighth more than the places may wait, of parties that have less than a quarter of these waiting, or, of a short
+  // request, less than a quarter that are short.
+  bool MayQueue(const Places& places, const std::string& key, const std::string& party,
+                AnswerLength length) const {
+    const int32_t own = CountQueued([&](RequestId id, const auto&) {
+      return owners_.at(id).first == party && (length == AnswerLength::kAny || lengths_.at(id) == length);
+    });
+    const auto has_room = [&](int32_t queued, int32_t limit) {
+      const int32_t behind = std::max(limit / 8, 1);
+      return queued < limit || (!party.empty() && queued < limit + behind && own < std::max(behind / 4, 1));
+    };
+    return has_room(CountQueued([](RequestId, const auto&) { return true; }), places.all) &&
+           (places.of_model == 0 ||
+            has_room(CountQueued([&](RequestId, const auto& model) { return model == key; }),
+                     places.of_model));
+  }
+
+  std::map<RequestId, std::string> waiting_, running_;  // their models
+  std::map<RequestId, Owner> owners_;
+  std::map<RequestId, AnswerLength> lengths_;
+  std::map<RequestId, std::optional<KeepAliveClaim>> said_;
+  std::set<RequestId> started_, admitted_;
+  std::set<std::string> dropped_;  // parties whose requests the last plan has dropped
+};
+
+}  // namespace quire::scheduler
