@@ -24,8 +24,8 @@ class FieldBytes {
   explicit FieldBytes(Sink& sink) : sink_(sink) {}
 
   template <class T, class... Bounds>
-  void operator()(std::string_view, const T& value, const Bounds&...) {
-    Put(value);
+  void operator()(std::string_view name, const T& value, const Bounds&...) {
+    if (name != "now_s") Put(value);  // the same request at another time
   }
   template <class T>
   void IfAny(std::string_view, const T& value) {

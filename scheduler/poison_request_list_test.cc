@@ -29,12 +29,13 @@ size_t HeapBytes() {
   return heap.uordblks + heap.hblkhd;
 }
 
-// Every HTTP exchange has an id of its own.
+// Every HTTP exchange has an id and a time of its own.
 TEST(PoisonRequestList, TheSameRequestOfAnotherExchangeIsRejected) {
   PoisonRequestList list;
   api::Request request = ChatOf("kill");
   list.Remember("model", FingerprintOf(request), kNow);
   request.client.exchange = "2";
+  request.now_s = 12345;
   const auto checked = list.Check("model", FingerprintOf(request), kNow + seconds(10));
   ASSERT_FALSE(checked);
   EXPECT_EQ(checked.error().code, api::ErrorCode::kRunnerDied);

@@ -183,6 +183,9 @@ struct Request {
   bool restore_point = false;    // as Message::restore_point, of the whole prompt
   bool delta_per_token = false;  // every token is a TextDelta of its own, even one that adds no text yet
   bool report_progress = false;  // a PrefillProgress after every step that leaves some of the prompt
+  // When it came, in seconds since the epoch: the time that its templates show, whenever and however often they are
+  // rendered. 0: not said yet, the daemon does.
+  int64_t now_s = 0;
 };
 
 }  // namespace quire::api

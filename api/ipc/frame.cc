@@ -45,20 +45,25 @@ std::unexpected<Error> BadFrame(std::string reason) {
 template <class Message>
 constexpr uint16_t kFirstType = std::is_same_v<Message, ToRunner> ? 1 : 101;
 
-template <class Message>
-void AppendFrameOf(const Message& message, std::string& frames) {
+template <class Alternative>
+void AppendFrameOf(uint16_t type, const Alternative& alternative, std::string& frames) {
   const size_t begin = frames.size();
   frames += kMagic;
   PutLittleEndian(frames, kVersion);
-  PutLittleEndian(frames, static_cast<uint16_t>(kFirstType<Message> + message.index()));
+  PutLittleEndian(frames, type);
   PutLittleEndian(frames, uint64_t{0});  // length and reserved
-  Packer packer(frames);
-  std::visit([&packer](const auto& alternative) { packer.Put(alternative); }, message);
+  Packer(frames).Put(alternative);
   const size_t length = frames.size() - begin - kHeaderBytes;
   if (length > kFrameBytesMax) return frames.resize(begin);
   for (size_t i = 0; i < sizeof(uint32_t); ++i) {
     frames[begin + kLengthAt + i] = static_cast<char>(length >> (8 * i) & 0xFF);
   }
+}
+
+template <class Message>
+void AppendFrameOf(const Message& message, std::string& frames) {
+  const auto type = static_cast<uint16_t>(kFirstType<Message> + message.index());
+  std::visit([&](const auto& alternative) { AppendFrameOf(type, alternative, frames); }, message);
 }
 
 // Reads one map. Every member must be there but those of IfAny(); the first error ends it and names the member.
@@ -207,6 +212,13 @@ Result<Message> Decode(const FrameReader::Frame& frame) {
 std::string Encode(const ToRunner& message) {
   std::string frame;
   AppendFrameOf(message, frame);
+  return frame;
+}
+std::string Encode(const SubmitView& submit) {
+  // Where it is among the messages.
+  static const auto type = static_cast<uint16_t>(kFirstType<ToRunner> + ToRunner(Submit{}).index());
+  std::string frame;
+  AppendFrameOf(type, submit, frame);
   return frame;
 }
 std::string Encode(const ToDaemon& message) {

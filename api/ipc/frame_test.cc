@@ -79,7 +79,14 @@ Submit FullSubmit() {
   submit.request.restore_point = true;
   submit.request.report_progress = true;
   submit.request.format = OutputFormat{OutputFormat::Kind::kGrammar, "root ::= \"a\"", "grammar"};
-  submit.resume = {{7, 8}, 2, 3, ResumeState{1.5F, uint64_t{1} << 40}, ResumeState{std::nullopt, 7}};
+  submit.resume = {{7, 8},
+                   2,
+                   3,
+                   ResumeState{1.5F, uint64_t{1} << 40},
+                   ResumeState{std::nullopt, 7},
+                   40,
+                   Spent{3, 4, int64_t{1} << 40, 5}};
+  submit.request.now_s = int64_t{1} << 33;
   return submit;
 }
 
@@ -141,7 +148,13 @@ LoadModel FullLoad() {
                        .state_cache_type = KvType::kBF16},
           .go_template = "{{ .Prompt }}",
           .draft_path = "/d.gguf",
-          .draft_files = {{"", 7}}};
+          .draft_files = {{"", 7}},
+          .context_min = 4096};
+}
+
+TEST(Ipc, ASubmitWhosePartsAreElsewhereIsTheSameFrame) {
+  const Submit submit = FullSubmit();
+  EXPECT_EQ(Encode(SubmitView{submit.id, submit.request, submit.resume}), Encode(ToRunner(submit)));
 }
 
 TEST(Ipc, EveryMessageToTheRunnerSurvives) {

@@ -178,6 +178,7 @@ template <Is<ModelFile> M, class V>
 void VisitFields(M& m, V& visit) {
   visit("name", m.name);
   visit("fd", m.fd, kFirstModelFd, kLastModelFd);
+  visit("now_s", m.now_s);
 }
 template <Is<RunnerSettings> M, class V>
 void VisitFields(M& m, V& visit) {
@@ -207,6 +208,7 @@ void VisitFields(M& m, V& visit) {
 template <Is<InspectModel> M, class V>
 void VisitFields(M& m, V& visit) {
   visit("path", m.path);
+  visit("context_min", m.context_min, 0);
   visit("files", m.files, kModelFilesMax);
   visit("verbose", m.verbose);
   visit("go_template", m.go_template);
@@ -237,13 +239,25 @@ void VisitFields(M& m, V& visit) {
   visit.IfAny("state", m.state);
   visit.IfAny("state_at_shift", m.state_at_shift);
 }
-template <Is<Submit> M, class V>
+// ns: the times of the next runner are added.
+inline constexpr int64_t kSpentMax = int64_t{1} << 53;
+template <Is<Spent> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("cached_tokens", m.cached_tokens, 0);
+  visit("queue_ns", m.queue_ns, 0, kSpentMax);
+  visit("prompt_ns", m.prompt_ns, 0, kSpentMax);
+  visit("output_ns", m.output_ns, 0, kSpentMax);
+}
+template <class M, class V>
+requires Is<M, Submit> || Is<M, SubmitView>
 void VisitFields(M& m, V& visit) {
   visit("id", m.id);
   visit("request", m.request);
   visit("resume", m.resume);
 }
 template <Is<Credit> M, class V>
+  visit("context", m.context, 0);
+  visit.IfAny("spent", m.spent);
 void VisitFields(M& m, V& visit) {
   visit("id", m.id);
   visit("deltas", m.deltas, 0);

@@ -22,7 +22,7 @@
 
 namespace quire::api::ipc {
 
-inline constexpr uint16_t kVersion = 15;
+inline constexpr uint16_t kVersion = 16;
 inline constexpr size_t kHeaderBytes = 16;
 inline constexpr size_t kFrameBytesMax = size_t{256}
                                          << 20;  // a 100k-turn chat fits; a hostile length does not
@@ -65,6 +65,9 @@ struct LoadModel {
   std::vector<ModelFile> draft_files = {};
 };
 // Answers MemoryEstimate: continue loading, with this size of the caches.
+  // The longest context of the requests that go on in this runner and began in another one: its caches hold a sequence of
+  // that many tokens, or it is not loaded. 0 = there are none.
+  int32_t context_min = 0;
 struct LoadApproved {
   int64_t cache_bytes = 0;
 };
@@ -93,6 +96,14 @@ inline constexpr int32_t kInitialCredit = 256;
 
 // Where a request whose runner died continues. The answer is the one it would have been: the same request
 // with the same seed gives the same tokens, and the same tokens the same deltas.
+// What a request has had of the runners before this one, once a runner has started it. Its usage is of all of them.
+struct Spent {
+  int32_t cached_tokens = 0;  // as PromptReady and Usage, of the first runner
+  int64_t queue_ns = 0;
+  int64_t prompt_ns = 0;  // of all runners so far
+  int64_t output_ns = 0;
+};
+
 struct Resume {
   // Sampled so far, the last one left out: it is sampled again, as what follows from it (the end) may not
   // have arrived.
@@ -104,6 +115,10 @@ struct Resume {
   std::optional<ResumeState> state_at_shift = {};
 };
 struct Submit {
+  // Tokens of its context: no more than the caches of its first runner held, whatever those of this one hold.
+  // 0: what they hold.
+  int32_t context = 0;
+  std::optional<Spent> spent = {};  // nothing: no runner has started it
   RequestId id;
   Request request;
   Resume resume = {};
@@ -114,6 +129,12 @@ struct Credit {  // the client took `deltas` TextDeltas; a request starts with k
 };
 struct Cancel {
   RequestId id;
+// A Submit whose parts are elsewhere.
+struct SubmitView {
+  RequestId id;
+  const Request& request;
+  const Resume& resume;
+};
 };
 struct Shutdown {};
 // The engine's sequences and its last step; answered by EngineInspected. Sent only while somebody looks.
@@ -288,6 +309,7 @@ void AppendFrame(const ToDaemon& message, std::string& frames);
 
 // Cuts a byte stream into frames. Not thread-safe; one per direction of a link.
 class FrameReader {
+std::string Encode(const SubmitView& submit);  // as of a ToRunner, without a copy of the request
  public:
   struct Frame {
     uint16_t type = 0;
