@@ -78,6 +78,7 @@ Submit FullSubmit() {
   submit.request.indent_min = 4;
   submit.request.restore_point = true;
   submit.request.report_progress = true;
+  submit.request.now_s = int64_t{1} << 33;
   submit.request.format = OutputFormat{OutputFormat::Kind::kGrammar, "root ::= \"a\"", "grammar"};
   submit.resume = {{7, 8},
                    2,
@@ -86,7 +87,6 @@ Submit FullSubmit() {
                    ResumeState{std::nullopt, 7},
                    40,
                    Spent{3, 4, int64_t{1} << 40, 5}};
-  submit.request.now_s = int64_t{1} << 33;
   return submit;
 }
 

@@ -170,6 +170,7 @@ void VisitFields(M& m, V& visit) {
   visit("restore_point", m.restore_point);
   visit("delta_per_token", m.delta_per_token);
   visit("report_progress", m.report_progress);
+  visit("now_s", m.now_s);
 }
 
 // ---- daemon -> runner ----
@@ -178,7 +179,6 @@ template <Is<ModelFile> M, class V>
 void VisitFields(M& m, V& visit) {
   visit("name", m.name);
   visit("fd", m.fd, kFirstModelFd, kLastModelFd);
-  visit("now_s", m.now_s);
 }
 template <Is<RunnerSettings> M, class V>
 void VisitFields(M& m, V& visit) {
@@ -200,6 +200,7 @@ void VisitFields(M& m, V& visit) {
   visit("go_template", m.go_template);
   visit("draft_path", m.draft_path);
   visit("draft_files", m.draft_files, kModelFilesMax);
+  visit("context_min", m.context_min, 0);
 }
 template <Is<LoadApproved> M, class V>
 void VisitFields(M& m, V& visit) {
@@ -208,7 +209,6 @@ void VisitFields(M& m, V& visit) {
 template <Is<InspectModel> M, class V>
 void VisitFields(M& m, V& visit) {
   visit("path", m.path);
-  visit("context_min", m.context_min, 0);
   visit("files", m.files, kModelFilesMax);
   visit("verbose", m.verbose);
   visit("go_template", m.go_template);
@@ -231,14 +231,6 @@ void VisitFields(M& m, V& visit) {
   visit.IfAny("sampler", m.sampler);
   visit("mask_steps", m.mask_steps);
 }
-template <Is<Resume> M, class V>
-void VisitFields(M& m, V& visit) {
-  visit("tokens", m.tokens);
-  visit("deltas", m.deltas, 0);
-  visit("credit", m.credit, 0, kInitialCredit);
-  visit.IfAny("state", m.state);
-  visit.IfAny("state_at_shift", m.state_at_shift);
-}
 // ns: the times of the next runner are added.
 inline constexpr int64_t kSpentMax = int64_t{1} << 53;
 template <Is<Spent> M, class V>
@@ -248,6 +240,16 @@ void VisitFields(M& m, V& visit) {
   visit("prompt_ns", m.prompt_ns, 0, kSpentMax);
   visit("output_ns", m.output_ns, 0, kSpentMax);
 }
+template <Is<Resume> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("tokens", m.tokens);
+  visit("deltas", m.deltas, 0);
+  visit("credit", m.credit, 0, kInitialCredit);
+  visit.IfAny("state", m.state);
+  visit.IfAny("state_at_shift", m.state_at_shift);
+  visit("context", m.context, 0);
+  visit.IfAny("spent", m.spent);
+}
 template <class M, class V>
 requires Is<M, Submit> || Is<M, SubmitView>
 void VisitFields(M& m, V& visit) {
@@ -256,8 +258,6 @@ void VisitFields(M& m, V& visit) {
   visit("resume", m.resume);
 }
 template <Is<Credit> M, class V>
-  visit("context", m.context, 0);
-  visit.IfAny("spent", m.spent);
 void VisitFields(M& m, V& visit) {
   visit("id", m.id);
   visit("deltas", m.deltas, 0);

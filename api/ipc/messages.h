@@ -63,11 +63,11 @@ struct LoadModel {
   std::string go_template = {};  // goes before the files' own chat template; empty = none
   std::string draft_path = {};   // as `path`, of a draft model; empty = none
   std::vector<ModelFile> draft_files = {};
-};
-// Answers MemoryEstimate: continue loading, with this size of the caches.
   // The longest context of the requests that go on in this runner and began in another one: its caches hold a sequence of
   // that many tokens, or it is not loaded. 0 = there are none.
   int32_t context_min = 0;
+};
+// Answers MemoryEstimate: continue loading, with this size of the caches.
 struct LoadApproved {
   int64_t cache_bytes = 0;
 };
@@ -94,8 +94,6 @@ struct ConvertModel {  // into one file; answered by LoadProgress, any number of
 // A runner stops stepping a sequence that has this many TextDeltas the client has not taken (a slow reader).
 inline constexpr int32_t kInitialCredit = 256;
 
-// Where a request whose runner died continues. The answer is the one it would have been: the same request
-// with the same seed gives the same tokens, and the same tokens the same deltas.
 // What a request has had of the runners before this one, once a runner has started it. Its usage is of all of them.
 struct Spent {
   int32_t cached_tokens = 0;  // as PromptReady and Usage, of the first runner
@@ -104,6 +102,8 @@ struct Spent {
   int64_t output_ns = 0;
 };
 
+// Where a request whose runner died continues. The answer is the one it would have been: the same request
+// with the same seed gives the same tokens, and the same tokens the same deltas.
 struct Resume {
   // Sampled so far, the last one left out: it is sampled again, as what follows from it (the end) may not
   // have arrived.
@@ -113,15 +113,21 @@ struct Resume {
   std::optional<ResumeState> state = {};  // behind `tokens`
   // TextDelta::state_at_shift: tokens from there on are sampled again.
   std::optional<ResumeState> state_at_shift = {};
-};
-struct Submit {
   // Tokens of its context: no more than the caches of its first runner held, whatever those of this one hold.
   // 0: what they hold.
   int32_t context = 0;
   std::optional<Spent> spent = {};  // nothing: no runner has started it
+};
+struct Submit {
   RequestId id;
   Request request;
   Resume resume = {};
+};
+// A Submit whose parts are elsewhere.
+struct SubmitView {
+  RequestId id;
+  const Request& request;
+  const Resume& resume;
 };
 struct Credit {  // the client took `deltas` TextDeltas; a request starts with kInitialCredit
   RequestId id;
@@ -129,12 +135,6 @@ struct Credit {  // the client took `deltas` TextDeltas; a request starts with k
 };
 struct Cancel {
   RequestId id;
-// A Submit whose parts are elsewhere.
-struct SubmitView {
-  RequestId id;
-  const Request& request;
-  const Resume& resume;
-};
 };
 struct Shutdown {};
 // The engine's sequences and its last step; answered by EngineInspected. Sent only while somebody looks.
@@ -303,13 +303,13 @@ using ToDaemon = std::variant<Hello, LoadProgress, Loaded, LoadFailed, Inspected
 // Header and payload; empty when the payload would be larger than kFrameBytesMax. A request parsed by this
 // folder never is.
 std::string Encode(const ToRunner& message);
+std::string Encode(const SubmitView& submit);  // as of a ToRunner, without a copy of the request
 std::string Encode(const ToDaemon& message);
 // Appends what Encode() gives; allocates nothing where `frames` has room.
 void AppendFrame(const ToDaemon& message, std::string& frames);
 
 // Cuts a byte stream into frames. Not thread-safe; one per direction of a link.
 class FrameReader {
-std::string Encode(const SubmitView& submit);  // as of a ToRunner, without a copy of the request
  public:
   struct Frame {
     uint16_t type = 0;
