@@ -62,6 +62,7 @@ struct Limits {
   std::chrono::nanoseconds convert_patience = std::chrono::minutes(2);  // without progress
   std::chrono::nanoseconds stop_grace = std::chrono::seconds(5);  // from the Shutdown message until SIGKILL
   std::shared_ptr<SnapshotTier> snapshots = {};                   // of all runners; null = none
+  size_t link_bytes_max = 2 * api::ipc::kFrameBytesMax;  // of requests that wait to be sent to one runner
 };
 
 struct LoadedModel {

@@ -5,22 +5,18 @@
 
 #include <algorithm>
 #include <boost/asio/post.hpp>
+#include <ctime>
 #include <exception>
 #include <new>
 #include <utility>
 
-#include "api/base/random_id.h"
 #include "api/base/reserved_memory.h"
-#include "api/base/text_bounds.h"
 
 namespace quire::scheduler {
 namespace {
 
 constexpr size_t kInspectionsMax = 4;
 constexpr size_t kConversionsMax = 1;  // each uses all cores
-
-// A seed of the daemon's own choosing: the request can then be repeated.
-int64_t DrawSeed() { return static_cast<int64_t>(api::RandomBits() & static_cast<uint64_t>(INT64_MAX)); }
 
 const api::Error kShuttingDown{api::ErrorCode::kUnavailable, "the server is shutting down"};
 const api::Error kUnloaded{api::ErrorCode::kUnavailable, "the model was unloaded"};
@@ -58,7 +54,8 @@ Dispatcher::Impl::Impl(const boost::asio::any_io_executor& executor, std::filesy
             limits.stop_grace,
             std::make_shared<FileOpener>(executor),
             limits.snapshots,
-            limits.runner_arguments},
+            limits.runner_arguments,
+            limits.link_bytes_max},
       scheduler_({.models_max = limits.loaded_models_max,
                   .queue_max = limits.queue_max,
                   .default_keep_alive = limits.default_keep_alive,
@@ -134,6 +131,7 @@ Awaitable<api::Result<std::unique_ptr<TokenStream>>> Dispatcher::Impl::Submit(
   pending->party = request.client.Party();
   pending->member = request.client.Member();
   pending->length = request.prompt_only ? AnswerLength::kShort : LengthOf(request.params.num_predict);
+  if (request.now_s == 0) request.now_s = std::time(nullptr);
   pending->request = std::move(request);
   if (auto answered = co_await Await(self, pending, keep_alive); !answered) {
     co_return std::unexpected(std::move(answered).error());
@@ -189,6 +187,7 @@ void Dispatcher::Impl::End(bool at_once) {
   ended_ = true;
   scheduler_.Close();
   plan_timer_.cancel();
+  unsent_.clear();
   const auto pending = std::exchange(pending_, {});
   for (const auto& [id, waiter] : pending) {
     scheduler_.Remove(id, Clock::now());
@@ -252,12 +251,14 @@ void Dispatcher::Impl::ApplyPlan() {
   for (const api::RequestId id : plan.expire) Expire(id);
   if (!plan.suspended.empty()) spdlog::info("suspended requests={}", plan.suspended.size());
   for (const std::string& key : plan.unload) {
+    DropUnsent(key);
     if (const auto found = runners_.find(key); found != runners_.end()) {
       found->second->Stop(kUnloaded, /*at_once=*/false);
     }
   }
   for (const Scheduler::Load& load : plan.load) StartRunner(load);
-  for (const api::RequestId id : plan.admit) Admit(id);
+  unsent_.insert(unsent_.end(), plan.admit.begin(), plan.admit.end());
+  SendAdmitted();
   for (const Scheduler::MemoryGrant& grant : plan.grants)
     runners_.at(grant.key)->ApproveLoad(grant.cache_bytes);
   for (const api::RequestId id : plan.reject) FailWith(id, Scheduler::ExitCause::kRefused, kPinned);
@@ -297,73 +298,11 @@ void Dispatcher::Impl::StartRunner(const Scheduler::Load& load) {
   auto runner = std::make_shared<ModelRunner>(
       host_,
       ModelRunner::Job{spec.key, spec.name, spec.path, spec.go_template, spec.draft_path, SettingsForRunner(),
-                       limits_.load_timeout, limits_.stall_timeout},
+                       limits_.load_timeout, limits_.stall_timeout, ContextNeeded(load.key)},
       weak_from_this());
   last_use_[load.key].spec = spec;
   runners_[load.key] = runner;
   runner->Start();
-}
-
-// Sends the request to its loaded model, for the first time or again.
-void Dispatcher::Impl::Admit(api::RequestId id) {
-  if (const auto running = running_.find(id); running != running_.end()) return Resume(id, running->second);
-  const std::shared_ptr<Pending> pending = pending_.at(id);
-  ModelRunner& runner = *runners_.at(pending->spec.key);
-  api::Result<std::unique_ptr<TokenStream>> answer = SubmitTo(runner, *pending);
-  if (!answer || !*answer) {
-    scheduler_.Remove(id, Clock::now());
-    RequestPlan();
-  }
-  pending_.erase(id);
-  Answer(*pending, std::move(answer));
-}
-
-// Null for a bare load.
-api::Result<std::unique_ptr<TokenStream>> Dispatcher::Impl::SubmitTo(ModelRunner& runner,
-                                                                     Pending& pending) try {
-  const api::OrdinaryMemoryScope ordinary;  // for the request's text
-  const int32_t asked = pending.request ? pending.request->params.num_ctx : 0;
-  const int32_t num_ctx = EffectiveContext(asked, limits_.default_num_ctx, runner.info());
-  LastUse& use = last_use_[runner.key()];
-  if (pending.request || use.num_ctx == 0) use.num_ctx = num_ctx;
-  use.spec = pending.spec;
-  if (!pending.request) return nullptr;
-  // A text that cannot fit would hold up the link to the runner, and with it the answers of others.
-  const api::TextBounds bounds = api::TextBoundsFor(num_ctx, pending.request->overflow);
-  if (api::TextBytes(pending.request->prompt) > bounds.bytes && !pending.request->prompt_only) {
-    return std::unexpected(api::WithContextOptions(api::ExceedsBounds(bounds, num_ctx), num_ctx,
-                                                   runner.info().context_length, runner.info().num_ctx));
-  }
-
-  auto stream = std::make_shared<EventStream>(executor_);
-  Running running{pending.spec, *std::move(pending.request), stream};
-  api::GenerationParams& params = running.request.params;
-  running.requested_num_ctx = std::exchange(params.num_ctx, num_ctx);
-  running.requested_seed = params.seed;
-  if (params.seed < 0) params.seed = DrawSeed();
-  if (auto sent = runner.Submit(pending.id, running.request, {}, stream); !sent) {
-    return std::unexpected(std::move(sent).error());
-  }
-  running_.emplace(pending.id, std::move(running));
-  return std::make_unique<RunnerTokenStream>(weak_from_this(), pending.id, std::move(stream),
-                                             Clock::now() - pending.arrived);
-} catch (const std::exception& e) {
-  runner.Cancel(pending.id);
-  return api::Fail(api::ErrorCode::kInternal, std::string("the request could not be sent: ") + e.what());
-}
-
-void Dispatcher::Impl::Resume(api::RequestId id, Running& running) {
-  ModelRunner& runner = *runners_.at(running.spec.key);
-  LastUse& use = last_use_[runner.key()];
-  use = {running.spec, running.request.params.num_ctx};
-  api::ipc::Resume resume = running.stream->events.ResumePoint();
-  spdlog::info("resumed model={} runner_pid={} output_tokens={}", running.spec.name, runner.pid(),
-               resume.tokens.size());
-  const auto sent = runner.Submit(id, running.request, std::move(resume), running.stream);
-  if (sent) return;
-  const auto stream = running.stream;
-  EndRunning(id);
-  stream->Fail(sent.error());
 }
 
 // The request waited too long; scheduler_ has dropped it. Cancels it in a runner that has not started it.
@@ -453,6 +392,7 @@ void Dispatcher::Impl::OnStopping(ModelRunner& runner, Scheduler::ExitCause caus
     const bool killed = cause == Scheduler::ExitCause::kKilled;
     ++restarts_[runner.stalled() ? "stalled" : killed ? "killed" : "crashed"];
   }
+  DropUnsent(runner.key());
   for (const api::RequestId id : scheduler_.RunnerStopping(runner.key(), cause, Clock::now())) {
     FailWith(id, cause, why);
   }

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <boost/asio/any_io_executor.hpp>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -103,6 +105,7 @@ class Dispatcher::Impl : public ModelRunner::Owner,
     // As the client sent them; `request` has the effective values.
     int32_t requested_num_ctx = 0;
     int64_t requested_seed = -1;
+    int32_t context = 0;  // tokens; as in api::ipc::Resume
   };
   class QueueTicket;
   class JobSlot;
@@ -139,15 +142,26 @@ class Dispatcher::Impl : public ModelRunner::Owner,
   void OnRequestProgress(api::RequestId id) override;
   void OnRequestEnded(api::RequestId id) override;
   void OnEngineInspected() override { engines_changed_.Notify(); }
+  void OnRoom() override;
   void OnClientDisconnected(api::RequestId id) override;
   void OnDeltasConsumed(api::RequestId id, int32_t deltas) override;
 
   void RequestPlan();
   void ApplyPlan();
   void StartRunner(const Scheduler::Load& load);
-  void Admit(api::RequestId id);
+
+  // Sending (dispatcher_sending.cc).
+  void RequestSending();
+  void SendAdmitted();
+  size_t UnsentBytes(api::RequestId id) const;
+  void DropUnsent(const std::string& key);
+  bool Admit(api::RequestId id);
+  int32_t ContextNeeded(const std::string& key) const;
+  void DecideContext(Running& running, const api::ipc::ModelInfo& info) const;
   api::Result<std::unique_ptr<TokenStream>> SubmitTo(ModelRunner& runner, Pending& pending);
-  void Resume(api::RequestId id, Running& running);
+  bool Resume(api::RequestId id, Running& running);
+  api::Result<void> ResumeIn(ModelRunner& runner, api::RequestId id, Running& running);
+
   void Expire(api::RequestId id);
   void EndRunning(api::RequestId id);
   void FailWith(api::RequestId id, Scheduler::ExitCause cause, const api::Error& why);
@@ -171,6 +185,7 @@ class Dispatcher::Impl : public ModelRunner::Owner,
   std::map<std::string, LastUse> last_use_;  // by key, of each model that has a runner or will restart
   std::unordered_map<api::RequestId, std::shared_ptr<Pending>> pending_;
   std::unordered_map<api::RequestId, Running> running_;
+  std::deque<api::RequestId> unsent_;  // admitted, and not sent to their runners yet; oldest first
   PoisonRequestList poison_requests_;
   RequestHasher hasher_;
   JobPool inspections_;
@@ -181,6 +196,7 @@ class Dispatcher::Impl : public ModelRunner::Owner,
   std::map<std::string, uint64_t> restarts_;  // by reason
   uint64_t ids_ = 0;
   bool plan_requested_ = false;
+  bool sending_requested_ = false;
   bool closed_ = false;  // draining or ended: nothing new
   bool ended_ = false;   // no more plans by timer
 };

@@ -128,7 +128,8 @@ boost::asio::awaitable<std::optional<ModelRunner::End>> ModelRunner::LoadModel()
                            .settings = job_.settings,
                            .go_template = job_.go_template,
                            .draft_path = job_.draft_path.string(),
-                           .draft_files = FilesOf(1)});
+                           .draft_files = FilesOf(1),
+                           .context_min = job_.context_min});
   auto failed = co_await AwaitLoaded(start);
   load_time_ = Clock::now() - start - waited_;
   co_return failed;
@@ -216,13 +217,18 @@ void ModelRunner::Stop(api::Error why, bool at_once) {
 
 // ---- requests ----
 
-api::Result<void> ModelRunner::Submit(api::RequestId id, const api::Request& request, api::ipc::Resume resume,
-                                      std::shared_ptr<EventStream> stream) {
+api::Result<void> ModelRunner::Submit(api::RequestId id, const api::Request& request,
+                                      const api::ipc::Resume& resume, std::shared_ptr<EventStream> stream) {
   stream->runner_pid = pid();
+  stream->times.Sent(Clock::now());
   requests_.emplace(id, std::move(stream));
-  auto sent = link()->TrySend(api::ipc::Submit{id, request, std::move(resume)});
+  auto sent = link()->TrySend({id, request, resume});
   if (!sent) requests_.erase(id);
   return sent;
+}
+
+void ModelRunner::OnRoom() {
+  if (const auto owner = owner_.lock()) owner->OnRoom();
 }
 
 void ModelRunner::GiveCredit(api::RequestId id, int32_t deltas) {
@@ -331,6 +337,7 @@ api::Result<void> ModelRunner::OnRequestEvent(api::ipc::RequestEvent message) {
   const bool is_end = std::holds_alternative<api::Finished>(message.event) ||
                       std::holds_alternative<api::Failed>(message.event);
   const bool had_progress = stream->events.progressed();
+  stream->times.Record(message.event, Clock::now());
   if (auto pushed = stream->events.Push(std::move(message.event)); !pushed) return pushed;
   stream->changed.Notify();
   const auto owner = owner_.lock();

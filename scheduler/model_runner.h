@@ -20,6 +20,7 @@
 #include "api/base/ids.h"
 #include "api/base/request.h"
 #include "api/ipc/messages.h"
+#include "scheduler/answer_times.h"
 #include "scheduler/async_event.h"
 #include "scheduler/event_queue.h"
 #include "scheduler/runner_session.h"
@@ -37,6 +38,7 @@ struct EventStream {
   }
 
   EventQueue events;
+  AnswerTimes times;
   AsyncEvent changed;
   int runner_pid = 0;  // that has or had it last
 };
@@ -53,6 +55,7 @@ class ModelRunner : public RunnerSession {
     api::ipc::RunnerSettings settings;
     std::chrono::nanoseconds load_timeout;   // <= 0 = never; waiting for memory is not counted
     std::chrono::nanoseconds stall_timeout;  // without a frame or progress; <= 0 = never
+    int32_t context_min = 0;                 // as in LoadModel
   };
 
   // Called in this order: OnMemoryEstimate and OnLoaded at most once, OnStopping, OnReaped. May call back
@@ -71,6 +74,7 @@ class ModelRunner : public RunnerSession {
     virtual void OnRequestProgress(api::RequestId id) = 0;  // the first that this runner computed for it
     virtual void OnRequestEnded(api::RequestId id) = 0;     // Finished or Failed came from the runner
     virtual void OnEngineInspected() {}                     // a runner has answered InspectEngine()
+    virtual void OnRoom() {}  // a runner was sent a request: there is room for others
   };
 
   ModelRunner(RunnerHost host, Job job, std::weak_ptr<Owner> owner);
@@ -80,8 +84,10 @@ class ModelRunner : public RunnerSession {
   void ApproveLoad(int64_t cache_bytes);
   // Sends the request, whose events go to `stream` from now on, from `resume` on. kTooLarge if it does not
   // fit a frame, kOverloaded if the runner is behind with reading. REQUIRES: loaded and not stopping.
-  api::Result<void> Submit(api::RequestId id, const api::Request& request, api::ipc::Resume resume,
+  api::Result<void> Submit(api::RequestId id, const api::Request& request, const api::ipc::Resume& resume,
                            std::shared_ptr<EventStream> stream);
+  // Whether a request of this size may be sent now. REQUIRES: loaded and not stopping.
+  bool HasRoomFor(size_t bytes, const std::string& party) { return link()->HasRoomFor(bytes, party); }
   // The client took deltas: passes credit on if the request still runs.
   void GiveCredit(api::RequestId id, int32_t deltas);
   // The client went away: no more of its events come. False if the runner does not have the request.
@@ -144,6 +150,7 @@ class ModelRunner : public RunnerSession {
   void StartStopping(const End& end);
 
   api::Result<void> OnRunnerMessage(api::ipc::ToDaemon message) override;
+  void OnRoom() override;
   std::vector<std::string> AddDescriptors(std::vector<api::FileDescriptor>& files) override;
   api::Result<void> HandleMemoryEstimate(const api::ipc::MemoryEstimate& estimate);
   void RecordLoadProgress(api::ipc::LoadProgress progress);

@@ -20,6 +20,10 @@ using boost::asio::use_awaitable;
 
 constexpr size_t kReadBytes = size_t{64} << 10;
 
+// A request that waits for room gets it once the others were sent.
+static_assert(api::ipc::kHeaderBytes + api::ipc::kFrameBytesMax <=
+              RunnerLink::kQueuedBytesMax - RunnerLink::kQueuedBytesMax / 8);
+
 LinkEnd EndByProtocolError(const std::string& what) {
   return {.protocol_error = true, .reason = "protocol error: " + what};
 }
@@ -66,16 +70,15 @@ void RunnerLink::Send(const api::ipc::ToRunner& message) {
   Queue({api::ipc::Encode(message)}, position);
 }
 
-api::Result<void> RunnerLink::TrySend(const api::ipc::Submit& submit) {
-  std::string bytes = api::ipc::Encode(api::ipc::ToRunner(submit));
+api::Result<void> RunnerLink::TrySend(const api::ipc::SubmitView& submit) {
+  std::string bytes = api::ipc::Encode(submit);
   if (bytes.empty()) {
     return api::Fail(api::ErrorCode::kTooLarge,
                      fmt::format("the encoded request is larger than {} bytes", api::ipc::kFrameBytesMax));
   }
   const std::string& party = submit.request.client.Party();
   if (!HasRoomFor(bytes.size(), party)) {
-    return api::Fail(api::ErrorCode::kOverloaded,
-                     "server busy, please try again.  the model runner is overloaded");
+    return api::Fail(api::ErrorCode::kOverloaded, kBehind);
   }
   if (end_) return {};
   // No frame before the first one of a request is about it. A short chat waits for the large frame that is being sent, not
@@ -197,6 +200,7 @@ boost::asio::awaitable<void> RunnerLink::WriteFrames(Self self) {
     const auto [error, bytes] = co_await boost::asio::async_write(
         self->socket_, boost::asio::buffer(frame.bytes), as_tuple(use_awaitable));
     self->Release(frame);
+    if (const auto listener = frame.submits ? self->listener_.lock() : nullptr) listener->OnRoom();
     if (error) {
       // Data that the runner sent before is still read; after it the reader finds the end.
       boost::system::error_code ignored;

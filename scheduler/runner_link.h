@@ -39,13 +39,16 @@ class RunnerLink : public std::enable_shared_from_this<RunnerLink> {
   static constexpr size_t kQueuedFramesMax = 16384;  // of requests, and again of control frames
   static constexpr size_t kQueuedBytesMax = 2 * api::ipc::kFrameBytesMax;  // of requests
   static constexpr size_t kSmallFrameBytes = size_t{64} << 10;
+  static constexpr const char* kBehind = "server busy, please try again.  the model runner is overloaded";
 
-  // Called from the reader, never from inside Send() or Close().
+  // Called from the reader or the writer, never from inside Send() or Close().
   class Listener {
    public:
     virtual ~Listener() = default;
     // An error ends the link as a protocol error with its message.
     virtual api::Result<void> OnMessage(api::ipc::ToDaemon message) = 0;
+    // A request was sent: there is room for others.
+    virtual void OnRoom() {}
     // Called once, last.
     virtual void OnLinkEnd(const LinkEnd& end) = 0;
   };
@@ -60,7 +63,7 @@ class RunnerLink : public std::enable_shared_from_this<RunnerLink> {
   void Send(const api::ipc::ToRunner& message);
   // Queues a request. kTooLarge if it does not fit a frame, kOverloaded if the runner is behind with reading: the link goes
   // on. A small one is sent before large ones that wait.
-  api::Result<void> TrySend(const api::ipc::Submit& submit);
+  api::Result<void> TrySend(const api::ipc::SubmitView& submit);
   // Whether a request of this size may be sent now.
   bool HasRoomFor(size_t bytes, const std::string& party = {}) const;
   void Close();

@@ -59,7 +59,7 @@ class RunnerLinkTest : public testing::Test {
     api::ipc::Submit message{api::RequestId{id}, {}};
     message.request.prompt = api::RawPrompt{std::string(bytes, 'x')};
     message.request.client.address = party;
-    return link().TrySend(message).has_value();
+    return link().TrySend({message.id, message.request, message.resume}).has_value();
   }
   // The next `count` frames, as their kinds and ids.
   std::vector<std::string> ReadFrames(size_t count) {

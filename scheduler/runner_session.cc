@@ -65,7 +65,7 @@ boost::asio::awaitable<api::Result<void>> RunnerSession::Open(Time deadline) {
   process_ = *std::move(process);
   spdlog::debug("runner started model={} runner_pid={}", name_, pid());
   host_.gate.Start(LogRunnerOutput(process_->TakeOutput(), name_, pid()));
-  link_ = std::make_shared<RunnerLink>(process_->TakeSocket(), weak_from_this());
+  link_ = std::make_shared<RunnerLink>(process_->TakeSocket(), weak_from_this(), host_.link_bytes_max);
   link_->Start(host_.gate);
   host_.gate.Start(WatchExit(shared_from_this()));
 

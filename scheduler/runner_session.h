@@ -5,6 +5,7 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <chrono>
+#include <cstddef>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -33,6 +34,7 @@ struct RunnerHost {
   std::shared_ptr<FileOpener> opener;
   std::shared_ptr<SnapshotTier> snapshots = {};  // null: none
   std::vector<std::string> arguments = {};       // of every runner
+  size_t link_bytes_max = RunnerLink::kQueuedBytesMax;
 };
 
 // I/O thread only; held by shared_ptr. A derived class runs Open(), then its own frames, then Shut(), in one

@@ -5,7 +5,8 @@
 // frame. By the model's file name: "gate-load" loads when it gets a byte from the fifo "gate" beside it,
 // "hang-load" never does, "fail-load" and "abort-load" and "exit-load" do not survive it, "dud" dies right
 // after it, "killed-once" is killed in the first, "stubborn" ends on nothing but SIGKILL, "need-N" needs N
-// bytes beside its caches, "unmeasured" loads without asking, "lies-SEED" damages what it sends from its estimate on. The same names with "-inspect" for inspections;
+// bytes beside its caches, "roomy-N" too, and holds 10 tokens in a byte of them ("gate" before its estimate, where a request goes
+// on in it), "unmeasured" loads without asking, "lies-SEED" damages what it sends from its estimate on. The same names with "-inspect" for inspections;
 // "late-inspect" waits at "gate" before it reads.
 // Any other name loads. By the raw prompt's text: see Serve().
 #include <fcntl.h>
@@ -35,6 +36,7 @@ namespace ipc = quire::api::ipc;
 using quire::api::RequestId;
 
 constexpr int kHeartbeatMilliseconds = 20;
+constexpr int kTokensPerByte = 10;
 constexpr int kSilentMax = 10;  // heartbeats without a frame from the daemon, for a runner that lies
 
 [[noreturn]] void SleepForever() {
@@ -197,6 +199,12 @@ class FakeRunner {
     ipc::MemoryEstimate estimate{
         .weight_bytes = 1000, .scratch_bytes = 0, .cache_bytes = 234, .cache_min_bytes = 34};
     if (mode.starts_with("need-")) estimate.weight_bytes = std::stoll(mode.substr(5));
+    if (mode.starts_with("roomy-")) {
+      estimate.weight_bytes = std::stoll(mode.substr(6));
+      estimate.cache_min_bytes = std::max<int64_t>(34, load.context_min / kTokensPerByte);
+      const std::filesystem::path gate = path.parent_path() / "gate";
+      if (load.context_min > 0 && std::filesystem::exists(gate)) PassGate(gate);
+    }
     path_ = path;
     if (mode.starts_with("lies-")) lies_.emplace(static_cast<uint32_t>(std::stoul(mode.substr(5))));
     if (mode == "unmeasured") return On(ipc::LoadApproved{.cache_bytes = 234});
@@ -218,6 +226,8 @@ class FakeRunner {
     loaded.info.architecture = "fake";
     loaded.info.context_length = 8192;
     loaded.info.num_ctx = 4096;  // what its caches hold of one sequence
+    if (mode.starts_with("roomy-"))
+      loaded.info.num_ctx = static_cast<int32_t>(approved.cache_bytes * kTokensPerByte);
     loaded.info.weight_bytes = 1000;
     loaded.info.cache_bytes = approved.cache_bytes;
     Send(loaded);
@@ -312,12 +322,19 @@ class FakeRunner {
       for (int i = 0; i < 40; ++i) Delta(id, std::string(size_t{1} << 20, 'x'));
     }
     if (what == "stranger") Delta(RequestId{UINT64_MAX}, "for nobody");
+    if (what == "moved") {  // what it takes along, in each runner
+      const auto& spent = submit.resume.spent;
+      Delta(id, "context=" + std::to_string(submit.resume.context) +
+                    " now=" + std::to_string(submit.request.now_s) +
+                    " cached=" + (spent ? std::to_string(spent->cached_tokens) : "none") + "\n");
+      if (resumed > 0) return SendEvent(id, quire::api::Finished{});
+    }
     if (what == "num_ctx") {
       Delta(id, std::to_string(num_ctx));
       return SendEvent(id, quire::api::Finished{});
     }
     Answer& answer = answers_[id];
-    answer.stalled = what == "stall";
+    answer.stalled = what == "stall" || what == "moved";
     answer.next = resumed;
     answer.credit = submit.resume.credit;
     answer.deltas = what.starts_with("answer ") ? std::stoi(what.substr(7)) : 0;

@@ -104,15 +104,15 @@ void RunnerLink::Send(const api::ipc::ToRunner& message) {
   channels.at(this)->to_runner.push_back(message);
 }
 
-api::Result<void> RunnerLink::TrySend(const api::ipc::Submit& submit) {
-  if (!end_ && !HasRoomFor(0))
+api::Result<void> RunnerLink::TrySend(const api::ipc::SubmitView& submit) {
+  if (!HasRoomFor(0))
     return api::Fail(api::ErrorCode::kOverloaded, "the model runner is overloaded");
-  Send(submit);
+  Send(api::ipc::Submit{submit.id, submit.request, submit.resume});
   return {};
 }
 
 bool RunnerLink::HasRoomFor(size_t /*bytes*/, const std::string& /*party*/) const {
-  return channels.at(this)->to_runner.size() < kQueuedFramesMax;
+  return end_ || channels.at(this)->to_runner.size() < kQueuedFramesMax;
 }
 
 void RunnerLink::Close() { End({.protocol_error = false, .reason = "the connection was closed"}); }

@@ -1,0 +1,188 @@
+// Requests on their way to runners: those that a plan admits are sent in slices, since encoding a large one takes
+// milliseconds of the I/O thread.
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <boost/asio/post.hpp>
+#include <exception>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "api/base/random_id.h"
+#include "api/base/reserved_memory.h"
+#include "api/base/text_bounds.h"
+#include "scheduler/dispatcher_impl.h"
+
+namespace quire::scheduler {
+namespace {
+
+// Of requests that are encoded in one go, unless one alone has more.
+constexpr size_t kSliceBytes = size_t{1} << 20;
+constexpr size_t kRequestBytes = 1024;  // beside its texts
+
+// About what its frame has.
+size_t BytesOf(const api::Request& request) {
+  const size_t format = request.format ? request.format->text.size() : 0;
+  return kRequestBytes + api::TextBytes(request.prompt) + request.go_template.size() + format;
+}
+
+// A seed of the daemon's own choosing: the request can then be repeated.
+int64_t DrawSeed() { return static_cast<int64_t>(api::RandomBits() & static_cast<uint64_t>(INT64_MAX)); }
+
+}  // namespace
+
+void Dispatcher::Impl::RequestSending() {
+  if (sending_requested_) return;
+  sending_requested_ = true;
+  boost::asio::post(executor_, [weak = weak_from_this()] {
+    if (const Self self = weak.lock()) self->SendAdmitted();
+  });
+}
+
+void Dispatcher::Impl::SendAdmitted() {
+  const api::ReservedMemoryScope reserved;
+  sending_requested_ = false;
+  std::deque<api::RequestId> without_room;
+  size_t left = kSliceBytes;
+  for (; !unsent_.empty() && left > 0; unsent_.pop_front()) {
+    const api::RequestId id = unsent_.front();
+    const size_t bytes = UnsentBytes(id);
+    if (bytes > left && left < kSliceBytes) break;
+    if (Admit(id)) {
+      left -= std::min(bytes, left);
+    } else {
+      without_room.push_back(id);
+    }
+  }
+  if (!unsent_.empty()) RequestSending();
+  unsent_.insert(unsent_.begin(), without_room.begin(), without_room.end());
+}
+
+void Dispatcher::Impl::OnRoom() {
+  const api::ReservedMemoryScope reserved;
+  if (!unsent_.empty()) RequestSending();
+}
+
+// 0: there is nothing to encode.
+size_t Dispatcher::Impl::UnsentBytes(api::RequestId id) const {
+  if (const auto running = running_.find(id); running != running_.end())
+    return BytesOf(running->second.request);
+  const auto pending = pending_.find(id);
+  return pending != pending_.end() && pending->second->request ? BytesOf(*pending->second->request) : 0;
+}
+
+// The runner of the model takes nothing more: the scheduler admits them again.
+void Dispatcher::Impl::DropUnsent(const std::string& key) {
+  std::erase_if(unsent_, [&](api::RequestId id) {
+    if (const auto running = running_.find(id); running != running_.end())
+      return running->second.spec.key == key;
+    const auto pending = pending_.find(id);
+    return pending == pending_.end() || pending->second->spec.key == key;
+  });
+}
+
+// Sends the request to its loaded model, for the first time or again. False: there is no room yet.
+bool Dispatcher::Impl::Admit(api::RequestId id) {
+  if (const auto running = running_.find(id); running != running_.end()) return Resume(id, running->second);
+  const auto found = pending_.find(id);
+  if (found == pending_.end()) return true;  // its client has left
+  const std::shared_ptr<Pending> pending = found->second;
+  ModelRunner& runner = *runners_.at(pending->spec.key);
+  api::Result<std::unique_ptr<TokenStream>> answer = SubmitTo(runner, *pending);
+  if (!answer || !*answer) {
+    scheduler_.Remove(id, Clock::now());
+    RequestPlan();
+  }
+  pending_.erase(id);
+  Answer(*pending, std::move(answer));
+  return true;
+}
+
+// What the model's next runner must hold of one sequence: no request that a runner has started gets another context.
+int32_t Dispatcher::Impl::ContextNeeded(const std::string& key) const {
+  int32_t needed = 0;
+  for (const auto& [id, running] : running_) {
+    if (running.spec.key == key && running.stream->times.spent()) needed = std::max(needed, running.context);
+  }
+  return needed;
+}
+
+// Once a runner has started the request, its context is what that runner's caches held, whatever the next one's hold.
+void Dispatcher::Impl::DecideContext(Running& running, const api::ipc::ModelInfo& info) const {
+  if (running.stream->times.spent()) return;
+  int32_t& num_ctx = running.request.params.num_ctx;
+  num_ctx = EffectiveContext(running.requested_num_ctx, limits_.default_num_ctx, info);
+  running.context = info.num_ctx > 0 ? std::min(num_ctx, info.num_ctx) : num_ctx;
+}
+
+// Null for a bare load.
+api::Result<std::unique_ptr<TokenStream>> Dispatcher::Impl::SubmitTo(ModelRunner& runner,
+                                                                     Pending& pending) try {
+  const api::OrdinaryMemoryScope ordinary;  // for the request's text
+  const int32_t asked = pending.request ? pending.request->params.num_ctx : 0;
+  const int32_t num_ctx = EffectiveContext(asked, limits_.default_num_ctx, runner.info());
+  LastUse& use = last_use_[runner.key()];
+  if (pending.request || use.num_ctx == 0) use.num_ctx = num_ctx;
+  use.spec = pending.spec;
+  if (!pending.request) return nullptr;
+  // A text that cannot fit would hold up the link to the runner, and with it the answers of others.
+  const api::TextBounds bounds = api::TextBoundsFor(num_ctx, pending.request->overflow);
+  if (api::TextBytes(pending.request->prompt) > bounds.bytes && !pending.request->prompt_only) {
+    return std::unexpected(api::WithContextOptions(api::ExceedsBounds(bounds, num_ctx), num_ctx,
+                                                   runner.info().context_length, runner.info().num_ctx));
+  }
+  if (!runner.HasRoomFor(BytesOf(*pending.request), pending.request->client.Party())) {
+    return api::Fail(api::ErrorCode::kOverloaded, RunnerLink::kBehind);
+  }
+
+  auto stream = std::make_shared<EventStream>(executor_);
+  Running running{pending.spec, *std::move(pending.request), stream};
+  running.requested_num_ctx = asked;
+  running.requested_seed = running.request.params.seed;
+  if (running.requested_seed < 0) running.request.params.seed = DrawSeed();
+  DecideContext(running, runner.info());
+  if (auto sent = runner.Submit(pending.id, running.request, {.context = running.context}, stream); !sent) {
+    return std::unexpected(std::move(sent).error());
+  }
+  running_.emplace(pending.id, std::move(running));
+  return std::make_unique<RunnerTokenStream>(weak_from_this(), pending.id, std::move(stream),
+                                             Clock::now() - pending.arrived);
+} catch (const std::exception& e) {
+  runner.Cancel(pending.id);
+  return api::Fail(api::ErrorCode::kInternal, std::string("the request could not be sent: ") + e.what());
+}
+
+// Its client has some of the answer, so that it waits for room.
+bool Dispatcher::Impl::Resume(api::RequestId id, Running& running) {
+  ModelRunner& runner = *runners_.at(running.spec.key);
+  if (!runner.HasRoomFor(BytesOf(running.request), running.request.client.Party())) return false;
+  const auto sent = ResumeIn(runner, id, running);
+  if (sent) return true;
+  if (sent.error().code == api::ErrorCode::kOverloaded) return false;
+  const auto stream = running.stream;
+  EndRunning(id);
+  stream->Fail(sent.error());
+  return true;
+}
+
+api::Result<void> Dispatcher::Impl::ResumeIn(ModelRunner& runner, api::RequestId id, Running& running) try {
+  const api::OrdinaryMemoryScope ordinary;  // for the request's text
+  last_use_[runner.key()] = {running.spec, running.request.params.num_ctx};
+  DecideContext(running, runner.info());
+  api::ipc::Resume resume = running.stream->events.ResumePoint();
+  resume.context = running.context;
+  resume.spent = running.stream->times.spent();
+  auto sent = runner.Submit(id, running.request, resume, running.stream);
+  if (sent) {
+    spdlog::info("resumed model={} runner_pid={} output_tokens={}", running.spec.name, runner.pid(),
+                 resume.tokens.size());
+  }
+  return sent;
+} catch (const std::exception& e) {
+  runner.Cancel(id);
+  return api::Fail(api::ErrorCode::kUnavailable,
+                   std::string("the request could not be sent to the next model runner: ") + e.what());
+}
+
+}  // namespace quire::scheduler
