@@ -78,7 +78,7 @@ struct ActiveRequest {
   bool sits_out = false;                           // its next token is not sampled yet (sampling_share.h)
   std::chrono::nanoseconds sampling_time{};        // of its last token
   std::optional<uint64_t> last_sampled;            // the number of that step, or of the one before its first
-  size_t reserved_bytes = 0;                       // what admission counted for it
+  int32_t shared_tokens = 0;                       // of its prefix, whose pages are another's
   std::optional<Clock::time_point> stalled_since;  // its reader takes nothing
   size_t hidden_begin = 0;                         // of its rows among the hidden states of a step
   Draft draft;                                     // closed before `sequence` is gone

@@ -91,7 +91,7 @@ std::vector<Place> Engine::Places() const {
                       .arrival = request->arrival,
                       .stalled = stalled,
                       .exact = request->exact,
-                      .bytes = request->reserved_bytes,
+                      .bytes = HeldBytes(*request),
                       .member = request->member,
                       .given = request->place_given,
                       .produced = request->generation->output_tokens() > request->output_before,
@@ -108,7 +108,7 @@ Leaving Engine::LeavingOf(const ActiveRequest& request, size_t paused_bytes) con
   const bool has_snapshot = limits_.prefix_cache && request.reuses && request.exact;
   const bool has_same_bits = layout.recurrent.empty() || layout.stored_state == cache::ElementType::kF32;
   if (has_snapshot && has_same_bits) return Leaving::kSnapshot;
-  const bool fits = paused_bytes + request.reserved_bytes <= limits_.cache_bytes / kPausedPart;
+  const bool fits = paused_bytes + HeldBytes(request) <= limits_.cache_bytes / kPausedPart;
   if (fits) return Leaving::kPaused;
   return has_snapshot ? Leaving::kSnapshot : Leaving::kInexact;
 }
@@ -168,14 +168,14 @@ std::optional<Engine::Succession> Engine::ChooseByRotation(const Contenders& con
 
 size_t Engine::MemoryLeft() const {
   size_t reserved = 0;
-  for (const auto& request : running_) reserved += request->reserved_bytes;
+  for (const auto& request : running_) reserved += HeldBytes(*request);
   reserved += PausedBytes();
   return limits_.cache_bytes - std::min(limits_.cache_bytes, reserved);
 }
 
 size_t Engine::PausedBytes() const {
   size_t bytes = 0;
-  for (const auto& request : waiting_) bytes += request->reserved_bytes;
+  for (const auto& request : waiting_) bytes += HeldBytes(*request);
   return bytes;
 }
 
@@ -184,7 +184,7 @@ size_t Engine::GiveUpPaused() {
   size_t bytes = 0;
   for (const auto& request : waiting_) {
     if (!request->sequence) continue;
-    bytes += std::exchange(request->reserved_bytes, 0);
+    bytes += HeldBytes(*request);
     prefixes_.StorePrefix(*request);
   }
   return bytes;
@@ -251,6 +251,15 @@ size_t Engine::BytesFor(const ActiveRequest& request) const {
   return SequenceBytes(cache_->layout(), std::min<int64_t>(tokens, context_max_), StepTarget().tokens_max);
 }
 
+// It grows with the answer. A shared prefix is counted at its source; a recurrent slot is its own.
+size_t Engine::HeldBytes(const ActiveRequest& request) const {
+  if (!request.sequence) return 0;
+  const cache::Layout& layout = cache_->layout();
+  const size_t whole = BytesFor(request);
+  const size_t shared = SequenceBytes(layout, request.shared_tokens, 0) - SequenceBytes(layout, 0, 0);
+  return whole - std::min(whole, shared);
+}
+
 void Engine::Start(std::unique_ptr<ActiveRequest> request) {
   const auto begin = Clock::now();
   request->place_given = ++places_given_;
@@ -261,10 +270,7 @@ void Engine::Start(std::unique_ptr<ActiveRequest> request) {
     return;
   }
   const PrefixReuse::Outcome reuse = prefixes_.AttachPrefix(*request, running_);
-  // Its shared prefix is counted at the source.
-  const size_t whole = BytesFor(*request);
-  const size_t shared = reuse.reused > 0 ? SequenceBytes(cache_->layout(), reuse.reused, 0) : 0;
-  request->reserved_bytes = whole - std::min(whole, shared);
+  request->shared_tokens = reuse.reused;
   request->generation->Start(reuse.reused, {.miss = reuse.miss,
                                             .divergence = DivergenceOf(*request, reuse),
                                             .restore_ns = (Clock::now() - begin).count()});
@@ -308,7 +314,6 @@ void Engine::StepBack(size_t running, StepBackFor what) {
   EndDraft(request);
   if (what != StepBackFor::kHandover || LeavingOf(request, PausedBytes()) != Leaving::kPaused) {
     prefixes_.StorePrefix(request);
-    request.reserved_bytes = 0;
   }
   request.sits_out = false;
   request.stalled_since.reset();

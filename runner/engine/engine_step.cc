@@ -329,9 +329,11 @@ void Engine::Shift(ActiveRequest& request) {
   PrefixReuse::Outcome reuse;
   if (moved) {
     request.exact = false;
+    request.shared_tokens = std::min(request.shared_tokens, range.begin);
   } else {
     request.sequence = {};
     reuse = prefixes_.AttachPrefix(request, running_);
+    request.shared_tokens = reuse.reused;
     request.generation->Start(reuse.reused, {.miss = reuse.miss});
   }
   StartDraft(request, reuse);

@@ -170,6 +170,31 @@ TEST(Engine, RequestsPreemptedForMemoryDoNotKeepAnIdleTenantOut) {
   for (const auto id : endless) harness.Post(api::ipc::Cancel{id});
 }
 
+// Their answers are many times as long as what they began with, and shift: they stop growing, and never end.
+TEST(Engine, GrownAnswersDoNotKeepAnIdleTenantOut) {
+  EngineHarness alone({.model_stops = false});
+  EngineHarness harness(
+      {.limits = {.running_max = 8, .cache_bytes = alone.SequenceBytesOf(900)}, .model_stops = false});
+  const auto of = [](std::string tenant, std::string text, int32_t tokens) {
+    api::Request request = Greedy(std::move(text), tokens);
+    request.client = {.tenant = std::move(tenant), .cache_salt = {}, .weight = 1, .exchange = {}};
+    return request;
+  };
+  std::string words;
+  for (int i = 0; i < 40; ++i) words += "the cat sat on the mat. ";
+  const std::string expected = alone.Generate(of("", words, 20)).text();
+  std::vector<api::RequestId> endless;
+  for (int i = 0; i < 4; ++i) {
+    api::Request request = of("greedy", "Tell me a story.", 1'000'000);
+    request.params.num_ctx = 280;
+    endless.push_back(harness.Submit(std::move(request)));
+    harness.Post(api::ipc::Credit{endless.back(), 1'000'000});
+  }
+  harness.WaitUntil(endless[0], [](const Outcome& outcome) { return outcome.deltas.size() >= 400; });
+  EXPECT_EQ(harness.Generate(of("other", words, 20)).text(), expected);
+  for (const auto id : endless) harness.Post(api::ipc::Cancel{id});
+}
+
 TEST(Engine, StalledReadersGiveUpTheirPlaces) {
   EngineHarness harness({.limits = {.running_max = 2, .cache_bytes = kPlenty}, .model_stops = false});
   const auto endless = Logged(Greedy("Tell me a story.", 5000));
