@@ -205,6 +205,23 @@ TEST(EngineResume, AcrossAShiftOfTheContext) {
   ExpectResumesAnywhere(WithGrammar(request, "root ::= ([a-z] | [a-z ])+"), /*model_stops=*/false);
 }
 
+// The template shows the time of the request, not that at which a runner renders it.
+TEST(EngineResume, WithATemplateThatShowsTheTime) {
+  api::Request request = Logged(Greedy("", 16));
+  request.prompt = api::ContinuedPrompt{{}, {{"user", "Count to twenty."}}};
+  request.go_template = "{{ currentDate }} {{ .Prompt }}";
+  request.now_s = 86'400 * 10'000;  // a day of 1997
+  EngineHarness first({.model_stops = false});
+  const Outcome whole = first.Generate(request);
+  ASSERT_TRUE(whole.finished);
+  EngineHarness second({.model_stops = false});
+  ExpectSameRest(whole, second.Wait(second.Submit(request, After(whole, 6))), 6);
+  request.now_s += 86'400;
+  EXPECT_NE(second.Generate(request).logprobs(), whole.logprobs());
+  request.now_s = 0;
+  EXPECT_NE(second.Generate(request).logprobs(), whole.logprobs()) << "today";
+}
+
 // A model of each kind of recurrent state: no earlier token can be taken out of one again, so the next runner computes it
 // again, or restores it and continues.
 class EngineResumeOf : public testing::TestWithParam<const char*> {

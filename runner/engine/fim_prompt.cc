@@ -58,7 +58,7 @@ api::Result<void> FitAround(const FimContext& context, FimTexts& texts, int64_t 
 }
 
 api::Result<Tokens> RenderFim(const FimContext& context, std::string_view prefix, std::string_view suffix) {
-  const auto rendered = context.prompt_template.RenderFim(prefix, suffix);
+  const auto rendered = context.prompt_template.RenderFim(prefix, suffix, context.now);
   if (!rendered) return std::unexpected(rendered.error());
   return context.encoder.EncodeRendered(*rendered);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <ctime>
 #include <optional>
 
 #include "api/base/error.h"
@@ -40,6 +41,7 @@ struct FimContext {
   api::Overflow overflow = api::Overflow::kTruncate;
   int32_t num_keep = 0;
   int32_t num_predict = 0;  // tokens that the files leave to the answer, if positive
+  std::tm now = {};         // of the request
 };
 
 // By a template that knows .Suffix, else by the model's FIM tokens. kUnsupported: neither is there.

@@ -44,6 +44,7 @@ struct PromptBuilder {
   const api::Request& request;
   OutputPlan& output_plan;
   const TextEncoder& encoder;
+  const std::tm now = LocalTime(request.now_s);
 
   // Where the second message begins, if the first is the system's (or holds the tools); otherwise 0.
   int32_t SystemTokens(const Tokens& tokens, bool begins_with_system) const {
@@ -56,7 +57,7 @@ struct PromptBuilder {
 
   api::Result<Tokens> EncodeMessages(std::span<const api::Message> messages,
                                      std::span<const api::Tool> tools) const {
-    auto rendered = prompt_template.Render(messages, tools, output_plan.thinking(), Ending());
+    auto rendered = prompt_template.Render(messages, tools, now, output_plan.thinking(), Ending());
     if (!rendered) return std::unexpected(rendered.error());
     output_plan.DetectOpenThinking(*rendered);
     return encoder.EncodeRendered(*rendered);
@@ -89,8 +90,8 @@ struct PromptBuilder {
   int32_t EndOfMessage(const api::ChatPrompt& chat, size_t index, const BuiltPrompt& prompt) const {
     const api::Message& message = chat.messages[index];
     if (index == 0 && message.role == "system") return prompt.system_tokens;
-    const auto rendered =
-        prompt_template.Render(std::span(chat.messages).first(index + 1), chat.tools, output_plan.thinking());
+    const auto rendered = prompt_template.Render(std::span(chat.messages).first(index + 1), chat.tools, now,
+                                                 output_plan.thinking());
     const auto tokens = rendered ? encoder.EncodeRendered(*rendered) : std::unexpected(rendered.error());
     if (!tokens) return 0;
     const auto parted = std::ranges::mismatch(*tokens, prompt.tokens);
@@ -149,7 +150,8 @@ struct PromptBuilder {
                            .num_ctx = num_ctx,
                            .overflow = request.overflow,
                            .num_keep = request.params.num_keep,
-                           .num_predict = request.params.num_predict},
+                           .num_predict = request.params.num_predict,
+                           .now = now},
                           prompt);
   }
 

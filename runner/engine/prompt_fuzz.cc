@@ -77,7 +77,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     Check(*first);
     const auto second = render();
     Require(second && TextOf(*first) == TextOf(*second));
-    if (const auto fim = (*parsed)->RenderFim("before", "after")) Check(*fim);
+    if (const auto fim = (*parsed)->RenderFim("before", "after", {})) Check(*fim);
   } catch (const WorkStopped&) {
   }
   return 0;

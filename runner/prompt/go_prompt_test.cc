@@ -69,7 +69,7 @@ TEST(GoPrompt, InsertsBetweenPromptAndSuffix) {
   const auto parsed = PromptTemplate::ParseGo("{{ if .Suffix }}<P>{{ .Prompt }}<S>{{ .Suffix }}<M>{{ end }}");
   ASSERT_TRUE(parsed);
   EXPECT_TRUE((*parsed)->SupportsFim());
-  const auto segments = (*parsed)->RenderFim("a<M>", "b");
+  const auto segments = (*parsed)->RenderFim("a<M>", "b", {});
   ASSERT_TRUE(segments) << segments.error().message;
   std::string text;
   for (const PromptSegment& segment : *segments) {
@@ -79,7 +79,7 @@ TEST(GoPrompt, InsertsBetweenPromptAndSuffix) {
   EXPECT_EQ(text, "<P>a<M><S>b<M>");
   const auto other = PromptTemplate::ParseGo(kExchange);
   EXPECT_FALSE((*other)->SupportsFim());
-  EXPECT_FALSE((*other)->RenderFim("a", "b"));
+  EXPECT_FALSE((*other)->RenderFim("a", "b", {}));
 }
 
 TEST(GoPrompt, GoesOnWithAnAnswer) {

@@ -39,18 +39,18 @@ std::vector<PromptSegment> Segments(const jinja::TrackedText& tracked, size_t en
   return segments;
 }
 
-std::tm Now() {
-  const std::time_t seconds = std::time(nullptr);
-  std::tm now = {};
-  localtime_r(&seconds, &now);
-  return now;
-}
-
 bool Contains(const api::Result<jinja::TrackedText>& rendered, std::string_view part) {
   return rendered && rendered->text.find(part) != std::string::npos;
 }
 
 }  // namespace
+
+std::tm LocalTime(int64_t seconds) {
+  const std::time_t time = seconds != 0 ? static_cast<std::time_t>(seconds) : std::time(nullptr);
+  std::tm local = {};
+  localtime_r(&time, &local);
+  return local;
+}
 
 api::Result<std::shared_ptr<const PromptTemplate>> PromptTemplate::Parse(std::string_view source,
                                                                          std::string bos, std::string eos) {
@@ -83,11 +83,12 @@ bool PromptTemplate::UsesGo(std::string_view field) const {
 }
 
 api::Result<std::vector<PromptSegment>> PromptTemplate::RenderFim(std::string_view prefix,
-                                                                  std::string_view suffix) const {
+                                                                  std::string_view suffix,
+                                                                  const std::tm& now) const {
   if (!SupportsFim()) {
     return api::Fail(api::ErrorCode::kUnsupported, "the model's template does not use .Suffix", "suffix");
   }
-  const auto rendered = RenderGoFim(std::get<gotemplate::Template>(template_), prefix, suffix, Now());
+  const auto rendered = RenderGoFim(std::get<gotemplate::Template>(template_), prefix, suffix, now);
   if (!rendered) return std::unexpected(rendered.error());
   return Segments(*rendered, rendered->text.size());
 }
@@ -210,7 +211,7 @@ api::Result<std::vector<PromptSegment>> PromptTemplate::Render(std::span<const a
                                                                std::span<const api::Tool> tools,
                                                                const ThinkingSwitch& thinking,
                                                                api::PromptEnd ending) const {
-  return Render(messages, tools, Now(), thinking, ending);
+  return Render(messages, tools, LocalTime(0), thinking, ending);
 }
 
 }  // namespace quire::runner

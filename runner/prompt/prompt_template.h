@@ -1,6 +1,7 @@
 // A model's chat template, parsed once, and the prompt text that messages make with it.
 #pragma once
 
+#include <cstdint>
 #include <ctime>
 #include <memory>
 #include <optional>
@@ -35,6 +36,9 @@ struct ThinkingSwitch {
   std::string arguments_json = {};  // more variables, an object; empty: none
 };
 
+// Seconds since the epoch, in local time. 0: this moment.
+std::tm LocalTime(int64_t seconds);
+
 // Immutable; any thread.
 class PromptTemplate {
  public:
@@ -56,14 +60,15 @@ class PromptTemplate {
                                                  std::span<const api::Tool> tools, const std::tm& now,
                                                  const ThinkingSwitch& thinking = {},
                                                  api::PromptEnd ending = api::PromptEnd::kAuto) const;
-  // The same at this moment.
+  // The same at this moment: each rendering of a request must show the time of the request instead.
   api::Result<std::vector<PromptSegment>> Render(std::span<const api::Message> messages,
                                                  std::span<const api::Tool> tools,
                                                  const ThinkingSwitch& thinking = {},
                                                  api::PromptEnd ending = api::PromptEnd::kAuto) const;
 
   // The prompt for filling in the middle between two texts. kUnsupported: the template does not know .Suffix.
-  api::Result<std::vector<PromptSegment>> RenderFim(std::string_view prefix, std::string_view suffix) const;
+  api::Result<std::vector<PromptSegment>> RenderFim(std::string_view prefix, std::string_view suffix,
+                                                    const std::tm& now) const;
   bool SupportsFim() const { return UsesGo("Suffix"); }
 
   // Whether this is a Go template that takes a field of this name.

@@ -76,6 +76,9 @@ TEST(CompletionRoute, EveryPromptAndChoiceIsARequest) {
   ASSERT_EQ(requests.size(), 4U);
   EXPECT_EQ(std::get<api::TokenPrompt>(requests[3].prompt).tokens, (std::vector<api::TokenId>{3}));
   EXPECT_EQ(requests[1].params.seed, 6);
+  EXPECT_GT(requests[0].now_s, 0);
+  for (const api::Request& request : requests)
+    EXPECT_EQ(request.now_s, requests[0].now_s) << "templates show one time";
 }
 
 TEST(CompletionRoute, AStreamCarriesAllChoicesAndEndsOnce) {

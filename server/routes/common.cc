@@ -5,6 +5,7 @@
 #include <boost/asio/this_coro.hpp>
 #include <chrono>
 #include <cstdint>
+#include <ctime>
 #include <ratio>
 
 #include "api/base/sha256.h"
@@ -145,8 +146,12 @@ Awaitable<void> RelayJob(Services& services, Exchange& exchange, const StoredMod
                          std::optional<scheduler::KeepAlive> keep_alive, GenerationJob job) {
   job.spec = SpecOf(model);
   job.keep_alive = ClaimOf(exchange, keep_alive);
-  for (api::Request& request : job.choices) SetClient(exchange, request.client);
-  if (services.import_layers) co_await services.import_layers(model);
+  const int64_t now_s = std::time(nullptr);  // all choices have one prompt
+  for (api::Request& request : job.choices) {
+    SetClient(exchange, request.client);
+    request.now_s = now_s;
+  }
+  if (services.import_layers) co_await services.import_layers(model, job.choices.front().client.tenant);
   exchange.log().body_bytes = exchange.request().body.size();
   exchange.log().isolation = job.choices.front().client.IsolationKey();
   co_await RelayReply(exchange, services.backend, services.pools.cpu, std::move(job));
