@@ -367,7 +367,8 @@ void ServeEncoder(Shared& shared, Link& link, const ipc::LoadModel& request, Ope
                               .sentence_prompts = model->sentence_prompts.get()};
   EncoderEngine engine(std::move(model->encoder), ComputeThreads(), shared.engine, shared.engine_stats,
                        [&link](ipc::RequestEvent event) { link.Send(std::move(event)); });
-  shared.preparation_max = PreparationTime(std::chrono::milliseconds(settings.prepare_ms), context);
+  shared.preparation_max =
+      kResumedTimes * PreparationTime(std::chrono::milliseconds(settings.prepare_ms), context);
   Preparation preparation(shared.prompts, prompts, std::chrono::milliseconds(settings.prepare_ms),
                           {.built = [&shared](PromptBuilt built) { shared.engine.Post(std::move(built)); },
                            .described = [&link](ipc::RequestEvent event) { link.Send(event); }},
@@ -461,7 +462,8 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
                               .task = rank ? ModelTask::kRank : other_task,
                               .rank_prompt = rank ? &rank->prompt : nullptr,
                               .sentence_prompts = sentence_prompts.get()};
-  shared.preparation_max = PreparationTime(std::chrono::milliseconds(settings.prepare_ms), context_length);
+  shared.preparation_max =
+      kResumedTimes * PreparationTime(std::chrono::milliseconds(settings.prepare_ms), context_length);
   Preparation preparation(shared.prompts, context, std::chrono::milliseconds(settings.prepare_ms),
                           {.built = [&shared](PromptBuilt built) { shared.engine.Post(std::move(built)); },
                            .described = [&link](ipc::RequestEvent event) { link.Send(event); }});

@@ -133,11 +133,16 @@ void Preparation::Run(std::span<const Lane> lanes) {
   }
 }
 
-bool Preparation::Work(PreparationJob& job) {
+TryLimits Preparation::LimitsFor(const PreparationJob& job) const {
   const int32_t asked = job.submit.request.params.num_ctx;
   const int32_t tokens = asked > 0 ? std::min(asked, context_.context_length) : context_.context_length;
-  const TryLimits limits =
-      LimitsOf(job.lane, {.cpu_time = PreparationTime(cpu_time_, tokens), .bytes = PreparationBytes(tokens)});
+  TryLimits all{.cpu_time = PreparationTime(cpu_time_, tokens), .bytes = PreparationBytes(tokens)};
+  if (job.submit.resume.spent) all = {kResumedTimes * all.cpu_time, kResumedBytes * all.bytes};
+  return LimitsOf(job.lane, all);
+}
+
+bool Preparation::Work(PreparationJob& job) {
+  const TryLimits limits = LimitsFor(job);
   if (job.submit.request.prompt_only) return Describe(job, limits);
   const auto begin = Clock::now();
   auto [stopped, prompt] = TryToPrepare(context_, job, limits);

@@ -31,6 +31,11 @@ constexpr size_t PreparationBytes(int32_t context_tokens) {
   return kPreparationBytes + kBytesPerToken * static_cast<size_t>(context_tokens);
 }
 
+// How many times as much a request may take that began in another runner: there its prompt was within the limits, perhaps with
+// a format that was compiled before.
+inline constexpr int kResumedTimes = 8;
+inline constexpr size_t kResumedBytes = 2;
+
 // What a try may take. Only one request at a time has all of its time and memory.
 struct TryLimits {
   std::chrono::nanoseconds cpu_time;
@@ -63,6 +68,7 @@ class Preparation {
   // False: it takes more than its lane gives.
   bool Work(PreparationJob& job);
   bool Describe(const PreparationJob& job, const TryLimits& limits);
+  TryLimits LimitsFor(const PreparationJob& job) const;  // of its lane
 
   PreparationQueue& queue_;
   const PromptContext& context_;

@@ -14,6 +14,7 @@
 #include "runner/constraint/output_format.h"
 #include "runner/engine/loaded_model.h"
 #include "runner/engine/testing/engine_harness.h"
+#include "runner/work/work_budget.h"
 
 namespace quire::runner::engine {
 namespace {
@@ -177,6 +178,45 @@ TEST_F(Preparing, ARequestThatGoesThroughAllLanesIsRefusedOnce) {
   const api::Error error = refused.get_future().get();
   EXPECT_EQ(error.code, api::ErrorCode::kInvalidArgument);
   EXPECT_THAT(error.message, HasSubstr("more than 0 ms of CPU time"));
+}
+
+// Refused, or built, with this time for each request.
+api::Result<void> PrepareIn(const PromptContext& shared, PreparationJob job,
+                            std::chrono::nanoseconds cpu_time) {
+  PreparationQueue queue;
+  std::promise<api::Result<void>> done;
+  const Preparation preparation(
+      queue, shared, cpu_time - kCpuTimePerToken * shared.context_length,
+      {.built =
+           [&](PromptBuilt built) {
+             done.set_value(built.prompt ? api::Result<void>() : std::unexpected(built.prompt.error()));
+           },
+       .described = {}});
+  queue.Push(std::move(job));
+  return done.get_future().get();
+}
+
+// The first runner had the format compiled for another request: the next one has to compile it within the time of a request
+// that its client has some of the answer of.
+TEST_F(Preparing, ARequestThatGoesOnMayHaveToCompileWhatTheFirstRunnerHad) {
+  const auto job = [](bool goes_on) {
+    PreparationJob made = JobOf(1, WithSchema(R"({"type":"string","pattern":"(a|b)*a(a|b){12}c"})"));
+    if (goes_on) made.submit.resume.spent.emplace();
+    return made;
+  };
+  const auto begin = WorkBudget::CpuTime();
+  ASSERT_TRUE(Prepare(context(), job(false), {kMuchTime}).value());
+  const auto half = (WorkBudget::CpuTime() - begin) / 2;
+  EXPECT_TRUE(PrepareIn(context(), job(false), half)) << "it is compiled";
+  const auto in_the_next = [&](bool goes_on) {
+    constraint::ConstraintCache empty(
+        [this] { return IndexVocabulary(*model_.tokenizer, model_.end_of_generation); }, kPlenty);
+    PromptContext next = context();
+    next.constraints = &empty;
+    return PrepareIn(next, job(goes_on), half);
+  };
+  EXPECT_FALSE(in_the_next(false));
+  EXPECT_TRUE(in_the_next(true));
 }
 
 TEST(PreparationQueue, KnowsWhatMayBeExpensive) {
