@@ -9,6 +9,7 @@
 #include <new>
 #include <stdexcept>
 #include <utility>
+#include <variant>
 
 #include "runner/work/work_budget.h"
 #include "runner/work/work_memory.h"
@@ -163,7 +164,11 @@ bool Preparation::Describe(const PreparationJob& job, const TryLimits& limits) {
   if (stopped && stopped->canceled) return true;
   if (stopped && stopped->spent && job.lane != Lane::kLong) return false;
   if (stopped) events = {api::Failed{stopped->error}};
-  for (api::Event& event : events) receivers_.described({job.submit.id, std::move(event)});
+  int64_t had = job.submit.resume.deltas;
+  for (api::Event& event : events) {
+    if (std::holds_alternative<api::TextDelta>(event) && had-- > 0) continue;
+    receivers_.described({job.submit.id, std::move(event)});
+  }
   return true;
 }
 

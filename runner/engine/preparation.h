@@ -67,6 +67,7 @@ class Preparation {
   void Run(std::span<const Lane> lanes);
   // False: it takes more than its lane gives.
   bool Work(PreparationJob& job);
+  // Without the deltas that the client has.
   bool Describe(const PreparationJob& job, const TryLimits& limits);
   TryLimits LimitsFor(const PreparationJob& job) const;  // of its lane
 

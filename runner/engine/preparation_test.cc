@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "runner/constraint/output_format.h"
 #include "runner/engine/loaded_model.h"
@@ -217,6 +218,28 @@ TEST_F(Preparing, ARequestThatGoesOnMayHaveToCompileWhatTheFirstRunnerHad) {
   };
   EXPECT_FALSE(in_the_next(false));
   EXPECT_TRUE(in_the_next(true));
+}
+
+TEST_F(Preparing, ATextThatTheClientHasIsNotDescribedAgain) {
+  api::Request request = TenantChat("Hello!");
+  request.prompt_only = true;
+  request.return_prompt_text = true;
+  for (const int64_t had : {0, 1}) {
+    PreparationJob job = JobOf(1, request);
+    job.submit.resume.deltas = had;
+    PreparationQueue queue;
+    std::promise<void> done;
+    int64_t deltas = 0;
+    const PromptContext shared = context();
+    const Preparation preparation(queue, shared, kMuchTime,
+                                  {.built = {}, .described = [&](const api::ipc::RequestEvent& event) {
+                                     deltas += std::holds_alternative<api::TextDelta>(event.event) ? 1 : 0;
+                                     if (std::holds_alternative<api::Finished>(event.event)) done.set_value();
+                                   }});
+    queue.Push(std::move(job));
+    done.get_future().wait();
+    EXPECT_EQ(deltas, 1 - had);
+  }
 }
 
 TEST(PreparationQueue, KnowsWhatMayBeExpensive) {
