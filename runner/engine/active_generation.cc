@@ -62,6 +62,8 @@ ActiveGeneration::ActiveGeneration(Setup setup, int32_t context_max,
       predict_limit_(setup.request.predict_ms_max),
       report_progress_(setup.request.report_progress),
       num_ctx_(std::min(setup.prompt.num_ctx, context_max)),
+      spent_(setup.resume.spent),
+      begun_(setup.resume.deltas > 0),
       prompt_dropped_(setup.prompt.dropped),
       system_tokens_(setup.prompt.system_tokens),
       prompt_tokens_(static_cast<int32_t>(setup.prompt.tokens.size())),
@@ -115,9 +117,9 @@ void ActiveGeneration::Start(int32_t computed, api::PromptReady how) {
   prefilling_ = true;
   if (started_) return;
   started_ = Clock::now();
-  cached_tokens_ = std::min(computed, prompt_tokens_);  // what was resumed may be in the caches too
   how.prompt_tokens = prompt_tokens_;
-  how.cached_tokens = cached_tokens_;
+  how.cached_tokens = std::min(computed, prompt_tokens_);  // what was resumed may be in the caches too
+  cached_tokens_ = spent_ ? std::min(spent_->cached_tokens, prompt_tokens_) : how.cached_tokens;
   how.build_ns = build_time_.count();
   outbox_.Add(std::move(how));
 }
@@ -371,16 +373,25 @@ void ActiveGeneration::Finish(api::FinishReason reason, std::optional<size_t> st
 // Never before the first token is sampled: a resumed answer repeats its own first.
 bool ActiveGeneration::TimeIsOver() const {
   if (predict_limit_.count() == 0 || !line_broken_ || !first_token_) return false;
-  return Clock::now() - *first_token_ > predict_limit_;
+  return std::chrono::nanoseconds(OutputNanoseconds()) > predict_limit_;
+}
+
+int64_t ActiveGeneration::OutputNanoseconds() const {
+  return (spent_ ? spent_->output_ns : 0) + Nanoseconds(Clock::now() - *first_token_);
+}
+
+// That it took to compute the prompt again, behind which the client has some of the answer, counts for nothing.
+int64_t ActiveGeneration::PromptNanoseconds() const {
+  return (spent_ ? spent_->prompt_ns : 0) + (begun_ ? 0 : Nanoseconds(*first_token_ - *started_));
 }
 
 api::Usage ActiveGeneration::UsageNow() const {
   return {.prompt_tokens = prompt_tokens_,
           .cached_tokens = cached_tokens_,
           .output_tokens = output_tokens_,
-          .queue_ns = Nanoseconds(*started_ - arrived_),
-          .prompt_ns = Nanoseconds(*first_token_ - *started_),
-          .output_ns = Nanoseconds(Clock::now() - *first_token_),
+          .queue_ns = spent_ ? spent_->queue_ns : Nanoseconds(*started_ - arrived_),
+          .prompt_ns = PromptNanoseconds(),
+          .output_ns = OutputNanoseconds(),
           .draft = draft_,
           .reasoning_tokens = reasoning_tokens_};
 }

@@ -158,6 +158,8 @@ class ActiveGeneration {
   // `cut`: without the text that is held back.
   void Finish(api::FinishReason reason, std::optional<size_t> stop, bool cut = false);
   api::Usage UsageNow() const;
+  int64_t PromptNanoseconds() const;
+  int64_t OutputNanoseconds() const;
   int32_t OutputLimit() const;
   // The answer has a line break and has taken longer than the request allows.
   bool TimeIsOver() const;
@@ -172,6 +174,8 @@ class ActiveGeneration {
   const std::chrono::milliseconds predict_limit_;  // 0: none
   const bool report_progress_;
   const int32_t num_ctx_;
+  const std::optional<api::ipc::Spent> spent_;  // in runners before
+  const bool begun_;                            // they have sent some of the answer
   const int32_t prompt_dropped_;
   const int32_t system_tokens_;
   const int32_t prompt_tokens_;

@@ -222,6 +222,47 @@ TEST(EngineResume, WithATemplateThatShowsTheTime) {
   EXPECT_NE(second.Generate(request).logprobs(), whole.logprobs()) << "today";
 }
 
+// What the client gets for its tokens and times is that of all runners.
+TEST(EngineResume, UsageIsOfAllRunners) {
+  const api::Request request = Greedy("Count to twenty.", 30);
+  EngineHarness harness({.model_stops = false});
+  const Outcome whole = harness.Generate(request);
+  ASSERT_TRUE(whole.finished);
+  constexpr int64_t kHour = 3'600'000'000'000;
+  api::ipc::Resume resume = After(whole, 8);
+  resume.spent =
+      api::ipc::Spent{.cached_tokens = 2, .queue_ns = kHour, .prompt_ns = 2 * kHour, .output_ns = 3 * kHour};
+  const Outcome resumed = harness.Wait(harness.Submit(request, resume));
+  ASSERT_TRUE(resumed.finished && resumed.ready);
+  const api::Usage& usage = resumed.finished->usage;
+  EXPECT_GT(resumed.ready->cached_tokens, 2) << "the harness has computed it";
+  EXPECT_EQ(usage.cached_tokens, 2);
+  EXPECT_EQ(usage.queue_ns, kHour);
+  EXPECT_EQ(usage.prompt_ns, 2 * kHour) << "what is computed again is not its prompt's";
+  EXPECT_GT(usage.output_ns, 3 * kHour);
+  EXPECT_LT(usage.output_ns, 4 * kHour);
+  resume = After(whole, 0);
+  resume.spent = api::ipc::Spent{.prompt_ns = 2 * kHour};
+  const Outcome again = harness.Wait(harness.Submit(request, resume));
+  ASSERT_TRUE(again.finished);
+  EXPECT_GT(again.finished->usage.prompt_ns, 2 * kHour) << "no token came of it before";
+}
+
+// t_max_predict_ms does not begin again.
+TEST(EngineResume, TheTimeOfAnAnswerIsThatInAllRunners) {
+  api::Request request = WithGrammar(Greedy("Count to twenty.", 40), R"(root ::= ("a\n" | "b\n")+)");
+  request.predict_ms_max = 3'600'000;
+  EngineHarness harness({.model_stops = false});
+  const Outcome whole = harness.Generate(request);
+  ASSERT_TRUE(whole.finished);
+  ASSERT_EQ(whole.finished->usage.output_tokens, 40);
+  api::ipc::Resume resume = After(whole, 8);
+  resume.spent = api::ipc::Spent{.output_ns = 3'600'000'000'000};
+  const Outcome resumed = harness.Wait(harness.Submit(request, resume));
+  ASSERT_TRUE(resumed.finished);
+  EXPECT_LT(resumed.finished->usage.output_tokens, 20);
+}
+
 // A model of each kind of recurrent state: no earlier token can be taken out of one again, so the next runner computes it
 // again, or restores it and continues.
 class EngineResumeOf : public testing::TestWithParam<const char*> {
