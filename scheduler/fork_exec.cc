@@ -5,7 +5,10 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
+#include <string_view>
 
 #include "scheduler/runner_process.h"
 
@@ -15,6 +18,35 @@ namespace {
 constexpr int kExecFailed = 127;
 constexpr int kStatusFd = RunnerProcess::kIpcFd + 1;
 static_assert(RunnerProcess::kFirstFileFd == kStatusFd + 1);
+
+// What a runner, its libraries and the tests' faults read; PATH is for a script in the place of a runner. The daemon's
+// environment has more: passwords of other services, paths of credentials, the tokens of the shell that started it.
+constexpr std::array kPassed = std::to_array<std::string_view>(
+    {"ASAN_OPTIONS", "GLIBC_TUNABLES", "LLVM_PROFILE_FILE", "LSAN_OPTIONS", "PATH", "QUIRE_CHECK_INVARIANTS",
+     "QUIRE_DRAFT_TOKENS", "QUIRE_FAIL_ALLOC", "QUIRE_FAULTS", "QUIRE_FAULT_TRACE",
+     "QUIRE_SNAPSHOT_ALWAYS_FETCH", "QUIRE_STUCK_PREPARATION", "TMPDIR", "TSAN_OPTIONS", "TZ", "TZDIR",
+     "UBSAN_OPTIONS"});
+static_assert(std::ranges::is_sorted(kPassed));
+// Of the loader, the allocator, OpenBLAS, coverage, and an emulator of another processor.
+constexpr std::array kPassedPrefixes =
+    std::to_array<std::string_view>({"GCOV_", "LD_", "MALLOC_", "OMP_", "OPENBLAS_", "QEMU_"});
+
+bool IsPassed(std::string_view variable) {
+  const std::string_view name = variable.substr(0, variable.find('='));
+  return std::ranges::binary_search(kPassed, name) ||
+         std::ranges::any_of(kPassedPrefixes,
+                             [name](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+// Its end is a null pointer, as execve() takes it.
+std::vector<char*> RunnerEnvironment() {
+  std::vector<char*> passed;
+  for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
+    if (IsPassed(*variable)) passed.push_back(*variable);
+  }
+  passed.push_back(nullptr);
+  return passed;
+}
 
 [[noreturn]] void Report(int status_fd) {
   const int error = errno;
@@ -33,7 +65,8 @@ void ResetSignals() {
 }
 
 // Runs in the child: async-signal-safe calls only.
-[[noreturn]] void BecomeRunner(pid_t parent, const char* binary, char* const* argv, const ChildFds& fds) {
+[[noreturn]] void BecomeRunner(pid_t parent, const char* binary, char* const* argv, char* const* variables,
+                               const ChildFds& fds) {
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) Report(fds.status);
   // The parent may have died before the call above: then no signal will come.
   if (::getppid() != parent) ::_exit(kExecFailed);
@@ -49,7 +82,7 @@ void ResetSignals() {
   }
   ::closefrom(next);
   ResetSignals();
-  ::execve(binary, argv, environ);
+  ::execve(binary, argv, variables);
   Report(kStatusFd);
 }
 
@@ -62,6 +95,7 @@ pid_t ForkExec(const std::string& binary, const std::vector<std::string>& argume
   argv.push_back(const_cast<char*>(binary.c_str()));
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
+  const std::vector<char*> variables = RunnerEnvironment();
 
   sigset_t all;
   sigset_t before;
@@ -69,7 +103,7 @@ pid_t ForkExec(const std::string& binary, const std::vector<std::string>& argume
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
-  if (pid == 0) BecomeRunner(parent, binary.c_str(), argv.data(), fds);
+  if (pid == 0) BecomeRunner(parent, binary.c_str(), argv.data(), variables.data(), fds);
   const int error = errno;
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   errno = error;

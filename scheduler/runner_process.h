@@ -1,9 +1,10 @@
 // One quire-runner process: how it is started, signaled and reaped.
 //
 // The child gets standard input from /dev/null, a pipe as standard output and error (which drops what it writes
-// while the pipe is full), its end of a socketpair as descriptor kIpcFd, the files that it is given from kFirstFileFd on, and no other descriptor;
-// default signal handlers and an empty mask; a process group of its own, so that Ctrl-C in a terminal reaches
-// the daemon alone; and SIGKILL when the thread that started it ends.
+// while the pipe is full), its end of a socketpair as descriptor kIpcFd, the files that it is given from kFirstFileFd
+// on, and no other descriptor; the variables that runners read, and no others; default signal handlers and an empty
+// mask; a process group of its own, so that Ctrl-C in a terminal reaches the daemon alone; and SIGKILL when the thread
+// that started it ends.
 #pragma once
 
 #include <sys/types.h>

@@ -15,8 +15,11 @@
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -115,6 +118,38 @@ TEST_F(RunnerProcessTest, TheChildHasItsOwnDescriptorsOnly) {
   EXPECT_THAT(fds, ElementsAre(0, 1, 2, RunnerProcess::kIpcFd));
   EXPECT_EQ(std::filesystem::read_symlink(folder + "/0"), "/dev/null");
   ::close(leak);
+}
+
+TEST_F(RunnerProcessTest, TheChildHasOnlyTheVariablesThatARunnerReads) {
+  const std::vector<std::string> secrets = {
+      "QUIRE_SNAPSHOT_REDIS", "CREDENTIALS_DIRECTORY", "NOTIFY_SOCKET", "GITHUB_TOKEN", "TZ_TOKEN", "HOME"};
+  const std::vector<std::string> passed = {"TZ", "TMPDIR", "QUIRE_DRAFT_TOKENS", "MALLOC_ARENA_MAX",
+                                           "QUIRE_CHECK_INVARIANTS"};
+  const auto value_of = [](const std::string& name) {
+    const char* now = std::getenv(name.c_str());
+    return now ? std::optional<std::string>(now) : std::nullopt;
+  };
+  std::map<std::string, std::optional<std::string>> before;
+  for (const std::string& name : secrets) before[name] = value_of(name);
+  for (const std::string& name : passed) before[name] = value_of(name);
+  for (const std::string& name : secrets) ::setenv(name.c_str(), "secret", 1);
+  for (const std::string& name : passed) ::setenv(name.c_str(), before[name].value_or("1").c_str(), 1);
+
+  const auto process = Start();
+  std::ifstream file("/proc/" + std::to_string(process->pid()) + "/environ");
+  std::set<std::string> names;
+  for (std::string variable; std::getline(file, variable, '\0');) {
+    EXPECT_THAT(variable, testing::Not(HasSubstr("secret")));
+    names.insert(variable.substr(0, variable.find('=')));
+  }
+  for (const std::string& name : passed) EXPECT_TRUE(names.contains(name)) << name;
+  for (const auto& [name, value] : before) {
+    if (value) {
+      ::setenv(name.c_str(), value->c_str(), 1);
+    } else {
+      ::unsetenv(name.c_str());
+    }
+  }
 }
 
 // Whatever numbers they have here, which overlap those that the child uses.
