@@ -51,7 +51,7 @@ class ActiveGeneration {
   };
   using Emit = DeltaOutbox::Emit;
 
-  // `context_max`: tokens that the caches can hold of one sequence.
+  // `context_max`: tokens that the caches of its first runner could hold of one sequence. REQUIRES: these hold them too.
   ActiveGeneration(Setup setup, int32_t context_max, std::shared_ptr<const tokenizer::Tokenizer> tokenizer,
                    const std::unordered_set<api::TokenId>& end_of_generation, Emit emit);
 

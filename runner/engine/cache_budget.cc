@@ -1,6 +1,7 @@
 #include "runner/engine/cache_budget.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "runner/engine/admission.h"
 #include "runner/engine/prefill_budget.h"
@@ -45,6 +46,35 @@ CacheShares ShareCache(const cache::Layout& target, const cache::Layout* draft, 
   shares.constraints = std::min((budget - shares.draft) / kConstraintShare, kConstraintBytesMax);
   shares.model = budget - shares.draft - shares.constraints;
   return shares;
+}
+
+namespace {
+
+// What HybridCache::LargestSequence counts for a sequence of this length.
+size_t BytesOfLargest(const cache::Layout& layout, int64_t tokens, int64_t batch) {
+  const auto pages_of = [&](int64_t count) { return (count + layout.page_tokens - 1) / layout.page_tokens; };
+  size_t bytes = layout.recurrent.empty() ? 0 : cache::SlotBytes(layout);
+  for (size_t group = 0; group < layout.groups.size(); ++group) {
+    const int64_t window = layout.groups[group].window;
+    const int64_t widest = window > 0 ? pages_of(window - 1 + batch) + 1 : INT64_MAX;
+    bytes += static_cast<size_t>(std::min(pages_of(tokens), widest)) * cache::PageBytes(layout, group);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+size_t BudgetForContext(const cache::Layout& target, const cache::Layout* draft, int32_t tokens) {
+  const size_t needed = BytesOfLargest(target, tokens, StepTarget().tokens_max);
+  const auto holds = [&](size_t budget) { return ShareCache(target, draft, budget).model >= needed; };
+  size_t enough = std::max<size_t>(needed, 1);
+  while (!holds(enough)) enough *= 2;
+  size_t too_small = 0;
+  while (enough - too_small > 1) {
+    const size_t middle = too_small + (enough - too_small) / 2;
+    (holds(middle) ? enough : too_small) = middle;
+  }
+  return enough;
 }
 
 int32_t ContextThatFits(const cache::Layout& layout, int32_t context_length, size_t bytes) {

@@ -28,6 +28,9 @@ struct CacheShares {
 };
 CacheShares ShareCache(const cache::Layout& target, const cache::Layout* draft, size_t budget);
 
+// The smallest budget of which the model's share holds one sequence of `tokens` tokens (HybridCache::LargestSequence).
+size_t BudgetForContext(const cache::Layout& target, const cache::Layout* draft, int32_t tokens);
+
 // Tokens of the longest sequence, at most `context_length`, that `bytes` hold.
 int32_t ContextThatFits(const cache::Layout& layout, int32_t context_length, size_t bytes);
 

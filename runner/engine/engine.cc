@@ -60,7 +60,8 @@ Engine::Engine(LoadedModel model, const EngineLimits& limits, int32_t threads, M
           std::min<cache::Position>(cache_->LargestSequence(StepTarget().tokens_max), INT32_MAX))),
       rotation_(limits.time_slice) {
   pool_.CountIn(engine_stats_.progress);
-  model_.model->SetContext(std::min(context_max_, model_.model->context_length()));
+  // Not the context that these caches hold: an answer may have begun in a runner that had others.
+  model_.model->SetContext(model_.model->context_length());
 }
 
 void Engine::Run() {
@@ -128,6 +129,13 @@ void Engine::Enter(PromptBuilt built) {
   if (building.empty()) return;  // canceled meanwhile
   built.resume.credit += building.mapped();
   if (!built.prompt) return Emit(id, api::Failed{built.prompt.error()});
+  const int32_t context = built.resume.context > 0 ? built.resume.context : context_max_;
+  if (context > context_max_) {
+    return Emit(id, api::Failed{{api::ErrorCode::kUnavailable,
+                                 fmt::format("the request has a context of {} tokens from the runner in which it "
+                                             "began; the caches of this one hold {}",
+                                             context, context_max_)}});
+  }
   const auto tokens = static_cast<int32_t>(built.prompt->tokens.size());
   if (tokens >= context_max_) {
     return Emit(
@@ -155,7 +163,7 @@ void Engine::Enter(PromptBuilt built) {
   ActiveGeneration::Setup setup{id, std::move(built.request), std::move(*built.prompt), built.arrived,
                                 std::move(built.resume)};
   request->generation = std::make_unique<ActiveGeneration>(
-      std::move(setup), context_max_, model_.tokenizer, model_.end_of_generation,
+      std::move(setup), context, model_.tokenizer, model_.end_of_generation,
       [this, id](api::Event event) { Emit(id, std::move(event)); });
   request->waits_since = ++waits_;
   waiting_.push_back(std::move(request));

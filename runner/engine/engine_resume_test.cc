@@ -4,7 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "runner/engine/testing/engine_harness.h"
 #include "tests/data/test_data.h"
@@ -261,6 +265,92 @@ TEST(EngineResume, TheTimeOfAnAnswerIsThatInAllRunners) {
   const Outcome resumed = harness.Wait(harness.Submit(request, resume));
   ASSERT_TRUE(resumed.finished);
   EXPECT_LT(resumed.finished->usage.output_tokens, 20);
+}
+
+// Holds sequences of about this many tokens.
+EngineHarnessSetup SmallCaches(int64_t tokens, std::string model = kDemoModel) {
+  const EngineHarness any({.model = model});
+  return {.model = std::move(model),
+          .limits = {.cache_bytes = any.SequenceBytesOf(tokens)},
+          .model_stops = false};
+}
+
+// As the daemon does, which knows the context of the first runner.
+api::ipc::Resume AfterIn(const EngineHarness& first, const Outcome& outcome, size_t count) {
+  api::ipc::Resume resume = After(outcome, count);
+  resume.context = first.context_max();
+  return resume;
+}
+
+TEST(EngineResume, InLargerCachesTheContextEndsWhereItDid) {
+  for (const bool shift : {false, true}) {
+    api::Request request = Seeded(Greedy("Tell me a long story about the sea.", 150));
+    request.shift = shift;
+    EngineHarness first(SmallCaches(96));
+    const Outcome whole = first.Generate(request);
+    ASSERT_TRUE(whole.finished);
+    EXPECT_EQ(whole.finished->usage.output_tokens == 150, shift);
+    EngineHarness second({.model_stops = false});
+    for (size_t count = 0; count <= whole.deltas.size(); count += 10)
+      ExpectSameRest(whole, second.Wait(second.Submit(request, AfterIn(first, whole, count))), count);
+  }
+}
+
+TEST(EngineResume, InSmallerCachesThatHoldItsContext) {
+  for (const bool shift : {false, true}) {
+    api::Request request = Seeded(Greedy("Tell me a long story about the sea.", 150));
+    request.shift = shift;
+    request.params.num_ctx = 80;
+    EngineHarness first({.model_stops = false});
+    const Outcome whole = first.Generate(request);
+    ASSERT_TRUE(whole.finished);
+    EngineHarness second(SmallCaches(96));
+    for (size_t count = 0; count <= whole.deltas.size(); count += 10) {
+      api::ipc::Resume resume = After(whole, count);
+      resume.context = 80;
+      ExpectSameRest(whole, second.Wait(second.Submit(request, resume)), count);
+    }
+  }
+}
+
+// Nothing is sent that would not follow from what the client has.
+TEST(EngineResume, SmallerCachesThanItsContextRefuseIt) {
+  for (const bool shift : {false, true}) {
+    api::Request request = Seeded(Greedy("Tell me a long story about the sea.", 150));
+    request.shift = shift;
+    EngineHarness first({.model_stops = false});
+    const Outcome whole = first.Generate(request);
+    EngineHarness second(SmallCaches(96));
+    const Outcome refused = second.Wait(second.Submit(request, AfterIn(first, whole, 100)));
+    ASSERT_TRUE(refused.failed);
+    EXPECT_EQ(refused.failed->error.code, api::ErrorCode::kUnavailable);
+    EXPECT_FALSE(refused.ready);
+    EXPECT_TRUE(refused.deltas.empty());
+  }
+}
+
+// The caches of one runner hold more than LongRoPE's original context, those of the other less.
+TEST(EngineResume, RotationsDoNotDependOnTheCaches) {
+  const std::filesystem::path folder = OwnFolder();
+  std::filesystem::copy(test_data::Find("models/llama"), folder, std::filesystem::copy_options::recursive);
+  nlohmann::json config = nlohmann::json::parse(std::ifstream(folder / "config.json"));
+  config["rope_parameters"] = {{"rope_type", "longrope"},
+                               {"rope_theta", 10000.0},
+                               {"original_max_position_embeddings", 512},
+                               {"long_factor", std::vector<double>(8, 2.0)},
+                               {"short_factor", std::vector<double>(8, 1.0)}};
+  std::filesystem::remove(folder / "config.json");
+  std::ofstream(folder / "config.json") << config;
+  const api::Request request = Logged(Greedy("Count to twenty.", 16));
+  EngineHarness small(SmallCaches(128, folder.string()));
+  EngineHarness large({.model = folder.string(), .model_stops = false});
+  ASSERT_LT(small.context_max(), 512);
+  ASSERT_GT(large.context_max(), 512);
+  const Outcome whole = small.Generate(request);
+  ASSERT_TRUE(whole.finished);
+  for (const size_t count : {size_t{0}, size_t{8}})
+    ExpectSameRest(whole, large.Wait(large.Submit(request, AfterIn(small, whole, count))), count);
+  std::filesystem::remove_all(folder);
 }
 
 // A model of each kind of recurrent state: no earlier token can be taken out of one again, so the next runner computes it

@@ -417,8 +417,12 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
     return link.Send(ipc::LoadFailed{fits.error()});
   }
   const DraftParts& draft = opened->metadata_draft;
+  const size_t cache_needed = request.context_min > 0
+                                  ? BudgetForContext(opened->metadata_model->cache_layout(),
+                                                     draft.cache_layout(), request.context_min)
+                                  : 0;
   link.Send(EstimateMemory(*opened->metadata_model, limits, ResidentBytes() + DraftBytes(draft, limits),
-                           context_length, settings.cache_bytes, MemoryLimitBytes()));
+                           context_length, settings.cache_bytes, MemoryLimitBytes(), cache_needed));
   LogStreamed(*opened->metadata_model);
   for (const std::string& repair : opened->loaded.files->repairs()) LogLine("read differently: " + repair);
   limits.cache_bytes = AwaitLoadApproval(shared);
@@ -448,7 +452,7 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   if (!engine) return link.Send(ipc::LoadFailed{engine.error()});
   info.cache_bytes = (*engine)->cache_bytes();
   info.num_ctx = std::min(context_length, (*engine)->context_max());
-  if (shared.snapshot_fd >= 0) AddTier(**engine, shared.snapshot_fd, info.num_ctx);
+  if (shared.snapshot_fd >= 0) AddTier(**engine, shared.snapshot_fd, context_length);
   constraint::ConstraintCache constraints([&] { return IndexVocabulary(*tokenizer, end_of_generation); },
                                           caches.constraints);
   const PromptContext context{.tokenizer = tokenizer,

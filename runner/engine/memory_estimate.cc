@@ -39,7 +39,8 @@ int64_t ScratchBytes(const models::Model& model, const EngineLimits& limits) {
 
 api::ipc::MemoryEstimate EstimateMemory(const models::Model& model, const EngineLimits& limits,
                                         int64_t process, int32_t context_length,
-                                        int64_t requested_cache_bytes, int64_t available) {
+                                        int64_t requested_cache_bytes, int64_t available,
+                                        size_t cache_needed) {
   api::ipc::MemoryEstimate estimate{.weight_bytes = model.resident_bytes(),
                                     .scratch_bytes = process + ScratchBytes(model, limits),
                                     .cache_bytes = 0,
@@ -48,8 +49,8 @@ api::ipc::MemoryEstimate EstimateMemory(const models::Model& model, const Engine
   const int64_t left = std::max<int64_t>(available - estimate.weight_bytes - estimate.scratch_bytes, 0);
   const CacheSizing sizing =
       ChooseCacheSize(model.cache_layout(), context_length, requested_cache_bytes, static_cast<size_t>(left));
-  estimate.cache_bytes = static_cast<int64_t>(sizing.bytes);
-  estimate.cache_min_bytes = static_cast<int64_t>(sizing.min_bytes);
+  estimate.cache_bytes = static_cast<int64_t>(std::max(sizing.bytes, cache_needed));
+  estimate.cache_min_bytes = static_cast<int64_t>(std::max(sizing.min_bytes, cache_needed));
   if (requested_cache_bytes > 0) return estimate;
   // Memory of other programs is not available; memory of idle models may be.
   const int64_t left_now = AvailableMemoryBytes() - estimate.weight_bytes;

@@ -14,6 +14,9 @@
 #include <string>
 #include <vector>
 
+#include "cache/hybrid_cache.h"
+#include "runner/engine/cache_budget.h"
+#include "runner/engine/prefill_budget.h"
 #include "runner/engine/testing/engine_harness.h"
 #include "runner/kernels/numa_plan.h"
 #include "tests/data/test_data.h"
@@ -109,6 +112,33 @@ TEST(MemoryNeedOfCaches, AreModestWhereNothingIsSaid) {
   const auto asked = EstimateMemory(*opened->metadata_model, {}, 0, 4096, /*requested_cache_bytes=*/much, 0);
   EXPECT_EQ(asked.cache_bytes, much);
   EXPECT_EQ(asked.cache_min_bytes, much) << "what the operator says holds as it is";
+}
+
+// The smallest caches in which a context of the last runner fits are the least that the next one asks for.
+TEST(MemoryNeedOfCaches, HoldTheContextOfRequestsThatGoOn) {
+  for (const char* path : {kDemoModel, "tests/data/models/gemma3", "tests/data/models/qwen3_next"}) {
+    const auto opened = Open(path, kSilent, {});
+    ASSERT_TRUE(opened) << opened.error().message;
+    const cache::Layout& layout = opened->metadata_model->cache_layout();
+    const auto holds = [&](int64_t budget) {
+      const auto made = cache::HybridCache::Create(
+          layout, {.bytes = ShareCache(layout, nullptr, static_cast<size_t>(budget)).model});
+      return (*made)->LargestSequence(StepTarget().tokens_max);
+    };
+    for (const int32_t tokens : {1, 700, 1000, 2048}) {
+      SCOPED_TRACE(std::string(path) + " " + std::to_string(tokens));
+      const size_t needed = BudgetForContext(layout, nullptr, tokens);
+      EXPECT_GE(holds(static_cast<int64_t>(needed)), tokens);
+      const auto estimate = EstimateMemory(*opened->metadata_model, {}, 0, 2048, /*requested_cache_bytes=*/0,
+                                           /*available=*/0, needed);
+      EXPECT_GE(estimate.cache_min_bytes, static_cast<int64_t>(needed));
+      EXPECT_GE(estimate.cache_bytes, estimate.cache_min_bytes);
+      // No larger than what held it.
+      const int64_t granted = estimate.cache_min_bytes + 12345;
+      const auto held = static_cast<int32_t>(std::min<int64_t>(holds(granted), 1 << 20));
+      EXPECT_LE(BudgetForContext(layout, nullptr, held), static_cast<size_t>(granted));
+    }
+  }
 }
 
 // Stacks, sums of attention, and what is filled for streamed matrices: of each compute thread.

@@ -90,7 +90,7 @@ class Model {
   virtual const cache::Layout& cache_layout() const = 0;
   // Sets the element type of the KV cache. REQUIRES: no cache has been made from the layout yet.
   virtual api::Result<void> SetKvCacheType(api::KvType type) = 0;
-  // No sequence will be longer than `tokens`; until it is called, sequences may be as long as context_length().
+  // The context that all positions are rotated for; until it is called, one as long as context_length().
   // Only LongRoPE's angles depend on it. REQUIRES: no keys are cached.
   virtual void SetContext(int64_t /*tokens*/) {}
   // Rotates keys that RemoveRange moved to their new positions. Empty where ranges cannot be removed.

@@ -74,8 +74,8 @@ class RotaryEmbedding {
   RotaryEmbedding() = default;
   explicit RotaryEmbedding(RopeSpec spec) : spec_(std::move(spec)) {}
 
-  // No sequence will be longer than `tokens`: chooses LongRoPE's frequencies, one choice for all positions and
-  // sequences. Until then they are those of a long context. REQUIRES: no keys are cached.
+  // The model's context: chooses LongRoPE's frequencies, one choice for all positions and sequences. Until then they are
+  // those of a long context. REQUIRES: no keys are cached.
   void SetContext(int64_t tokens);
 
   void Prepare(const ForwardContext& ctx);

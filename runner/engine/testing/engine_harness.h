@@ -104,6 +104,8 @@ class EngineHarness {
     return SequenceBytes(layout_, tokens, StepTarget().tokens_max);
   }
 
+  int32_t context_max() const { return engine_->context_max(); }
+
   // Ends the engine; what it holds can then be looked at.
   const Engine& Stopped() {
     if (thread_.joinable()) {
