@@ -44,7 +44,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // Bytes that came and were not used yet.
   std::string_view input() const { return input_; }
-  void Consume(size_t bytes) { input_.erase(0, bytes); }
+  void Consume(size_t bytes) {
+    input_.erase(0, bytes);
+    if (input_.empty() && input_.capacity() > kKeptInputBytesMax) input_ = {};
+  }
 
   // Waits for more input, until the deadline set by ArmRead().
   Awaitable<ReadResult> Read();
@@ -104,6 +107,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   RateLag write_lag_;                             // with whole answers
   std::optional<Clock::time_point> write_waits_;  // while a write waits: since it began, or took something
   AnswerKind write_kind_ = AnswerKind::kWhole;
+  // A connection that waits for its next request keeps no more of what the last one took.
+  static constexpr size_t kKeptInputBytesMax = size_t{4} << 10;
   std::string input_;
   std::array<char, 16384> scratch_;  // what a pending read fills
   bool armed_ = false;

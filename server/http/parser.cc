@@ -97,6 +97,8 @@ class HttpParser::Impl : public http::basic_parser<true> {
       if (!api::EqualIgnoringCase(kept.value, "100-continue")) return Fail(ec, 417, "unknown expectation");
       request_.expects_continue = request_.minor_version == 1;
     }
+    if (request_.fields.size() >= kFieldsMax)
+      return Fail(ec, 431, fmt::format("more than {} request header fields", kFieldsMax));
     request_.fields.push_back(std::move(kept));
   }
 

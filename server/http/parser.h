@@ -17,6 +17,9 @@
 
 namespace quire::server {
 
+// Fields of a request: each takes more memory and time than its bytes on the wire.
+inline constexpr size_t kFieldsMax = 128;
+
 struct ParserLimits {
   size_t header_bytes = size_t{64} << 10;  // request line and fields
   uint64_t body_bytes = uint64_t{100} << 20;

@@ -191,6 +191,17 @@ TEST(HttpParser, LimitsTheHeader) {
   EXPECT_EQ(StatusOf("GET /" + std::string(70000, 'x')), 431);  // before its end was seen
 }
 
+TEST(HttpParser, LimitsHowManyFieldsThereAre) {
+  const auto request = [](size_t fields) {
+    std::string text = "GET / HTTP/1.1\r\nHost: a\r\n";
+    for (size_t i = 1; i < fields; ++i) text += "a:\r\n";
+    return text + "\r\n";
+  };
+  EXPECT_EQ(StatusOf(request(kFieldsMax)), 200);
+  EXPECT_EQ(StatusOf(request(kFieldsMax + 1)), 431);
+  EXPECT_EQ(StatusOf(request(16'000)), 431);
+}
+
 TEST(HttpParser, LimitsTheBodyHoweverItIsFramed) {
   const ParserLimits limits{.header_bytes = 65536, .body_bytes = 10};
   const auto status = [&limits](const std::string& bytes) {
