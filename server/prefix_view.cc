@@ -8,11 +8,12 @@
 
 #include "api/json/fields.h"
 #include "api/json/read.h"
+#include "api/json/type.h"
 
 namespace quire::server {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = api::Json;
 
 constexpr size_t kIdCharactersMin = 4;
 constexpr uint64_t kNsPerSecond = 1'000'000'000;

@@ -7,11 +7,12 @@
 #include <utility>
 
 #include "api/base/random_id.h"
+#include "api/json/type.h"
 
 namespace quire::server {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = api::Json;
 using std::chrono::nanoseconds;
 
 constexpr int kInternalSpan = 1, kServerSpan = 2;
@@ -53,7 +54,7 @@ Json AttributesOf(const RequestLog& log) {
   if (!log.finish.empty()) {
     const Json reasons = Json::array({Json{{"stringValue", log.finish}}});
     attributes.push_back(
-        {{"key", "gen_ai.response.finish_reasons"}, {"value", {{"arrayValue", {{"values", reasons}}}}}});
+        Json{{"key", "gen_ai.response.finish_reasons"}, {"value", {{"arrayValue", {{"values", reasons}}}}}});
   }
   if (!log.error.empty()) attributes.push_back(TextValue("error.type", log.error));
   return attributes;

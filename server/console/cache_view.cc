@@ -3,10 +3,12 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "api/json/type.h"
+
 namespace quire::server {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = api::Json;
 
 Json NodeOf(const api::ipc::InspectedNode& node) {
   Json out{{"id", node.id},

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "api/json/type.h"
 #include "server/console/console.h"
 #include "server/console/keys_view.h"
 #include "server/routes/handlers.h"
@@ -31,7 +32,7 @@ Awaitable<void> CreateKey(Exchange& exchange, const KeySources& sources) {
     co_return;
   }
   HttpResponse response{.status = 201,
-                        .body = nlohmann::json{{"name", name}, {"key", *secret}}.dump(),
+                        .body = api::Json{{"name", name}, {"key", *secret}}.dump(),
                         .headers = {{"Cache-Control", "no-store"}}};
   co_await exchange.Send(std::move(response));
 }

@@ -6,6 +6,7 @@
 
 #include "api/json/fields.h"
 #include "api/json/read.h"
+#include "api/json/type.h"
 
 namespace quire::server {
 namespace {
@@ -56,7 +57,7 @@ api::Result<std::string> ParseKeyName(std::string_view body) {
 
 std::string EncodeKeys(const std::vector<AccessControl::KeyUse>& uses, std::string_view own,
                        std::chrono::steady_clock::time_point now) {
-  using Json = nlohmann::ordered_json;
+  using api::Json;
   Json keys = Json::array();
   for (const AccessControl::KeyUse& use : uses) {
     Json& key = keys.emplace_back(Json{{"name", use.name},

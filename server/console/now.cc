@@ -5,13 +5,14 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "api/json/type.h"
 #include "server/routes/handlers.h"
 #include "server/routes/resident_memory.h"
 
 namespace quire::server {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = api::Json;
 using TimePoint = std::chrono::steady_clock::time_point;
 
 double Milliseconds(std::chrono::nanoseconds time) {
@@ -72,9 +73,9 @@ Json EndedOf(const RecentRequests::Entry& entry, const Viewer& viewer) {
 
 // What the process and its caches hold comes from everybody's requests: it is for who may see those.
 Json ModelOf(const scheduler::LoadedModel& model, bool with_contents) {
-  Json out{{"name", model.spec.name},
+  Json out{{"name", NameShownTo(with_contents, model)},
            {"architecture", model.info.architecture},
-           {"context_length", model.num_ctx},
+           {"context_length", ContextShownTo(with_contents, model)},
            {"memory_bytes", model.memory_bytes},
            {"weight_bytes", model.info.weight_bytes},
            {"cache_bytes", model.info.cache_bytes},
@@ -135,16 +136,20 @@ Json PrefillOf(const api::ipc::InspectedSequence& sequence, int32_t cached) {
 }
 
 void AddSequences(const RequestLog& log, const Sequences& sequences, Json& request) {
+  auto wait = api::ipc::WaitReason::kNone;
+  bool preempted = false;
+  const api::ipc::InspectedSequence* prefill =
+      nullptr;  // of several choices the first whose prompt is computed
   const auto [begin, end] = sequences.equal_range(log.id);
   for (auto each = begin; each != end; ++each) {
     const api::ipc::InspectedSequence& sequence = *each->second.sequence;
-    if (sequence.wait != api::ipc::WaitReason::kNone) request["wait"] = NameOf(sequence.wait);
-    if (sequence.preempted) request["preempted"] = true;
-    // Of several choices the first whose prompt is computed.
-    if (sequence.prefill_ns > 0 && log.prompt_tokens && !request.contains("prefill")) {
-      request["prefill"] = PrefillOf(sequence, log.cached_tokens.value_or(0));
-    }
+    if (sequence.wait != api::ipc::WaitReason::kNone) wait = sequence.wait;
+    preempted |= sequence.preempted;
+    if (prefill == nullptr && sequence.prefill_ns > 0 && log.prompt_tokens) prefill = &sequence;
   }
+  if (wait != api::ipc::WaitReason::kNone) request["wait"] = NameOf(wait);
+  if (preempted) request["preempted"] = true;
+  if (prefill != nullptr) request["prefill"] = PrefillOf(*prefill, log.cached_tokens.value_or(0));
 }
 
 // How the machine is shared between keys now.
@@ -206,7 +211,7 @@ Json LoadingOf(const NowSources& sources) {
   Json loading = Json::array();
   if (!sources.loading_models) return loading;
   for (const scheduler::LoadingModel& model : sources.loading_models()) {
-    loading.push_back({{"name", model.spec.name}, {"fraction", model.fraction}, {"stage", model.stage}});
+    loading.push_back(Json{{"name", model.spec.name}, {"fraction", model.fraction}, {"stage", model.stage}});
   }
   return loading;
 }

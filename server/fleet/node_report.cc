@@ -1,6 +1,7 @@
 #include "server/fleet/node_report.h"
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "api/json/read.h"
 #include "api/json/type.h"
@@ -65,10 +66,10 @@ api::Result<NodeReport> ParseNodeReport(std::string_view body) {
 }
 
 std::string EncodeReport(const std::string& name, const api::Result<NodeReport>& report) {
-  nlohmann::ordered_json json{{"node", name}};
+  api::Json json{{"node", name}};
   if (!report) {
     json["error"] = report.error().message;
-    return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+    return json.dump(-1, ' ', false, api::Json::error_handler_t::replace);
   }
   json["version"] = report->version;
   json["ready"] = report->ready;
@@ -81,11 +82,12 @@ std::string EncodeReport(const std::string& name, const api::Result<NodeReport>&
   json["prefix_bytes"] = report->prefix_bytes;
   json["disk_files"] = report->disk_files;
   json["disk_bytes"] = report->disk_bytes;
-  json["loaded"] = nlohmann::ordered_json::array();
+  api::Json loaded = api::Json::array();
   for (const auto& [model, state] : report->models) {
-    if (state.loaded) json["loaded"].push_back(model);
+    if (state.loaded) loaded.push_back(model);
   }
-  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  json["loaded"] = std::move(loaded);
+  return json.dump(-1, ' ', false, api::Json::error_handler_t::replace);
 }
 
 }  // namespace quire::server

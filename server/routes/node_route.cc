@@ -1,30 +1,43 @@
 #include "server/routes/node_route.h"
 
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string_view>
 #include <utility>
 
+#include "api/json/type.h"
 #include "server/routes/relay.h"
 #include "server/routes/resident_memory.h"
 
 namespace quire::server {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = api::Json;
 
 Json ModelsOf(const MetricsSnapshot& snapshot) {
+  std::map<std::string_view, const MetricsSnapshot::Runner*> loaded;
+  for (const auto& runner : snapshot.runners) loaded[runner.model] = &runner;
+  std::set<std::string_view> names;
+  for (const auto& [name, runner] : loaded) names.insert(name);
+  for (const auto& [name, requests] : snapshot.requests) names.insert(name);
   Json models = Json::object();
-  for (const auto& [name, requests] : snapshot.requests) {
-    models[name] = {{"loaded", false}, {"running", requests.running}, {"waiting", requests.waiting}};
-  }
-  for (const auto& runner : snapshot.runners) {
-    Json& model = models[runner.model];
-    model["loaded"] = true;
-    model["load_seconds"] = std::chrono::duration<double>(runner.load_time).count();
-  }
-  for (const auto& [name, prefill] : snapshot.prefill) {
-    if (!models.contains(name)) continue;
-    models[name]["pending_prefill_seconds"] = prefill.pending_seconds;
-    models[name]["prefill_bytes_per_second"] = prefill.bytes_per_second;
+  for (const std::string_view name : names) {
+    Json& model = models[std::string(name)] = Json::object();
+    const auto runner = loaded.find(name);
+    model["loaded"] = runner != loaded.end();
+    if (runner != loaded.end()) {
+      model["load_seconds"] = std::chrono::duration<double>(runner->second->load_time).count();
+    }
+    if (const auto requests = snapshot.requests.find(std::string(name));
+        requests != snapshot.requests.end()) {
+      model["running"] = requests->second.running;
+      model["waiting"] = requests->second.waiting;
+    }
+    if (const auto prefill = snapshot.prefill.find(std::string(name)); prefill != snapshot.prefill.end()) {
+      model["pending_prefill_seconds"] = prefill->second.pending_seconds;
+      model["prefill_bytes_per_second"] = prefill->second.bytes_per_second;
+    }
   }
   return models;
 }
