@@ -38,6 +38,7 @@ struct ModelSpec {
   std::filesystem::path path;             // weights: GGUF file or Hugging Face directory
   std::string go_template = {};           // goes before the weights' own chat template; empty = none
   std::filesystem::path draft_path = {};  // a draft model's weights; empty = none
+  std::string prefix_layers = {};         // hash of the prefixes that it comes with; empty = none
 };
 
 struct Limits {

@@ -121,8 +121,14 @@ class Daemon {
     if (snapshots_) {
       services_.slot_folder = options.snapshot_folder / "slots";
       prefix_layers_ = std::make_unique<PrefixLayers>(*snapshots_, pools_);
-      services_.import_prefixes = [this](fs::path path) { return prefix_layers_->Import(std::move(path)); };
-      services_.import_layers = [this](const StoredModel& model) { return prefix_layers_->ImportOf(model); };
+      services_.import_prefixes = [this](fs::path path, std::string weights, std::string layers,
+                                         std::string tenant) {
+        return prefix_layers_->Import(std::move(path),
+                                      {std::move(weights), std::move(layers), std::move(tenant)});
+      };
+      services_.import_layers = [this](const StoredModel& model, std::string tenant) {
+        return prefix_layers_->ImportOf(model, std::move(tenant));
+      };
     }
     AddRoutes(transport.router, services_);
     AddTransferRoutes(transport.router, transfers_);

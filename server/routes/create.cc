@@ -73,6 +73,7 @@ class Creation {
       : services_(services),
         request_(std::move(request)),
         party_(PartyOf(exchange)),
+        tenant_(TenantOf(exchange.request())),
         progress_(exchange, request_.stream),
         sources_(services.models.users()) {}
   Creation(const Creation&) = delete;
@@ -248,25 +249,26 @@ class Creation {
   // Exported prefixes, each checked by taking it into this machine's tier.
   Awaitable<api::Result<void>> AddPrefixes() {
     constexpr const char* kField = "prefix_files";
+    const size_t before = model_.other_layers.size();
     for (const ollama::CreateFile& file : request_.prefix_files) {
       auto there = co_await Check(file, kField);
       if (!there) co_return there;
+      Layer layer{.media_type = std::string(kPrefixLayer), .blob = *BlobNameOf(file.digest)};
+      layer.size = co_await services_.models.BlobSize(layer.blob);
+      model_.other_layers.push_back(std::move(layer));
+    }
+    const std::string layers = HashOfPrefixLayers(model_.other_layers);
+    for (size_t i = 0; i < request_.prefix_files.size(); ++i) {
+      const std::string& path = request_.prefix_files[i].path;
       if (!services_.import_prefixes) {
         co_return api::Fail(api::ErrorCode::kUnsupported,
                             "a prefix cannot be checked here: prefixes are not kept on disk", kField);
       }
-      const std::string blob = *BlobNameOf(file.digest);
-      co_await progress_.Send(ollama::StatusBody("checking prefix " + file.path));
-      const auto files = co_await services_.import_prefixes(services_.models.BlobPath(blob));
-      if (!files) co_return std::unexpected(InFile(files.error(), file.path));
-      for (const std::string& weights : *files) {
-        if (weights.find(model_.weights_blob) != std::string::npos) continue;
-        co_return api::Fail(api::ErrorCode::kInvalidArgument,
-                            fmt::format("{}: a prefix of other weights than the model's", file.path), kField);
-      }
-      Layer layer{.media_type = std::string(kPrefixLayer), .blob = blob};
-      layer.size = co_await services_.models.BlobSize(blob);
-      model_.other_layers.push_back(std::move(layer));
+      co_await progress_.Send(ollama::StatusBody("checking prefix " + path));
+      const auto imported =
+          co_await services_.import_prefixes(services_.models.BlobPath(model_.other_layers[before + i].blob),
+                                             model_.weights_blob, layers, tenant_);
+      if (!imported) co_return std::unexpected(InFile(imported.error(), path));
     }
     co_return api::Result<void>();
   }
@@ -467,6 +469,7 @@ class Creation {
   Services& services_;
   const ollama::CreateRequest request_;
   const std::string party_;
+  const std::string tenant_;
   ProgressStream progress_;
   NewModel model_;
   BlobUsers::Lease sources_;            // the files of the request

@@ -318,7 +318,12 @@ api::EventContext ContextOf(const RequestLog& log, std::chrono::nanoseconds load
 }
 
 scheduler::ModelSpec SpecOf(const StoredModel& model) {
-  return {model.digest, model.name.Display(), model.weights, model.TemplateInUse(), model.draft};
+  return {.key = model.digest,
+          .name = model.name.Display(),
+          .path = model.weights,
+          .go_template = model.TemplateInUse(),
+          .draft_path = model.draft,
+          .prefix_layers = model.prefix_layers};
 }
 
 std::optional<api::Error> ReserveAnswer(Exchange& exchange, uint64_t bytes) {

@@ -38,6 +38,9 @@ struct Manifest {
 // digits.
 std::optional<std::string> BlobNameOf(std::string_view digest);
 
+// Which exported prefixes a model comes with; empty: none.
+std::string HashOfPrefixLayers(const std::vector<Layer>& layers);
+
 // All errors are kBadModel and say what is wrong, not where: the caller knows the file.
 api::Result<Manifest> ParseManifest(std::string_view text);
 std::string WriteManifest(const Manifest& manifest);

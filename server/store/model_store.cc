@@ -127,6 +127,7 @@ class ModelReader {
       }
       if (auto read = ReadTextLayer(*blobs, layer, model); !read) return std::unexpected(read.error());
     }
+    model.prefix_layers = HashOfPrefixLayers(model.other_layers);
     return model;
   }
 

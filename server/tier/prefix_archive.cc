@@ -34,11 +34,31 @@ std::string_view BytesOf(const T* values, size_t count) {
   return {reinterpret_cast<const char*>(values), count * sizeof(T)};
 }
 
-// A model that the store names by its content is the same on every machine.
-bool Travels(const PrefixOrigin& origin) {
+// The weights, "sha256-<64 hex>", with which PrefixOrigin::files ends. Nothing: they are not named by their content, and
+// no other machine knows them.
+std::optional<std::string_view> WeightsOf(const PrefixOrigin& origin) {
   constexpr std::string_view kDigest = "sha256-";
-  const size_t at = origin.files.rfind(kDigest);
-  return at != std::string::npos && origin.files.size() - at == kDigest.size() + 64;
+  constexpr size_t kHexCharacters = 64;
+  const std::string_view files = origin.files;
+  if (files.size() < kDigest.size() + kHexCharacters) return std::nullopt;
+  const std::string_view weights = files.substr(files.size() - kDigest.size() - kHexCharacters);
+  const bool hex = weights.substr(kDigest.size()).find_first_not_of("0123456789abcdef") == weights.npos;
+  if (!weights.starts_with(kDigest) || !hex) return std::nullopt;
+  return weights;
+}
+
+// PrefixOrigin::files of a model that comes with prefixes, as its runner's link has them: "quantize=Q kv=K layers=HASH
+// WEIGHTS". The words before are how the archive's machine read the files.
+std::string FilesOfModel(std::string_view files, const PrefixImport::OfModel& model) {
+  constexpr std::string_view kLayers = "layers=";
+  std::string_view settings = files.substr(0, files.size() - model.weights.size());
+  std::string result;
+  while (!settings.empty()) {
+    const std::string_view word = settings.substr(0, std::min(settings.find(' '), settings.size() - 1) + 1);
+    settings.remove_prefix(word.size());
+    if (!word.starts_with(kLayers)) result += word;
+  }
+  return result.append(kLayers).append(model.layers).append(" ").append(model.weights);
 }
 
 std::unexpected<api::Error> Damaged(const char* what) {
@@ -52,7 +72,7 @@ std::unexpected<api::Error> Damaged(const char* what) {
 api::Result<std::unique_ptr<PrefixExport>> PrefixExport::Open(DiskTier& tier, const SnapshotKey& id) {
   const auto prefix = tier.PrefixOf(id);
   if (!prefix) return api::Fail(api::ErrorCode::kNotFound, "no such prefix");
-  if (!Travels(prefix->origin)) {
+  if (!WeightsOf(prefix->origin)) {
     return api::Fail(api::ErrorCode::kUnsupported,
                      "the model is not a file of the store: no other machine knows it by its content");
   }
@@ -160,7 +180,7 @@ api::Result<void> PrefixImport::StartPrefix(std::string_view bytes) {
   std::memcpy(&head, bytes.data(), sizeof(head));
   bytes.remove_prefix(sizeof(head));
   auto origin = ParseOrigin(bytes.substr(0, head.origin_bytes));
-  if (!origin || !Travels(*origin)) return Damaged("what it depends on");
+  if (!origin || !WeightsOf(*origin)) return Damaged("what it depends on");
   bytes.remove_prefix(head.origin_bytes);
   if (origin->program != settings_.program) {
     return api::Fail(api::ErrorCode::kUnsupported,
@@ -168,6 +188,7 @@ api::Result<void> PrefixImport::StartPrefix(std::string_view bytes) {
                                  "never be used here",
                                  origin->model));
   }
+  if (auto bound = BindToModel(*origin); !bound) return bound;
   if (settings_.tenant) {
     auto isolation = WithTenant(origin->isolation, *settings_.tenant);
     if (!isolation) return Damaged("its owner");
@@ -184,6 +205,24 @@ api::Result<void> PrefixImport::StartPrefix(std::string_view bytes) {
   at_ = 0;
   offset_ = 0;
   return CheckRows();
+}
+
+// REQUIRES: the origin names weights.
+api::Result<void> PrefixImport::BindToModel(PrefixOrigin& origin) {
+  if (!settings_.of_model) return {};
+  const OfModel& model = *settings_.of_model;
+  if (*WeightsOf(origin) != model.weights) {
+    return api::Fail(api::ErrorCode::kInvalidArgument,
+                     fmt::format("a prefix of other weights than the model's: {}", *WeightsOf(origin)));
+  }
+  const auto owner = TenantIn(origin.isolation);
+  if (!owner) return Damaged("its owner");
+  if (!owner->empty() && *owner != model.tenant) {
+    other_owner_ = *owner;
+    return api::Fail(api::ErrorCode::kForbidden, "the prefix belongs to another API key");
+  }
+  origin.files = FilesOfModel(origin.files, model);
+  return {};
 }
 
 api::Result<void> PrefixImport::CheckRows() const {
@@ -246,8 +285,6 @@ api::Result<bool> PrefixImport::WriteSegment() {
   imported_.tokens += static_cast<uint64_t>(chain_->tokens());
   if (std::ranges::find(imported_.models, origin_.model) == imported_.models.end())
     imported_.models.push_back(origin_.model);
-  if (std::ranges::find(imported_.files, origin_.files) == imported_.files.end())
-    imported_.files.push_back(origin_.files);
   chain_.reset();
   return true;
 }
