@@ -64,6 +64,7 @@ scheduler::Limits SchedulerLimitsOf(const Options& options, int64_t memory_bytes
   limits.stall_timeout = options.stall_timeout;
   limits.runner_settings = options.runner_settings;
   if (!options.numa.empty()) limits.runner_arguments.push_back("--numa=" + options.numa);
+  if (options.require_sandbox) limits.runner_arguments.emplace_back("--require-sandbox");
   limits.load_timeout = options.load_timeout;
   limits.default_keep_alive = options.keep_alive;
   return limits;

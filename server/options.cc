@@ -247,6 +247,10 @@ constexpr std::array kTable = {
         [](Options& o, std::string_view t) { return SetPrepareTime(o.runner_settings.prepare_ms, t); }},
     OptionSpec{"--runner", "QUIRE_RUNNER", "FILE", "", "Path of quire-runner; default: next to this program",
                [](Options& o, std::string_view t) { return SetPath(o.runner, t); }},
+    OptionSpec{"--require-sandbox", "QUIRE_REQUIRE_SANDBOX", "BOOL", "false",
+               "Load no model if its runner cannot be confined: a filter of the service or container denies "
+               "seccomp or Landlock",
+               [](Options& o, std::string_view t) { return SetStrictBool(o.require_sandbox, t); }},
     OptionSpec{"--registries", "QUIRE_REGISTRIES", "LIST", "",
                "Trusted registries (host or host:port, separated by commas); they may have private addresses "
                "and use HTTP",

@@ -37,6 +37,7 @@ struct Options {
   KeyRing keys;
   std::filesystem::path models;  // never empty once resolved
   std::filesystem::path runner;  // empty: beside this program
+  bool require_sandbox = false;
   std::vector<std::string> origins;
   std::chrono::nanoseconds keep_alive{};     // < 0 = never expires, 0 = unload at once
   std::chrono::nanoseconds load_timeout{};   // <= 0 = no limit

@@ -38,13 +38,15 @@ RulesetAttributes AttributesOf(int version) {
   return attributes;
 }
 
-std::string Unavailable(int error) {
-  return fmt::format("Landlock is not available ({})", std::generic_category().message(error));
+// ENOSYS and EOPNOTSUPP are of kernels without it.
+FileRestriction Unavailable(int error) {
+  return {.missing = fmt::format("Landlock is not available ({})", std::generic_category().message(error)),
+          .refused = error != ENOSYS && error != EOPNOTSUPP};
 }
 
 }  // namespace
 
-std::string DenyThreadFiles() {
+FileRestriction DenyThreadFiles() {
   const auto version =
       static_cast<int>(::syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION));
   if (version < 0) return Unavailable(errno);
@@ -55,8 +57,8 @@ std::string DenyThreadFiles() {
   // Without a rule, no file has any of the rights.
   if (::syscall(SYS_landlock_restrict_self, ruleset.get(), 0) != 0) return Unavailable(errno);
   if (version >= kScopeVersion) return {};
-  return fmt::format("Landlock has version {}, which restricts no signals{}", version,
-                     version < kNetworkVersion ? " and no TCP" : "");
+  return {.missing = fmt::format("Landlock has version {}, which restricts no signals{}", version,
+                                 version < kNetworkVersion ? " and no TCP" : "")};
 }
 
 }  // namespace quire::runner::engine

@@ -1,7 +1,6 @@
 #include "runner/engine/host.h"
 
 #include <fmt/format.h>
-#include <gnu/libc-version.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -19,6 +18,7 @@
 
 #include "runner/constraint/output_format.h"
 #include "runner/engine/cache_budget.h"
+#include "runner/engine/byte_class.h"
 #include "runner/engine/convert.h"
 #include "runner/engine/cpu_count.h"
 #include "runner/engine/encoder_engine.h"
@@ -69,8 +69,8 @@ struct Shared {
   EngineStats engine_stats;
   std::atomic<std::chrono::nanoseconds> preparation_max{};  // of a request, by the model and the settings
   int snapshot_fd = -1;                                     // of the tier's socket; -1 = none
-  std::atomic<bool> flushes = false;                        // the engine runs, and has a tier
-  uint64_t progress = 0;                                    // as the last heartbeat said; I/O thread
+  bool require_sandbox = false;
+  std::atomic<bool> flushes = false;  // the engine runs, and has a tier
 };
 
 // Creates the files that loading writes, while files can be created: what converts weights, by option or a
@@ -226,11 +226,17 @@ api::Result<std::shared_ptr<const weights::ModelFiles>> OpenFiles(const ipc::Ins
   return files;
 }
 
-ipc::Inspected Inspect(const ipc::InspectModel& request) {
+// As far as it is required.
+api::Result<void> CheckConfined(const Shared& shared) {
+  return shared.require_sandbox ? CheckSandbox() : api::Result<void>();
+}
+
+ipc::Inspected Inspect(const Shared& shared, const ipc::InspectModel& request) {
   SetComputeThreads(ThreadsOf(request.settings.threads));
   static_cast<void>(RestrictFileSystem(FileAccess::kRead));
   ipc::Inspected load;
-  const auto files = OpenFiles(request, load);
+  const auto confined = CheckConfined(shared);
+  const auto files = confined ? OpenFiles(request, load) : std::unexpected(confined.error());
   if (!files) {
     ipc::Inspected failed;
     failed.error = files.error();
@@ -249,7 +255,7 @@ ipc::Inspected Inspect(const ipc::InspectModel& request) {
   return description;
 }
 
-ipc::Converted Convert(Link& link, const ipc::ConvertModel& request) {
+ipc::Converted Convert(const Shared& shared, Link& link, const ipc::ConvertModel& request) {
   const int threads = ThreadsOf(request.threads);
   float told = 0;
   const auto on_progress = [&](float fraction) {
@@ -259,8 +265,11 @@ ipc::Converted Convert(Link& link, const ipc::ConvertModel& request) {
   };
   weights::OutputFile to(request.to);
   static_cast<void>(RestrictFileSystem(FileAccess::kReadAndWrite));
-  const auto done = WriteConverted(SourceOf(request.from, request.files), std::move(to), request.quantization,
-                                   threads, on_progress);
+  auto done = CheckConfined(shared);
+  if (done) {
+    done = WriteConverted(SourceOf(request.from, request.files), std::move(to), request.quantization, threads,
+                          on_progress);
+  }
   ipc::Converted converted;
   if (!done) converted.error = done.error();
   return converted;
@@ -293,35 +302,16 @@ void LogMissing(const std::string& missing) {
 }
 
 // What only loading needs.
-void CloseLoading() {
+api::Result<void> CloseLoading(const Shared& shared) {
   weights::CloseScratchFiles();
   LogMissing(RestrictToServing());
 }
 
 cache::ElementType StateTypeOf(api::KvType type) {
+  return CheckConfined(shared);
   if (type == api::KvType::kBF16) return cache::ElementType::kBF16;
   if (type == api::KvType::kQ8_0) return cache::ElementType::kQ8_0;
   return cache::ElementType::kF32;
-}
-
-// What the bytes of a prefix depend on beside the model's files and the program: the layout of the caches, the
-// kernels, and the context, by which some models choose their rotations.
-std::string ByteClass(const cache::Layout& layout, int32_t context) {
-  std::string text = fmt::format("1 {} {} context={} page={}", kernels::InstructionSet(),
-                                 gnu_get_libc_version(), context, layout.page_tokens);
-  for (const cache::AttentionGroup& group : layout.groups) {
-    text +=
-        fmt::format(" a{}.{}.{}.{}.{}{}.{}", group.layers, group.kv_heads, group.head_dim,
-                    static_cast<int>(group.element), group.window, group.chunked ? "c" : "", group.latent);
-  }
-  for (const cache::RecurrentLayer& layer : layout.recurrent) {
-    text += fmt::format(" r{}.{}.{}.{}.{}", layer.conv_tail, layer.conv_dim, layer.delta_heads,
-                        layer.delta_value_dim, layer.delta_key_dim);
-  }
-  if (!layout.recurrent.empty() && layout.stored_state != cache::ElementType::kF32) {
-    text += fmt::format(" s{}", static_cast<int>(layout.stored_state));
-  }
-  return text.substr(0, ipc::kSnapshotTextMax);
 }
 
 void AddTier(Engine& engine, int snapshot_fd, int32_t context) {
@@ -373,7 +363,7 @@ void ServeEncoder(Shared& shared, Link& link, const ipc::LoadModel& request, Ope
                           {.built = [&shared](PromptBuilt built) { shared.engine.Post(std::move(built)); },
                            .described = [&link](ipc::RequestEvent event) { link.Send(event); }},
                           kEncoderNice);
-  CloseLoading();
+  if (auto closed = CloseLoading(shared); !closed) return link.Send(ipc::LoadFailed{closed.error()});
   link.Send(
       ipc::Loaded{info, std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count()});
   engine.Run();
@@ -396,6 +386,7 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   LogMissing(RestrictFileSystem(CreateFilesOf(request)));
   LoadOptions options{.quantize_on_load = settings.quantize_on_load,
                       .kv_cache_type = settings.kv_cache_type,
+  if (auto confined = CheckConfined(shared); !confined) return link.Send(ipc::LoadFailed{confined.error()});
                       .go_template = request.go_template,
                       .draft = SourceOf(request.draft_path, request.draft_files)};
   EngineLimits limits{.prefix_cache = settings.prefix_cache,
@@ -470,8 +461,9 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
       kResumedTimes * PreparationTime(std::chrono::milliseconds(settings.prepare_ms), context_length);
   Preparation preparation(shared.prompts, context, std::chrono::milliseconds(settings.prepare_ms),
                           {.built = [&shared](PromptBuilt built) { shared.engine.Post(std::move(built)); },
-                           .described = [&link](ipc::RequestEvent event) { link.Send(event); }});
-  CloseLoading();
+                           .described = [&link](ipc::RequestEvent event) { link.Send(event); },
+                           .before = WaitForeverIfSet});
+  if (auto closed = CloseLoading(shared); !closed) return link.Send(ipc::LoadFailed{closed.error()});
   link.Send(
       ipc::Loaded{info, std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count()});
   shared.flushes = shared.snapshot_fd >= 0;
@@ -482,8 +474,9 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
 
 }  // namespace
 
-int RunRunner(int fd, int snapshot_fd) {
+int RunRunner(int fd, int snapshot_fd, bool require_sandbox) {
   Shared shared;
+  shared.require_sandbox = require_sandbox;
   shared.snapshot_fd = snapshot_fd;
   Link link(
       fd, ipc::Hello{.pid = static_cast<int32_t>(getpid())},
@@ -495,9 +488,9 @@ int RunRunner(int fd, int snapshot_fd) {
       if (const auto* load = std::get_if<ipc::LoadModel>(&setup.request)) {
         Serve(shared, link, *load);
       } else if (const auto* convert = std::get_if<ipc::ConvertModel>(&setup.request)) {
-        link.Send(Convert(link, *convert));
+        link.Send(Convert(shared, link, *convert));
       } else {
-        link.Send(Inspect(std::get<ipc::InspectModel>(setup.request)));
+        link.Send(Inspect(shared, std::get<ipc::InspectModel>(setup.request)));
       }
     }
   }

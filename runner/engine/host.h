@@ -12,7 +12,8 @@
 namespace quire::runner::engine {
 
 // Serves the daemon over `fd` until the link ends. The value is the exit code. `snapshot_fd`: socket to the
-// daemon's snapshot tier, its memory file being the next number; -1 = none.
-int RunRunner(int fd, int snapshot_fd);
+// daemon's snapshot tier, its memory file being the next number; -1 = none. `require_sandbox`: no model is read where a
+// step of the sandbox is refused.
+int RunRunner(int fd, int snapshot_fd, bool require_sandbox);
 
 }  // namespace quire::runner::engine

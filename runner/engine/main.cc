@@ -26,11 +26,13 @@ int main(int argc, char** argv) {
   int snapshot_fd = -1;
   std::string name;
   bool self_test = false;
+  bool require_sandbox = false;
   NumaMode numa = NumaMode::kAuto;
   app.add_option("--ipc-fd", fd, "File descriptor of the socket to the daemon");
   app.add_option("--snapshot-fd", snapshot_fd, "File descriptor of the socket to the snapshot tier");
   app.add_option("--name", name, "Model name, for process lists");
   app.add_flag("--selftest", self_test, "Check kernels and sandbox on this machine, then exit");
+  app.add_flag("--require-sandbox", require_sandbox, "Load no model if the sandbox is refused");
   app.add_option("--numa", numa, "Memory on several NUMA nodes: auto, interleave, replicate or off")
       ->transform(CLI::CheckedTransformer(std::map<std::string, NumaMode>(
           quire::runner::engine::kNumaModes.begin(), quire::runner::engine::kNumaModes.end())));
@@ -60,5 +62,5 @@ int main(int argc, char** argv) {
   if (!refused.empty()) quire::runner::engine::LogLine(refused);
   const std::string missing = quire::runner::engine::DropPrivileges();
   if (!missing.empty()) quire::runner::engine::LogLine("confined without: " + missing);
-  return quire::runner::engine::RunRunner(fd, snapshot_fd);
+  return quire::runner::engine::RunRunner(fd, snapshot_fd, require_sandbox);
 }

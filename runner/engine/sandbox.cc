@@ -32,11 +32,23 @@ constexpr bool kConfine = true;
 constexpr bool kConfine = true;
 #endif
 
+std::string refused_steps;
+
+// Each text once: the filters of all steps fail alike.
+void AddRefused(const std::string& missing) {
+  if (refused_steps.contains(missing)) return;
+  if (!refused_steps.empty()) refused_steps += ", ";
+  refused_steps += missing;
+}
+
 // What is missing when a filter cannot be loaded.
 std::string Filtered(FilterPhase phase) {
   const int error = LoadSyscallFilter(phase);
   if (error == 0) return {};
-  return fmt::format("system calls are not filtered ({})", std::generic_category().message(error));
+  const std::string missing =
+      fmt::format("system calls are not filtered ({})", std::generic_category().message(error));
+  AddRefused(missing);
+  return missing;
 }
 
 // The runner must still die with its terminal and its daemon: the kernel resets that signal when credentials
@@ -72,12 +84,13 @@ std::string DropPrivileges() {
   return Filtered(FilterPhase::kSetUp);
 }
 
-std::string RestrictThread() { return kConfine ? DenyThreadFiles() : std::string(); }
+std::string RestrictThread() { return kConfine ? DenyThreadFiles().missing : std::string(); }
 
 std::string RestrictFileSystem(FileAccess access) {
   if (!kConfine) return {};
   ReadMachineMemory();
-  std::string missing = RestrictThread();
+  auto [missing, refused] = DenyThreadFiles();
+  if (refused) AddRefused(missing);
   const std::string filter =
       Filtered(access == FileAccess::kReadAndWrite ? FilterPhase::kWriting : FilterPhase::kLoading);
   if (!missing.empty() && !filter.empty()) missing += ", ";
@@ -88,6 +101,15 @@ std::string RestrictToServing() {
   if (!kConfine) return {};
   CloseMachineMemory();
   return Filtered(FilterPhase::kWorking);
+}
+
+api::Result<void> CheckSandbox() {
+  if (refused_steps.empty()) return {};
+  return api::Fail(
+      api::ErrorCode::kUnavailable,
+      fmt::format("the model runner is not confined: {}; the service or container denies it seccomp or "
+                  "Landlock (QUIRE_REQUIRE_SANDBOX=0 loads models nevertheless)",
+                  refused_steps));
 }
 
 }  // namespace quire::runner::engine

@@ -55,7 +55,7 @@ std::vector<std::string> AllowedCalls() {
   return allowed;
 }
 
-bool CheckSandbox(std::vector<std::string> missing) {
+bool TrySandbox(std::vector<std::string> missing) {
   for (std::string& call : AllowedCalls()) missing.push_back(std::move(call));
   std::string all;
   for (const std::string& one : missing) {
@@ -84,7 +84,7 @@ SelfTestStatus RunSelfTest() {
   std::vector<std::string> missing = {DropPrivileges(), RestrictFileSystem({})};
   const bool equal = CheckAllKernels();
   missing.push_back(RestrictToServing());
-  const bool complete = CheckSandbox(std::move(missing));
+  const bool complete = TrySandbox(std::move(missing));
   if (!equal) return SelfTestStatus::kKernels;
   return complete ? SelfTestStatus::kPassed : SelfTestStatus::kSandbox;
 }

@@ -7,12 +7,14 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "server/cli/path_access.h"
+#include "server/routes/applied_filters.h"
 #include "server/store/bundled_models.h"
 
 namespace quire::cli {
@@ -123,6 +125,39 @@ void LookAtKernel(Findings& findings) {
   }
 }
 
+// The process that started another one, if that is a runner.
+std::optional<int> DaemonOf(const fs::path& process) {
+  std::ifstream file(process / "status");
+  std::string field;
+  std::string name;
+  int parent = 0;
+  if (!(file >> field >> name) || name != "quire-runner") return std::nullopt;
+  while (file >> field) {
+    if (field == "PPid:" && file >> parent) return parent;
+  }
+  return std::nullopt;
+}
+
+void LookAtRunner(Findings& findings, int pid, int daemon) {
+  const auto all = server::AppliedFilters(pid);
+  if (!all) return;
+  const int own = *all - server::AppliedFilters(daemon).value_or(0);
+  const std::string text =
+      fmt::format("runner {} has {} of {} filters of system calls", pid, own, server::kFiltersOfARunner);
+  if (own >= server::kFiltersOfARunner) return findings.Good("sandbox", text);
+  if (own > 0) return findings.Info("sandbox", text + ": it loads a model");
+  findings.Bad("sandbox", text + ": a filter of the service or container denies seccomp (see its log)");
+}
+
+void LookAtRunners(Findings& findings) {
+  std::error_code ec;
+  for (const fs::directory_entry& entry : fs::directory_iterator("/proc", ec)) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    if (const auto daemon = DaemonOf(entry.path())) LookAtRunner(findings, std::atoi(name.c_str()), *daemon);
+  }
+}
+
 }  // namespace
 
 bool IsService() {
@@ -163,6 +198,7 @@ int Doctor(const DoctorOptions& options) {
     LookAtPath(findings, "bundled model", *bundled, *account, server::AccessMode::kRead);
   }
   LookAtKernel(findings);
+  LookAtRunners(findings);
   return findings.bad() > 0 ? 1 : 0;
 }
 

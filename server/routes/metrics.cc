@@ -13,6 +13,7 @@
 #include <string_view>
 #include <utility>
 
+#include "server/routes/applied_filters.h"
 #include "server/routes/resident_memory.h"
 #include "server/routes/vllm_metrics.h"
 
@@ -149,16 +150,23 @@ void AddRunnerGauges(const MetricsSnapshot& snapshot, std::vector<MetricFamily>&
   MetricFamily resident = Gauge("quire_memory_rss_bytes", "Resident memory of a process");
   MetricFamily threads = Gauge("quire_cpu_threads", "Compute threads of a loaded model");
   AddValue(resident, {{"process", "quired"}}, static_cast<double>(ResidentBytes(::getpid())));
+  MetricFamily filters =
+      Gauge("quire_runner_system_call_filters",
+            "System call filters that the runner of a loaded model has applied to itself; fewer "
+            "than 3 = it is not confined");
+  const int inherited = AppliedFilters(::getpid()).value_or(0);
   for (const auto& runner : snapshot.runners) {
     AddValue(up, {{"model", runner.model}}, 1);
     AddValue(predicted, {{"model", runner.model}}, static_cast<double>(runner.predicted_bytes));
     AddValue(resident, {{"process", "runner:" + runner.model}},
              static_cast<double>(ResidentBytes(runner.pid)));
     if (runner.threads > 0) AddValue(threads, {{"model", runner.model}}, runner.threads);
+    if (const auto applied = AppliedFilters(runner.pid))
+      AddValue(filters, {{"model", runner.model}}, *applied - inherited);
   }
   MetricFamily loaded = Gauge("quire_model_loaded", "Number of loaded models");
   AddValue(loaded, {}, static_cast<double>(snapshot.runners.size()));
-  for (MetricFamily* family : {&up, &predicted, &resident, &threads, &loaded})
+  for (MetricFamily* family : {&up, &predicted, &resident, &filters, &threads, &loaded})
     out.push_back(std::move(*family));
 }
 
