@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "api/base/file_descriptor.h"
+#include "api/base/io_thread.h"
 #include "api/base/parse_integer.h"
 #include "api/ipc/messages.h"
 
@@ -51,21 +52,27 @@ std::unexpected<api::Error> TooMany(const fs::path& model) {
                    fmt::format("{}: more than {} files", model.string(), api::ipc::kModelFilesMax));
 }
 
-api::Result<api::FileDescriptor> OpenRegular(const fs::path& file) {
+api::Result<OpenFile> OpenRegular(const fs::path& file, std::string name) {
   // O_NONBLOCK: opening a FIFO must not wait for its writer.
   api::FileDescriptor fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   struct stat status {};
   if (!fd.valid() || ::fstat(fd.get(), &status) != 0) return SystemFailure(file, errno);
-  if (S_ISREG(status.st_mode)) return fd;
+  if (S_ISREG(status.st_mode)) {
+    return OpenFile{std::move(name), std::move(fd),
+                    fmt::format("{}:{}:{}:{}.{}:{}.{}", status.st_dev, status.st_ino, status.st_size,
+                                status.st_mtim.tv_sec, status.st_mtim.tv_nsec, status.st_ctim.tv_sec,
+                                status.st_ctim.tv_nsec)};
+  }
   return api::Fail(api::ErrorCode::kBadModel, fmt::format("{}: not a regular file", file.string()));
 }
 
 // Whether there is such a file; it is then in `files`.
 api::Result<bool> AddIfThere(const fs::path& folder, std::string name, std::vector<OpenFile>& files) {
-  auto fd = OpenRegular(folder / name);
-  if (!fd && fd.error().code == api::ErrorCode::kNotFound) return false;
-  if (!fd) return std::unexpected(std::move(fd).error());
-  files.push_back({std::move(name), *std::move(fd)});
+  const fs::path path = folder / name;
+  auto file = OpenRegular(path, std::move(name));
+  if (!file && file.error().code == api::ErrorCode::kNotFound) return false;
+  if (!file) return std::unexpected(std::move(file).error());
+  files.push_back(*std::move(file));
   return true;
 }
 
@@ -126,15 +133,16 @@ api::Result<void> AddDirectory(const fs::path& directory, std::vector<OpenFile>&
 }  // namespace
 
 api::Result<std::vector<OpenFile>> OpenModelFiles(const fs::path& model) {
+  api::AssertMayBlock();
   std::vector<OpenFile> files;
   std::error_code ec;
   if (fs::is_directory(model, ec)) {
     if (auto added = AddDirectory(model, files); !added) return std::unexpected(added.error());
     return files;
   }
-  auto fd = OpenRegular(model);
-  if (!fd) return std::unexpected(std::move(fd).error());
-  files.push_back({std::string(), *std::move(fd)});
+  auto file = OpenRegular(model, "");
+  if (!file) return std::unexpected(std::move(file).error());
+  files.push_back(*std::move(file));
   if (auto added = AddSplits(model, files); !added) return std::unexpected(added.error());
   return files;
 }

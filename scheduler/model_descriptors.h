@@ -15,6 +15,7 @@ namespace quire::scheduler {
 struct OpenFile {
   std::string name;
   api::FileDescriptor fd;  // for reading, close-on-exec; a regular file
+  std::string version;     // tells it from its successors: device, inode, size and times
 };
 
 // The existing files of a GGUF model with its splits, or of a Hugging Face directory; links are followed. For

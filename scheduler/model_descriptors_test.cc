@@ -61,6 +61,15 @@ class ModelDescriptors : public DispatcherFixture {
   }
 };
 
+TEST_F(ModelDescriptors, AChangedFileHasAnotherVersion) {
+  const fs::path path = Write("one.gguf", "a");
+  const auto version = [&] { return OpenModelFiles(path).value().front().version; };
+  const std::string before = version();
+  EXPECT_EQ(version(), before);
+  Write("one.gguf", "ab");
+  EXPECT_NE(version(), before);
+}
+
 TEST_F(ModelDescriptors, AFileComesWithItsOtherSplits) {
   EXPECT_THAT(NamesOf(Write("one.gguf")), ElementsAre(""));
   EXPECT_THAT(NamesOf(Write("of-00003.gguf")), ElementsAre(""));

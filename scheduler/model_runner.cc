@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cctype>
@@ -62,26 +61,18 @@ boost::asio::awaitable<void> ModelRunner::Run(std::shared_ptr<ModelRunner> self)
 // What the bytes of a prefix depend on: the model's files and how they are read. A file of the store is named by
 // its content; another one is distinguished from its successors by what the file system says of it. A model that comes
 // with prefixes trusts who computed them, and shares none with another model of the same weights.
-std::string ModelRunner::SnapshotIdentity(const std::vector<api::FileDescriptor>& files) const {
+std::string ModelRunner::SnapshotIdentity() const {
   std::string identity = fmt::format("quantize={} kv={} ", job_.settings.quantize_on_load,
                                      static_cast<int>(job_.settings.kv_cache_type));
   if (!job_.prefix_layers.empty()) identity += fmt::format("layers={} ", job_.prefix_layers);
   const std::string file = job_.path.filename().string();
   if (file.starts_with("sha256-")) return identity + file;
-  const size_t count = std::min(FilesOf(0).size(), files.size());
-  for (size_t i = 0; i < count; ++i) {
-    struct stat status {};
-    ::fstat(files[i].get(), &status);
-    identity += fmt::format("{}:{}:{}:{}:{}.{}:{}.{} ", FilesOf(0)[i].name, status.st_dev, status.st_ino,
-                            status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec,
-                            status.st_ctim.tv_sec, status.st_ctim.tv_nsec);
-  }
-  return identity;
+  return identity + VersionsOf(0);
 }
 
 std::vector<std::string> ModelRunner::AddDescriptors(std::vector<api::FileDescriptor>& files) {
   if (!host().snapshots || !job_.settings.prefix_cache) return {};
-  auto ends = host().snapshots->Connect(job_.name, SnapshotIdentity(files));
+  auto ends = host().snapshots->Connect(job_.name, SnapshotIdentity());
   if (!ends) return {};
   const int fd = RunnerProcess::kFirstFileFd + static_cast<int>(files.size());
   files.push_back(std::move(ends->socket));

@@ -141,7 +141,7 @@ class ModelRunner : public RunnerSession {
   boost::asio::awaitable<End> Serve();
   boost::asio::awaitable<std::optional<End>> LoadModel();
   boost::asio::awaitable<std::optional<End>> AwaitLoaded(Time start);
-  std::string SnapshotIdentity(const std::vector<api::FileDescriptor>& files) const;
+  std::string SnapshotIdentity() const;
   bool Loads() const { return state_ == State::kEstimating || state_ == State::kLoading; }
   Time LoadDeadline(Time start) const;
   boost::asio::awaitable<End> Died(std::string what);

@@ -54,6 +54,14 @@ boost::asio::awaitable<api::Result<std::vector<api::FileDescriptor>>> RunnerSess
   co_return fds;
 }
 
+std::string RunnerSession::VersionsOf(size_t place) const {
+  std::string versions;
+  const std::vector<OpenFile>& opened = opened_->value().at(place);
+  for (size_t i = 0; i < opened.size(); ++i)
+    versions += fmt::format("{}:{} ", files_.at(place)[i].name, opened[i].version);
+  return versions;
+}
+
 boost::asio::awaitable<api::Result<void>> RunnerSession::Open(Time deadline) {
   auto files = co_await OpenFiles(deadline);
   if (!files) co_return std::unexpected(std::move(files).error());

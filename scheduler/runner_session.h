@@ -57,6 +57,8 @@ class RunnerSession : public RunnerLink::Listener, public std::enable_shared_fro
   boost::asio::awaitable<api::Result<void>> Open(Time deadline);
   // The process's descriptor of the model file at that index. REQUIRES: Open() succeeded.
   const std::vector<api::ipc::ModelFile>& FilesOf(size_t place) const { return files_.at(place); }
+  // "NAME:VERSION " of each of them (OpenFile::version). REQUIRES: AddDescriptors() was called.
+  std::string VersionsOf(size_t place) const;
   void Send(const api::ipc::ToRunner& message);
   // Why the runner is no longer of use, once it is not: "killed by signal 9 (SIGKILL)". Waits a moment for
   // the other half of the news: the last frames of a process that ended, the status of one that closed its
