@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "runner/constraint/output_format.h"
-#include "runner/engine/cache_budget.h"
 #include "runner/engine/byte_class.h"
+#include "runner/engine/cache_budget.h"
 #include "runner/engine/convert.h"
 #include "runner/engine/cpu_count.h"
 #include "runner/engine/encoder_engine.h"
@@ -71,6 +71,7 @@ struct Shared {
   int snapshot_fd = -1;                                     // of the tier's socket; -1 = none
   bool require_sandbox = false;
   std::atomic<bool> flushes = false;  // the engine runs, and has a tier
+  uint64_t progress = 0;              // as the last heartbeat said; I/O thread
 };
 
 // Creates the files that loading writes, while files can be created: what converts weights, by option or a
@@ -305,10 +306,10 @@ void LogMissing(const std::string& missing) {
 api::Result<void> CloseLoading(const Shared& shared) {
   weights::CloseScratchFiles();
   LogMissing(RestrictToServing());
+  return CheckConfined(shared);
 }
 
 cache::ElementType StateTypeOf(api::KvType type) {
-  return CheckConfined(shared);
   if (type == api::KvType::kBF16) return cache::ElementType::kBF16;
   if (type == api::KvType::kQ8_0) return cache::ElementType::kQ8_0;
   return cache::ElementType::kF32;
@@ -384,9 +385,9 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   };
   const ipc::RunnerSettings& settings = request.settings;
   LogMissing(RestrictFileSystem(CreateFilesOf(request)));
+  if (auto confined = CheckConfined(shared); !confined) return link.Send(ipc::LoadFailed{confined.error()});
   LoadOptions options{.quantize_on_load = settings.quantize_on_load,
                       .kv_cache_type = settings.kv_cache_type,
-  if (auto confined = CheckConfined(shared); !confined) return link.Send(ipc::LoadFailed{confined.error()});
                       .go_template = request.go_template,
                       .draft = SourceOf(request.draft_path, request.draft_files)};
   EngineLimits limits{.prefix_cache = settings.prefix_cache,
@@ -461,8 +462,7 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
       kResumedTimes * PreparationTime(std::chrono::milliseconds(settings.prepare_ms), context_length);
   Preparation preparation(shared.prompts, context, std::chrono::milliseconds(settings.prepare_ms),
                           {.built = [&shared](PromptBuilt built) { shared.engine.Post(std::move(built)); },
-                           .described = [&link](ipc::RequestEvent event) { link.Send(event); },
-                           .before = WaitForeverIfSet});
+                           .described = [&link](ipc::RequestEvent event) { link.Send(event); }});
   if (auto closed = CloseLoading(shared); !closed) return link.Send(ipc::LoadFailed{closed.error()});
   link.Send(
       ipc::Loaded{info, std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count()});
@@ -476,8 +476,8 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
 
 int RunRunner(int fd, int snapshot_fd, bool require_sandbox) {
   Shared shared;
-  shared.require_sandbox = require_sandbox;
   shared.snapshot_fd = snapshot_fd;
+  shared.require_sandbox = require_sandbox;
   Link link(
       fd, ipc::Hello{.pid = static_cast<int32_t>(getpid())},
       {.on_message = [&shared, &link](ipc::ToRunner message) { Dispatch(shared, link, std::move(message)); },

@@ -150,20 +150,20 @@ void AddRunnerGauges(const MetricsSnapshot& snapshot, std::vector<MetricFamily>&
   MetricFamily predicted = Gauge("quire_memory_predicted_bytes", "Predicted memory use of a loaded model");
   MetricFamily resident = Gauge("quire_memory_rss_bytes", "Resident memory of a process");
   MetricFamily threads = Gauge("quire_cpu_threads", "Compute threads of a loaded model");
-  AddValue(resident, {{"process", "quired"}}, static_cast<double>(ResidentBytes(::getpid())));
   MetricFamily filters =
       Gauge("quire_runner_system_call_filters",
             "System call filters that the runner of a loaded model has applied to itself; fewer "
             "than 3 = it is not confined");
   const int inherited = AppliedFilters(::getpid()).value_or(0);
+  AddValue(resident, {{"process", "quired"}}, static_cast<double>(ResidentBytes(::getpid())));
   for (const auto& runner : snapshot.runners) {
     AddValue(up, {{"model", runner.model}}, 1);
     AddValue(predicted, {{"model", runner.model}}, static_cast<double>(runner.predicted_bytes));
     AddValue(resident, {{"process", "runner:" + runner.model}},
              static_cast<double>(ResidentBytes(runner.pid)));
-    if (runner.threads > 0) AddValue(threads, {{"model", runner.model}}, runner.threads);
     if (const auto applied = AppliedFilters(runner.pid))
       AddValue(filters, {{"model", runner.model}}, *applied - inherited);
+    if (runner.threads > 0) AddValue(threads, {{"model", runner.model}}, runner.threads);
   }
   MetricFamily loaded = Gauge("quire_model_loaded", "Number of loaded models");
   AddValue(loaded, {}, static_cast<double>(snapshot.runners.size()));
