@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The package in a booted Debian 12: install, chat, restart under load, watchdog, keys, upgrade, purge.
+"""The package in a booted Debian 12: install, chat, sandbox, restart under load, watchdog, keys, upgrade, purge.
 
     tests/system/package_test.py build/release/quire_0.20.0_amd64.deb [FOLDER]
 
@@ -12,79 +12,17 @@ import os
 import pathlib
 import re
 import shutil
-import signal
-import subprocess
 import sys
 import threading
 import time
+
+from machine import Machine, enter_network, run, wait_until
 
 PACKAGES = "systemd,systemd-sysv,dbus,curl,procps"
 MODEL = "quire-demo"
 SERVICE = "/etc/systemd/system/quire.service.d/test.conf"
 CHAT = {"model": MODEL, "stream": False, "options": {"temperature": 0, "num_predict": 24},
         "messages": [{"role": "user", "content": "What is a prefix cache?"}]}
-
-
-def run(*command, check=True, **options):
-    return subprocess.run([str(word) for word in command], check=check, text=True, capture_output=True, **options)
-
-
-def wait_until(what, condition, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not (value := condition()):
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {seconds} s: {what}")
-        time.sleep(0.1)
-    return value
-
-
-class Machine:
-    """A system booted by systemd-nspawn, with a network of its own that has a loopback interface only."""
-
-    def __init__(self, root):
-        self.root = root
-        self.log = open(root.parent / "console.log", "wb")
-        self.process = subprocess.Popen(["systemd-nspawn", "-q", "-b", "--register=no", "--keep-unit",
-                                         "--private-network", "--link-journal=no", "-D", str(root)],
-                                        stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
-        self.leader = int(wait_until("a first process", self.first_child))
-        wait_until("the end of booting", lambda: self("systemctl", "is-system-running", check=False).stdout.strip()
-                   in ("running", "degraded"), 300)
-
-    def first_child(self):
-        path = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        return path.read_text().split()[0] if path.exists() and path.read_text().split() else None
-
-    def __call__(self, *command, check=True, input=None):
-        done = run("nsenter", "-t", self.leader, "-m", "-u", "-i", "-n", "-p", "-r", "-w/", "env", "-i",
-                   "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C.UTF-8",
-                   "DEBIAN_FRONTEND=noninteractive", *command, check=False, input=input)
-        if check and done.returncode != 0:
-            raise AssertionError(f"{command} gave {done.returncode}:\n{done.stdout}{done.stderr}")
-        return done
-
-    def show(self, unit, name):
-        return self("systemctl", "show", unit, "-P", name).stdout.strip()
-
-    def main_pid(self):
-        return int(self.show("quire.service", "MainPID"))
-
-    def stop(self):
-        os.kill(self.leader, signal.SIGRTMIN + 4)  # power off
-        try:
-            self.process.wait(60)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-
-
-def enter_network(leader):
-    """This thread's sockets are the machine's from now on."""
-    import ctypes
-    libc = ctypes.CDLL(None, use_errno=True)
-    with open(f"/proc/{leader}/ns/net") as namespace:
-        if libc.setns(namespace.fileno(), 0) != 0:
-            raise OSError(ctypes.get_errno(), "setns")
 
 
 def request(method, path, body=None, headers=None, timeout=120):
@@ -200,6 +138,54 @@ def chat(machine):
     machine("chmod", "755", "/var/lib")
     assert done.returncode == 1 and "/var/lib (drwx------ root root): quire cannot enter it: no x permission" in done.stdout
     return content(body)
+
+
+def status_of(machine, pid, name):
+    return int(re.search(rf"^{name}:\s*(\d+)", machine("cat", f"/proc/{pid}/status").stdout, re.M)[1])
+
+
+def self_test_under(machine):
+    """The self-test as a service with the settings of the unit: its sandbox includes Landlock, which shows nowhere else."""
+    unit = machine("cat", "/lib/systemd/system/quire.service").stdout
+    lines = [line for line in unit.splitlines() if not line.startswith(("Requires=", "After=", "Restart", "WatchdogSec="))]
+    text = "\n".join(lines).replace("Type=notify", "Type=oneshot").replace("/usr/bin/quired", "/usr/bin/quired --selftest")
+    machine("tee", "/run/systemd/system/quire-selftest.service", input=text)
+    machine("systemctl", "daemon-reload")
+    done = machine("systemctl", "start", "quire-selftest.service", check=False)
+    printed = machine("journalctl", "-u", "quire-selftest.service", "-o", "cat", "--no-pager").stdout
+    machine("rm", "/run/systemd/system/quire-selftest.service")
+    machine("systemctl", "daemon-reload")
+    assert done.returncode == 0, printed
+    return printed
+
+
+def sandbox(machine, answer):
+    step("sandbox")
+    runner = machine("pgrep", "-f", "quire-runner").stdout.split()[0]
+    daemon, own = (status_of(machine, pid, "Seccomp_filters") for pid in (machine.main_pid(), runner))
+    assert own == daemon + 3, (own, daemon)
+    log = machine("journalctl", "-u", "quire").stdout
+    assert "not filtered" not in log and "not available" not in log, log
+    nice = machine("ps", "-L", "-o", "ni=", "-p", runner).stdout.split()
+    assert nice.count("5") == 1, nice
+    assert re.search(r"^quire_runner_system_call_filters\{.*\} 3$", request("GET", "/metrics")[1].decode(), re.M)
+    assert "has 3 of 3 filters" in machine("quire", "doctor").stdout
+    names = {variable.split("=")[0] for variable in machine("cat", f"/proc/{runner}/environ").stdout.split("\0")}
+    assert not names & {"CREDENTIALS_DIRECTORY", "NOTIFY_SOCKET", "QUIRE_CONFIG"}, names
+    print(f"  {daemon} filters of the service, {own - daemon} of the runner, nice values {sorted(set(nice))}")
+    print("  " + next(line for line in self_test_under(machine).splitlines() if line.startswith("sandbox")))
+    # A unit that denies a step: no model is loaded.
+    machine("mkdir", "-p", os.path.dirname(SERVICE))
+    machine("tee", SERVICE, input="[Service]\nSystemCallFilter=~seccomp\n")
+    machine("systemctl", "daemon-reload")
+    machine("systemctl", "restart", "quire.service")
+    status, body = request("POST", "/api/chat", CHAT)
+    assert status == 503 and b"the model runner is not confined" in body, (status, body)
+    machine("rm", SERVICE)
+    machine("systemctl", "daemon-reload")
+    machine("systemctl", "restart", "quire.service")
+    status, body = request("POST", "/api/chat", CHAT)
+    assert status == 200 and content(body) == answer, body
 
 
 def restart_under_load(machine, answer):
@@ -365,6 +351,29 @@ def keys(machine):
     return as_who(user)
 
 
+def key_routes(machine):
+    """Keys that the daemon adds to a file of its own and removes from it."""
+    step("keys by HTTP")
+    machine("cp", "/etc/quire/keys", "/var/lib/quire/keys")
+    machine("chown", "quire:quire", "/var/lib/quire/keys")
+    boss = machine("quire", "key", "owner", "--admin", "--append", "/var/lib/quire/keys").stdout.strip()
+    machine("cp", "/etc/quire/quire.conf", "/root/quire.conf")
+    machine("sh", "-c", "echo QUIRE_KEYS=/var/lib/quire/keys >> /etc/quire/quire.conf")
+    machine("systemctl", "restart", "quire.service")
+    admin = {"Authorization": f"Bearer {boss}"}
+    status, body = request("POST", "/quire/keys", {"name": "guest"}, admin)
+    assert status == 201, (status, body)
+    guest = {"Authorization": f"Bearer {json.loads(body)['key']}"}
+    assert request("GET", "/api/tags", None, guest)[0] == 200
+    status, body = request("DELETE", "/quire/keys", {"name": "guest"}, admin)
+    assert status == 204, (status, body)
+    assert request("GET", "/api/tags", None, guest)[0] == 401
+    assert machine("stat", "-c", "%U %G %a", "/var/lib/quire/keys").stdout.split() == ["quire", "quire", "600"]
+    machine("cp", "/root/quire.conf", "/etc/quire/quire.conf")
+    machine("rm", "/var/lib/quire/keys", "/root/quire.conf")
+    machine("systemctl", "restart", "quire.service")
+
+
 def reload(machine, user):
     step("reload")
     machine("sh", "-c", "echo OLLAMA_ORIGINS=https://chat.example >> /etc/quire/quire.conf")
@@ -381,6 +390,15 @@ def reload(machine, user):
 
 def upgrade(machine, user):
     step("upgrade")
+    # dpkg replaces the runner before the daemon is restarted: it starts the file that it has opened.
+    runner = "/usr/lib/quire/quire-runner"
+    machine("cp", "-p", runner, "/root/quire-runner")
+    machine("sh", "-c", f"cp -p /usr/bin/false {runner}.new && mv {runner}.new {runner}")
+    for keep_alive in (0, 60):
+        status, body = request("POST", "/api/generate", {"model": MODEL, "keep_alive": keep_alive}, user)
+        assert status == 200, (status, body)
+    assert request("POST", "/api/chat", CHAT, user)[0] == 200
+    machine("mv", "/root/quire-runner", runner)
     machine("dpkg", "-i", "/root/quire.deb")
     wait_until("the service", lambda: machine.show("quire.service", "ActiveState") == "active")
     assert "chat.example" in machine("cat", "/etc/quire/quire.conf").stdout
@@ -414,6 +432,7 @@ def main():
         enter_network(machine.leader)
         before = install(machine)
         answer = chat(machine)
+        sandbox(machine, answer)
         restart_under_load(machine, answer)
         watchdog(machine, answer)
         crash(machine, answer)
@@ -421,6 +440,7 @@ def main():
         out_of_memory(machine, answer)
         streams_go_on(machine)
         user = keys(machine)
+        key_routes(machine)
         reload(machine, user)
         upgrade(machine, user)
         purge(machine, before)
