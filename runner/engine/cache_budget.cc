@@ -65,6 +65,7 @@ size_t BytesOfLargest(const cache::Layout& layout, int64_t tokens, int64_t batch
 }  // namespace
 
 size_t BudgetForContext(const cache::Layout& target, const cache::Layout* draft, int32_t tokens) {
+  if (tokens <= 0) return 0;
   const size_t needed = BytesOfLargest(target, tokens, StepTarget().tokens_max);
   const auto holds = [&](size_t budget) { return ShareCache(target, draft, budget).model >= needed; };
   size_t enough = std::max<size_t>(needed, 1);

@@ -28,7 +28,8 @@ struct CacheShares {
 };
 CacheShares ShareCache(const cache::Layout& target, const cache::Layout* draft, size_t budget);
 
-// The smallest budget of which the model's share holds one sequence of `tokens` tokens (HybridCache::LargestSequence).
+// The smallest budget of which the model's share holds one sequence of `tokens` tokens (HybridCache::LargestSequence). 0 for
+// no tokens.
 size_t BudgetForContext(const cache::Layout& target, const cache::Layout* draft, int32_t tokens);
 
 // Tokens of the longest sequence, at most `context_length`, that `bytes` hold.

@@ -131,10 +131,11 @@ void Engine::Enter(PromptBuilt built) {
   if (!built.prompt) return Emit(id, api::Failed{built.prompt.error()});
   const int32_t context = built.resume.context > 0 ? built.resume.context : context_max_;
   if (context > context_max_) {
-    return Emit(id, api::Failed{{api::ErrorCode::kUnavailable,
-                                 fmt::format("the request has a context of {} tokens from the runner in which it "
-                                             "began; the caches of this one hold {}",
-                                             context, context_max_)}});
+    return Emit(id,
+                api::Failed{{api::ErrorCode::kUnavailable,
+                             fmt::format("the request has a context of {} tokens from the runner in which it "
+                                         "began; the caches of this one hold {}",
+                                         context, context_max_)}});
   }
   const auto tokens = static_cast<int32_t>(built.prompt->tokens.size());
   if (tokens >= context_max_) {

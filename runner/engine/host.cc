@@ -358,8 +358,7 @@ void ServeEncoder(Shared& shared, Link& link, const ipc::LoadModel& request, Ope
                               .sentence_prompts = model->sentence_prompts.get()};
   EncoderEngine engine(std::move(model->encoder), ComputeThreads(), shared.engine, shared.engine_stats,
                        [&link](ipc::RequestEvent event) { link.Send(std::move(event)); });
-  shared.preparation_max =
-      kResumedTimes * PreparationTime(std::chrono::milliseconds(settings.prepare_ms), context);
+  shared.preparation_max = PreparationMax(std::chrono::milliseconds(settings.prepare_ms), context);
   Preparation preparation(shared.prompts, prompts, std::chrono::milliseconds(settings.prepare_ms),
                           {.built = [&shared](PromptBuilt built) { shared.engine.Post(std::move(built)); },
                            .described = [&link](ipc::RequestEvent event) { link.Send(event); }},
@@ -409,10 +408,8 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
     return link.Send(ipc::LoadFailed{fits.error()});
   }
   const DraftParts& draft = opened->metadata_draft;
-  const size_t cache_needed = request.context_min > 0
-                                  ? BudgetForContext(opened->metadata_model->cache_layout(),
-                                                     draft.cache_layout(), request.context_min)
-                                  : 0;
+  const size_t cache_needed =
+      BudgetForContext(opened->metadata_model->cache_layout(), draft.cache_layout(), request.context_min);
   link.Send(EstimateMemory(*opened->metadata_model, limits, ResidentBytes() + DraftBytes(draft, limits),
                            context_length, settings.cache_bytes, MemoryLimitBytes(), cache_needed));
   LogStreamed(*opened->metadata_model);
@@ -458,8 +455,7 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
                               .task = rank ? ModelTask::kRank : other_task,
                               .rank_prompt = rank ? &rank->prompt : nullptr,
                               .sentence_prompts = sentence_prompts.get()};
-  shared.preparation_max =
-      kResumedTimes * PreparationTime(std::chrono::milliseconds(settings.prepare_ms), context_length);
+  shared.preparation_max = PreparationMax(std::chrono::milliseconds(settings.prepare_ms), context_length);
   Preparation preparation(shared.prompts, context, std::chrono::milliseconds(settings.prepare_ms),
                           {.built = [&shared](PromptBuilt built) { shared.engine.Post(std::move(built)); },
                            .described = [&link](ipc::RequestEvent event) { link.Send(event); }});

@@ -36,6 +36,11 @@ constexpr size_t PreparationBytes(int32_t context_tokens) {
 inline constexpr int kResumedTimes = 8;
 inline constexpr size_t kResumedBytes = 2;
 
+// Of any request.
+constexpr std::chrono::nanoseconds PreparationMax(std::chrono::nanoseconds cpu_time, int32_t context_tokens) {
+  return kResumedTimes * PreparationTime(cpu_time, context_tokens);
+}
+
 // What a try may take. Only one request at a time has all of its time and memory.
 struct TryLimits {
   std::chrono::nanoseconds cpu_time;
