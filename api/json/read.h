@@ -18,8 +18,9 @@ inline constexpr size_t kJsonValuesMax = size_t{8}
 // a key the last value wins. Errors: kInvalidArgument naming the byte offset; kTooLarge for too many values.
 Result<Json> ReadJson(std::string_view text);
 
-// Exactly one MessagePack value. Strings are not checked for UTF-8.
-Result<Json> ReadMessagePack(std::string_view bytes);
+// Exactly one MessagePack value of at most `values_max` values and keys. Extension types are refused. Strings are not checked
+// for UTF-8.
+Result<Json> ReadMessagePack(std::string_view bytes, size_t values_max = kJsonValuesMax);
 
 // Never throws: bytes that are not UTF-8 become U+FFFD.
 std::string DumpJson(const Json& value);

@@ -120,7 +120,39 @@ TEST(ReadMessagePack, RefusesHostileLengthsAndDepths) {
   EXPECT_FALSE(ReadMessagePack(std::string(1 << 20, '\x81')));     // maps whose key is a map
   EXPECT_FALSE(ReadMessagePack(std::string_view("\x80\x80", 2)));  // something behind the value
   EXPECT_FALSE(ReadMessagePack("\xDD\xFF\xFF\xFF\xFF" + std::string(kJsonValuesMax + 1, '\x01')));
+  EXPECT_FALSE(ReadMessagePack(std::string_view("\xD6\x00\x01\x02\x03\x04", 6)));  // an extension
   EXPECT_TRUE(ReadMessagePack("\x80"));
+}
+
+TEST(ReadMessagePack, ReadsValuesOfEveryWidth) {
+  Json value = {nullptr, true, false, 1.5F, 1e300, -1, -33, -129, -32'769, -2'147'483'649, int64_t{1} << 62};
+  for (const uint64_t number : {0UL, 127UL, 128UL, 255UL, 256UL, 65'535UL, 65'536UL, ~0UL})
+    value.push_back(number);
+  for (const size_t size : {0, 15, 16, 31, 32, 255, 256, 65'535, 65'536}) {
+    value.push_back(std::string(size, 'x'));
+    value.push_back(Json::binary(std::vector<uint8_t>(size, 0xFF)));
+    value.push_back(Json::array());
+    for (size_t i = 0; i < size; ++i) value.back().push_back(i);
+    Json object = Json::object();
+    object[std::string(size, 'k')] = Json{{"inner", size}};
+    value.push_back(std::move(object));
+  }
+  std::string bytes;
+  Json::to_msgpack(value, nlohmann::detail::output_adapter<char>(bytes));
+  const auto read = ReadMessagePack(bytes);
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(*read, value);
+  for (const size_t cut : {size_t{1}, bytes.size() / 2, bytes.size() - 1}) {
+    EXPECT_FALSE(ReadMessagePack(std::string_view(bytes).substr(0, cut))) << cut;
+  }
+}
+
+TEST(ReadMessagePack, BoundsTheNumberOfValues) {
+  const std::string bytes = "\x94\x01\x02\x03\x04";  // five values with the array
+  EXPECT_TRUE(ReadMessagePack(bytes, 5));
+  const auto refused = ReadMessagePack(bytes, 4);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kTooLarge);
 }
 
 }  // namespace
