@@ -59,6 +59,9 @@ api::Result<void> EventQueue::Push(api::Event event) {
     return {};
   }
   if (is_delta && credit_ == 0) return ProtocolError("more text than its credit");
+  if (const auto* delta = std::get_if<api::TextDelta>(&event)) {
+    if (auto checked = CheckTokens(*delta); !checked) return checked;
+  }
   const size_t bytes = BytesOf(event);
   progressed_ = !is_ready;
   if (bytes > kQueuedBytesMax - bytes_) {
@@ -68,7 +71,7 @@ api::Result<void> EventQueue::Push(api::Event event) {
               : fmt::format("the client is more than {} bytes of the answer behind", kQueuedBytesMax)});
     return {};
   }
-  ended_ = !is_ready && !is_delta;
+  if (!is_ready && !is_delta) End();
   if (is_ready) {
     prompt_ready_ = true;
     if (std::exchange(prompt_reported_, true)) return {};
@@ -76,6 +79,7 @@ api::Result<void> EventQueue::Push(api::Event event) {
   if (auto* delta = std::get_if<api::TextDelta>(&event)) {
     --credit_;
     ++deltas_;
+    token_count_ += delta->tokens;
     tokens_.insert(tokens_.end(), delta->token_ids.begin(), delta->token_ids.end());
     if (!delta->token_ids.empty()) state_ = delta->state;
     if (delta->state_at_shift) state_at_shift_ = delta->state_at_shift;
@@ -83,6 +87,20 @@ api::Result<void> EventQueue::Push(api::Event event) {
   bytes_ += bytes;
   events_.push_back(std::move(event));
   return {};
+}
+
+api::Result<void> EventQueue::CheckTokens(const api::TextDelta& delta) const {
+  if (delta.tokens < 0 || std::cmp_greater(delta.token_ids.size(), delta.tokens))
+    return ProtocolError("more token ids than tokens");
+  if (delta.tokens > tokens_max_ - token_count_)
+    return ProtocolError("more tokens than the request asked for");
+  return {};
+}
+
+// Nothing is resumed any more.
+void EventQueue::End() {
+  ended_ = true;
+  tokens_ = {};
 }
 
 // A runner that took the request over computes the prompt again, also behind text that the client has.
@@ -98,7 +116,7 @@ void EventQueue::PushProgress(api::PrefillProgress progress) {
 
 void EventQueue::Fail(api::Error error) {
   if (ended_) return;
-  ended_ = true;
+  End();
   events_.emplace_back(api::Failed{std::move(error)});
   bytes_ += BytesOf(events_.back());
 }

@@ -1,8 +1,9 @@
 // The events of one request between the runner that reports them and the client that takes them.
 //
 // Invariants: at most kInitialCredit TextDeltas, one PrefillProgress (the last) and kQueuedBytesMax bytes are
-// held, whatever the runner sends: more bytes end the request, whose client is that far behind. The order is PromptReady, PrefillProgress*, TextDelta*, then one Finished or
-// Failed, after which nothing is taken in.
+// held, whatever the runner sends: more bytes end the request, whose client is that far behind. Token ids are held until the
+// end, for another runner: no more than the request's tokens. The order is PromptReady, PrefillProgress*, TextDelta*, then one
+// Finished or Failed, after which nothing is taken in.
 // That holds across runners: what a second one says is what the first one would have said next. Pure; not
 // thread-safe.
 #pragma once
@@ -30,6 +31,8 @@ class EventQueue {
   static constexpr int32_t kCreditBatch = api::ipc::kInitialCredit / 4;
   static constexpr size_t kQueuedBytesMax = size_t{32} << 20;
 
+  // Tokens that the answer may have, of kAnswerTokensMax; a runner that sends more breaks the protocol.
+  void set_tokens_max(int64_t tokens_max) { tokens_max_ = tokens_max; }
   // From the runner. An error says how it broke the protocol; the queue is then as before. What exceeds the bytes that may
   // be held ends the request with an error of its own: the runner is not at fault.
   api::Result<void> Push(api::Event event);
@@ -42,6 +45,7 @@ class EventQueue {
   int32_t PopCredit();
 
   bool ended() const { return ended_; }  // Finished or Failed was pushed, popped or not
+  size_t tokens_held() const { return tokens_.size(); }
 
   // The runner is gone and another takes the request over: where it is to go on. From now on a second
   // PromptReady is not passed on. REQUIRES: not ended.
@@ -52,13 +56,17 @@ class EventQueue {
 
  private:
   void PushProgress(api::PrefillProgress progress);
+  api::Result<void> CheckTokens(const api::TextDelta& delta) const;
+  void End();
 
   std::deque<api::Event> events_;
   size_t bytes_ = 0;
-  int32_t credit_ = api::ipc::kInitialCredit;       // deltas the runner may still send
-  int32_t popped_ = 0;                              // deltas popped since the last grant
-  int64_t deltas_ = 0;                              // pushed
-  std::vector<api::TokenId> tokens_;                // of the deltas pushed
+  int32_t credit_ = api::ipc::kInitialCredit;  // deltas the runner may still send
+  int32_t popped_ = 0;                         // deltas popped since the last grant
+  int64_t deltas_ = 0;                         // pushed
+  int64_t tokens_max_ = api::ipc::kAnswerTokensMax;
+  int64_t token_count_ = 0;                         // of the deltas pushed
+  std::vector<api::TokenId> tokens_;                // likewise, until the end
   std::optional<api::ResumeState> state_;           // before the last of them
   std::optional<api::ResumeState> state_at_shift_;  // where the context was full first
   bool prompt_ready_ = false;                       // from this runner

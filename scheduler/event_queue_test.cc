@@ -40,6 +40,47 @@ TEST(EventQueue, HoldsNoMoreDeltasThanCredit) {
   EXPECT_TRUE(queue.Push(api::Finished{})) << "the end needs no credit";
 }
 
+api::Event Ids(int32_t tokens, size_t ids) {
+  api::TextDelta delta{.text = "", .tokens = tokens};
+  delta.token_ids.assign(ids, 7);
+  return delta;
+}
+
+TEST(EventQueue, HoldsNoMoreIdsThanTokens) {
+  EventQueue queue = Ready();
+  EXPECT_TRUE(queue.Push(Ids(2, 2)));
+  EXPECT_TRUE(queue.Push(Ids(2, 0)));
+  EXPECT_FALSE(queue.Push(Ids(1, 2)));
+  EXPECT_FALSE(queue.Push(Ids(-1, 0)));
+  EXPECT_EQ(queue.tokens_held(), 2U);
+}
+
+// Deltas without text make no output, and their credit returns at once.
+TEST(EventQueue, HoldsNoMoreTokensThanTheRequestAskedFor) {
+  EventQueue queue = Ready();
+  queue.set_tokens_max(1000);
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_TRUE(queue.Push(Ids(100, 100)));
+    ASSERT_TRUE(queue.Pop());
+  }
+  EXPECT_FALSE(queue.Push(Ids(1, 1)));
+  EXPECT_FALSE(queue.Push(Ids(1, 0)));
+  EXPECT_FALSE(queue.Push(Ids(INT32_MAX, 0)));
+  EXPECT_TRUE(queue.Push(Ids(0, 0))) << "text behind the last token";
+  EXPECT_EQ(queue.tokens_held(), 1000U);
+  EXPECT_EQ(queue.ResumePoint().tokens.size(), 999U);
+  ASSERT_TRUE(queue.Push(api::PromptReady{}));
+  EXPECT_FALSE(queue.Push(Ids(1, 1))) << "the next runner has no tokens of its own";
+  EXPECT_TRUE(queue.Push(api::Finished{}));
+  EXPECT_EQ(queue.tokens_held(), 0U) << "nothing is resumed any more";
+}
+
+TEST(EventQueue, NoAnswerHasMoreTokensThanThereIsRoomFor) {
+  EventQueue queue = Ready();
+  EXPECT_TRUE(queue.Push(Ids(api::ipc::kAnswerTokensMax, 0)));
+  EXPECT_FALSE(queue.Push(Ids(1, 0)));
+}
+
 TEST(EventQueue, TakingDeltasGivesCreditInBatches) {
   EventQueue queue = Ready();
   for (int i = 0; i < api::ipc::kInitialCredit; ++i) ASSERT_TRUE(queue.Push(Delta()));

@@ -20,6 +20,18 @@ constexpr std::chrono::seconds kStartTime{10};
 // Copied to every request that waits for the load.
 constexpr size_t kErrorBytesMax = size_t{64} << 10;
 
+// Ids that the streams of one runner hold together, at 4 bytes: an answer with which they would be more ends.
+constexpr size_t kTokensHeldMax = size_t{64} << 20;
+
+// That an answer to the request may have. A runner has a context of its own where the request's is very small.
+int64_t TokensMaxOf(const api::Request& request) {
+  constexpr int64_t kMargin = 256;
+  const api::GenerationParams& params = request.params;
+  const int64_t contexts = params.num_ctx > 0 ? api::ipc::kUnlimitedContexts * params.num_ctx : INT32_MAX;
+  const int64_t tokens = params.num_predict >= 0 ? params.num_predict : contexts;
+  return std::min<int64_t>(tokens, api::ipc::kAnswerTokensMax) + kMargin;
+}
+
 // The runner's words, fit for one line of the log.
 std::string OneLine(std::string text) {
   std::ranges::replace_if(
@@ -199,8 +211,9 @@ void ModelRunner::StartStopping(const End& end) {
   state_ = State::kStopping;
   EndCacheQuestions();
   const auto requests = std::exchange(requests_, {});
+  tokens_held_ = 0;
   if (const auto owner = owner_.lock()) return owner->OnStopping(*this, end.cause, end.why);
-  for (const auto& [id, stream] : requests) stream->Fail(end.why);
+  for (const auto& [id, request] : requests) request.stream->Fail(end.why);
 }
 
 void ModelRunner::Stop(api::Error why, bool at_once) {
@@ -214,10 +227,22 @@ api::Result<void> ModelRunner::Submit(api::RequestId id, const api::Request& req
                                       const api::ipc::Resume& resume, std::shared_ptr<EventStream> stream) {
   stream->runner_pid = pid();
   stream->times.Sent(Clock::now());
-  requests_.emplace(id, std::move(stream));
+  stream->events.set_tokens_max(TokensMaxOf(request));
+  const auto served = requests_.emplace(id, Served{std::move(stream)}).first;
+  CountTokens(served->second);
   auto sent = link()->TrySend({id, request, resume});
-  if (!sent) requests_.erase(id);
+  if (!sent) Remove(served);
   return sent;
+}
+
+void ModelRunner::Remove(Requests::iterator request) {
+  tokens_held_ -= request->second.tokens_held;
+  requests_.erase(request);
+}
+
+void ModelRunner::CountTokens(Served& request) {
+  const size_t held = request.stream->events.tokens_held();
+  tokens_held_ += held - std::exchange(request.tokens_held, held);
 }
 
 void ModelRunner::OnRoom() {
@@ -229,7 +254,9 @@ void ModelRunner::GiveCredit(api::RequestId id, int32_t deltas) {
 }
 
 bool ModelRunner::Cancel(api::RequestId id) {
-  if (requests_.erase(id) == 0) return false;
+  const auto found = requests_.find(id);
+  if (found == requests_.end()) return false;
+  Remove(found);
   Send(api::ipc::Cancel{id});
   return true;
 }
@@ -325,13 +352,20 @@ api::Result<void> ModelRunner::OnLoadResult(api::ipc::Loaded loaded) {
 api::Result<void> ModelRunner::OnRequestEvent(api::ipc::RequestEvent message) {
   const auto found = requests_.find(message.id);
   if (found == requests_.end()) return {};  // canceled while this was on its way
-  const std::shared_ptr<EventStream> stream = found->second;
+  const std::shared_ptr<EventStream> stream = found->second.stream;
   const bool is_ready = std::holds_alternative<api::PromptReady>(message.event);
-  const bool is_end = std::holds_alternative<api::Finished>(message.event) ||
-                      std::holds_alternative<api::Failed>(message.event);
+  const auto* failed = std::get_if<api::Failed>(&message.event);
+  // An event too large for a frame: the runner may compute more of the answer.
+  const bool is_cut = failed != nullptr && failed->error.code == api::ErrorCode::kTooLarge;
+  const bool is_end = std::holds_alternative<api::Finished>(message.event) || (failed != nullptr && !is_cut);
   const bool had_progress = stream->events.progressed();
   stream->times.Record(message.event, Clock::now());
   if (auto pushed = stream->events.Push(std::move(message.event)); !pushed) return pushed;
+  CountTokens(found->second);
+  if (tokens_held_ > kTokensHeldMax) {
+    stream->Fail({api::ErrorCode::kTooLarge,
+                  fmt::format("the model's answers have more than {} tokens together", kTokensHeldMax)});
+  }
   stream->changed.Notify();
   const auto owner = owner_.lock();
   if (is_ready && owner) owner->OnRequestStarted(message.id);
@@ -339,8 +373,8 @@ api::Result<void> ModelRunner::OnRequestEvent(api::ipc::RequestEvent message) {
   const bool progress = stream->events.progressed() || !stream->events.has_credit();
   if (progress && !had_progress && owner) owner->OnRequestProgress(message.id);
   if (stream->events.ended()) {
-    requests_.erase(found);
-    if (!is_end) Send(api::ipc::Cancel{message.id});  // the queue ended it
+    Remove(found);
+    if (!is_end) Send(api::ipc::Cancel{message.id});  // the runner has not ended it
     if (owner) owner->OnRequestEnded(message.id);
   }
   return {};

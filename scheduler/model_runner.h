@@ -157,6 +157,13 @@ class ModelRunner : public RunnerSession {
   void RecordLoadProgress(api::ipc::LoadProgress progress);
   api::Result<void> OnLoadResult(api::ipc::Loaded loaded);
   api::Result<void> OnRequestEvent(api::ipc::RequestEvent event);
+  struct Served {
+    std::shared_ptr<EventStream> stream;
+    size_t tokens_held = 0;  // by its stream, of tokens_held_
+  };
+  using Requests = std::unordered_map<api::RequestId, Served>;
+  void Remove(Requests::iterator request);
+  void CountTokens(Served& request);
   api::Result<void> OnEngineInspected(api::ipc::EngineInspected inspected);
   api::Result<void> OnCacheInspected(api::ipc::CacheInspected inspected);
   void EndCacheQuestions();
@@ -167,7 +174,8 @@ class ModelRunner : public RunnerSession {
   api::ipc::ModelInfo info_;
   std::optional<api::Error> load_failure_;
   std::optional<api::Error> stop_reason_;
-  std::unordered_map<api::RequestId, std::shared_ptr<EventStream>> requests_;
+  Requests requests_;
+  size_t tokens_held_ = 0;  // by the streams of requests_
   api::ipc::LoadProgress load_progress_;
   Time last_frame_at_{};     // of any frame
   Time last_progress_at_{};  // of the last heartbeat with another progress

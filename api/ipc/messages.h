@@ -118,6 +118,10 @@ struct Resume {
   int32_t context = 0;
   std::optional<Spent> spent = {};  // nothing: no runner has started it
 };
+// An answer without num_predict ends at this many contexts' worth of tokens, so that a model that never stops does; every
+// answer ends at kAnswerTokensMax, for whose ids the daemon has room.
+inline constexpr int64_t kUnlimitedContexts = 10;
+inline constexpr int32_t kAnswerTokensMax = 16'000'000;
 struct Submit {
   RequestId id;
   Request request;

@@ -11,10 +11,6 @@
 namespace quire::runner::engine {
 namespace {
 
-// An answer without num_predict ends at this many contexts' worth of tokens, so that a model that never stops
-// does.
-constexpr int64_t kUnlimitedContexts = 10;
-
 constexpr int32_t kForcedMax = 32;  // tokens in one go
 // For masks within a step, behind its first token: some 0.5 ms. What takes more is for the next step.
 constexpr uint64_t kMaskStepsAhead = 50'000;
@@ -148,8 +144,9 @@ void ActiveGeneration::Computed(int32_t count) {
 }
 
 int32_t ActiveGeneration::OutputLimit() const {
-  if (params_.num_predict >= 0) return params_.num_predict;
-  return static_cast<int32_t>(std::min<int64_t>(kUnlimitedContexts * num_ctx_, INT32_MAX));
+  const int64_t contexts = api::ipc::kUnlimitedContexts * num_ctx_;
+  const int64_t tokens = params_.num_predict >= 0 ? params_.num_predict : contexts;
+  return static_cast<int32_t>(std::min<int64_t>(tokens, api::ipc::kAnswerTokensMax));
 }
 
 constraint::Matcher* ActiveGeneration::PlanMask() {
@@ -173,7 +170,7 @@ void ActiveGeneration::Sample(std::span<const float> logits, sampler::Workspace&
 }
 
 int32_t ActiveGeneration::DraftLimit(int32_t limit) const {
-  if (prefilling_ || ended_) return 0;
+  if (prefilling_ || ended_ || draft_.drafted >= api::ipc::kAnswerTokensMax) return 0;
   if (params_.draft_num_predict >= 0) limit = std::min(limit, params_.draft_num_predict);
   const int32_t room = num_ctx_ - static_cast<int32_t>(tokens_.size()) - 1;
   return std::clamp(std::min(room, OutputLimit() - output_tokens_ - 1), 0, std::max(limit, 0));
