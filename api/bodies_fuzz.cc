@@ -39,7 +39,7 @@ void RequireClientError(const Error& error) {
 void CheckPassesTheLink(Request request) {
   const ipc::ToRunner message = ipc::Submit{RequestId{1}, std::move(request)};
   const std::string bytes = ipc::Encode(message);
-  ipc::FrameReader reader;
+  ipc::FrameReader reader(ipc::Receiver::kRunner);
   reader.Append(bytes);
   const auto frame = reader.Next();
   Require(frame && *frame);

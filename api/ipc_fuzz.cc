@@ -22,8 +22,8 @@ void Require(bool condition) {
   if (!condition) std::abort();
 }
 
-ipc::FrameReader::Frame OneFrame(const std::string& bytes) {
-  ipc::FrameReader reader;
+ipc::FrameReader::Frame OneFrame(const std::string& bytes, ipc::Receiver receiver) {
+  ipc::FrameReader reader(receiver);
   reader.Append(bytes);
   auto frame = reader.Next();
   Require(frame && *frame);
@@ -33,12 +33,12 @@ ipc::FrameReader::Frame OneFrame(const std::string& bytes) {
 void CheckFrame(const ipc::FrameReader::Frame& frame) {
   if (const auto message = ipc::DecodeToRunner(frame)) {
     const std::string bytes = ipc::Encode(*message);
-    const auto again = ipc::DecodeToRunner(OneFrame(bytes));
+    const auto again = ipc::DecodeToRunner(OneFrame(bytes, ipc::Receiver::kRunner));
     Require(again && ipc::Encode(*again) == bytes);
   }
   if (const auto message = ipc::DecodeToDaemon(frame)) {
     const std::string bytes = ipc::Encode(*message);
-    const auto again = ipc::DecodeToDaemon(OneFrame(bytes));
+    const auto again = ipc::DecodeToDaemon(OneFrame(bytes, ipc::Receiver::kDaemon));
     Require(again && ipc::Encode(*again) == bytes);
     if (const auto* event = std::get_if<ipc::RequestEvent>(&*message)) {
       // A runner that was taken over must not be able to bring down the encoders either.
@@ -64,7 +64,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     input[5] = static_cast<char>(ipc::kVersion >> 8U);
   }
   const size_t step = size_t{data[0]} + 1;
-  ipc::FrameReader reader;
+  ipc::FrameReader reader(data[0] % 2 == 0 ? ipc::Receiver::kDaemon : ipc::Receiver::kRunner);
   for (size_t at = 0; at < input.size(); at += step) {
     reader.Append(std::string_view(input).substr(at, step));
     while (true) {

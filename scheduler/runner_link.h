@@ -89,7 +89,7 @@ class RunnerLink : public std::enable_shared_from_this<RunnerLink> {
   boost::asio::local::stream_protocol::socket socket_;
   std::weak_ptr<Listener> listener_;
   AsyncEvent wake_writer_;
-  api::ipc::FrameReader frames_;
+  api::ipc::FrameReader frames_{api::ipc::Receiver::kDaemon};
   const size_t queued_bytes_max_;
   std::deque<Frame> queue_;
   size_t control_frames_ = 0;  // in the queue, or being sent

@@ -63,7 +63,7 @@ class RunnerLinkTest : public testing::Test {
   }
   // The next `count` frames, as their kinds and ids.
   std::vector<std::string> ReadFrames(size_t count) {
-    api::ipc::FrameReader frames;
+    api::ipc::FrameReader frames(api::ipc::Receiver::kRunner);
     std::vector<std::string> order;
     std::vector<char> buffer(size_t{1} << 20);
     peer().non_blocking(true);
@@ -124,6 +124,14 @@ TEST_F(RunnerLinkTest, GarbageEndsIt) {
   FromPeer(Heartbeat(1) + std::string(32, '\xff'));
   EXPECT_TRUE(End().protocol_error);
   EXPECT_EQ(recorder().messages.size(), 1U);
+}
+
+// Its body is not waited for.
+TEST_F(RunnerLinkTest, AHeaderOfAFrameTooLargeForItsTypeEndsIt) {
+  std::string header = Heartbeat(1).substr(0, api::ipc::kHeaderBytes);
+  header[10] = 1;  // 64 KiB
+  FromPeer(header);
+  EXPECT_TRUE(End().protocol_error);
 }
 
 TEST_F(RunnerLinkTest, AFrameForTheOtherSideEndsIt) {

@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "api/ipc/frame_bounds.h"
 #include "api/ipc/message_fields.h"
 #include "api/ipc/messages.h"
 #include "api/ipc/packer.h"
@@ -41,12 +42,14 @@ std::unexpected<Error> BadFrame(std::string reason) {
   return Fail(ErrorCode::kInvalidArgument, "bad frame on the runner link: " + std::move(reason));
 }
 
-// Apart from each other, so that a frame sent the wrong way is refused.
 template <class Message>
-constexpr uint16_t kFirstType = std::is_same_v<Message, ToRunner> ? 1 : 101;
+constexpr bool kIsToDaemon = std::is_same_v<Message, ToDaemon>;
+template <class Message>
+constexpr uint16_t kFirstType = kIsToDaemon<Message> ? kFirstTypeToDaemon : kFirstTypeToRunner;
 
+// Appends nothing, and says so, where the payload would be too large.
 template <class Alternative>
-void AppendFrameOf(uint16_t type, const Alternative& alternative, std::string& frames) {
+bool AppendFrameOf(uint16_t type, const Alternative& alternative, std::string& frames) {
   const size_t begin = frames.size();
   frames += kMagic;
   PutLittleEndian(frames, kVersion);
@@ -54,16 +57,26 @@ void AppendFrameOf(uint16_t type, const Alternative& alternative, std::string& f
   PutLittleEndian(frames, uint64_t{0});  // length and reserved
   Packer(frames).Put(alternative);
   const size_t length = frames.size() - begin - kHeaderBytes;
-  if (length > kFrameBytesMax) return frames.resize(begin);
+  const Receiver receiver = type >= kFirstTypeToDaemon ? Receiver::kDaemon : Receiver::kRunner;
+  if (length > BoundsOf(receiver, type)->bytes) {
+    frames.resize(begin);
+    return false;
+  }
   for (size_t i = 0; i < sizeof(uint32_t); ++i) {
     frames[begin + kLengthAt + i] = static_cast<char>(length >> (8 * i) & 0xFF);
   }
+  return true;
 }
 
 template <class Message>
 void AppendFrameOf(const Message& message, std::string& frames) {
   const auto type = static_cast<uint16_t>(kFirstType<Message> + message.index());
-  std::visit([&](const auto& alternative) { AppendFrameOf(type, alternative, frames); }, message);
+  const bool fits =
+      std::visit([&](const auto& alternative) { return AppendFrameOf(type, alternative, frames); }, message);
+  if constexpr (kIsToDaemon<Message>) {
+    const auto instead = fits ? std::nullopt : InsteadOf(message);
+    if (instead) AppendFrameOf(*instead, frames);
+  }
 }
 
 // Reads one map. Every member must be there but those of IfAny(); the first error ends it and names the member.
@@ -183,11 +196,9 @@ class FileCheck {
 
 template <class Message>
 Result<Message> Decode(const FrameReader::Frame& frame) {
-  if (frame.type < kFirstType<Message> ||
-      frame.type - kFirstType<Message> >= int{std::variant_size_v<Message>}) {
-    return Fail(ErrorCode::kInvalidArgument, fmt::format("unknown message type {}", frame.type));
-  }
-  const auto payload = ReadMessagePack(frame.payload);
+  const auto bounds = BoundsOf(kIsToDaemon<Message> ? Receiver::kDaemon : Receiver::kRunner, frame.type);
+  if (!bounds) return Fail(ErrorCode::kInvalidArgument, fmt::format("unknown message type {}", frame.type));
+  const auto payload = ReadMessagePack(frame.payload, bounds->values);
   if (!payload) return std::unexpected(payload.error());
   FirstError error;
   Unpacker unpacker(*payload, "payload", error);
@@ -254,11 +265,15 @@ Result<std::optional<FrameReader::Frame>> FrameReader::Next() {
   const auto version = GetLittleEndian<uint16_t>(rest.substr(kVersionAt));
   if (version != kVersion) return BadFrame(fmt::format("version {}, not {}", version, kVersion));
   if (GetLittleEndian<uint32_t>(rest.substr(kReservedAt)) != 0) return BadFrame("reserved bits are set");
+  const auto type = GetLittleEndian<uint16_t>(rest.substr(kTypeAt));
+  const auto bounds = BoundsOf(receiver_, type);
+  if (!bounds) return BadFrame(fmt::format("unknown message type {}", type));
   const size_t length = GetLittleEndian<uint32_t>(rest.substr(kLengthAt));
-  if (length > kFrameBytesMax) return BadFrame(fmt::format("length {} is over {}", length, kFrameBytesMax));
+  if (length > bounds->bytes) {
+    return BadFrame(fmt::format("length {} of message type {} is over {}", length, type, bounds->bytes));
+  }
   if (rest.size() - kHeaderBytes < length) return std::nullopt;
-  Frame frame{GetLittleEndian<uint16_t>(rest.substr(kTypeAt)),
-              std::string(rest.substr(kHeaderBytes, length))};
+  Frame frame{type, std::string(rest.substr(kHeaderBytes, length))};
   begin_ += kHeaderBytes + length;
   return frame;
 }

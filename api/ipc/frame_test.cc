@@ -16,8 +16,10 @@ namespace {
 
 using ::testing::HasSubstr;
 
+// To either side: the type tells which.
 FrameReader::Frame OneFrame(const std::string& bytes) {
-  FrameReader reader;
+  const bool to_daemon = static_cast<unsigned char>(bytes.at(6)) > 100;
+  FrameReader reader(to_daemon ? Receiver::kDaemon : Receiver::kRunner);
   reader.Append(bytes);
   auto frame = reader.Next();
   EXPECT_TRUE(frame && *frame);
@@ -298,7 +300,7 @@ TEST(FrameReader, CutsAnySplitOfTheStreamIntoTheSameFrames) {
   const std::string stream = Encode(ToRunner(FullSubmit())) + Encode(ToRunner(Shutdown{})) +
                              Encode(ToRunner(Credit{RequestId{1}, 1}));
   for (const size_t step : {size_t{1}, size_t{2}, size_t{7}, size_t{16}, size_t{100}, stream.size()}) {
-    FrameReader reader;
+    FrameReader reader(Receiver::kRunner);
     std::vector<uint16_t> types;
     for (size_t at = 0; at < stream.size(); at += step) {
       reader.Append(std::string_view(stream).substr(at, step));
@@ -324,7 +326,7 @@ TEST(FrameReader, AHostileHeaderEndsTheLinkForGood) {
   for (const std::string& bytes :
        {broken(0, 'X'), broken(3, 'c'), broken(4, static_cast<char>(kVersion + 1)), broken(5, 1),
         broken(12, 1), broken(15, '\x80'), broken(11, '\x7F'), broken(11, '\xFF')}) {
-    FrameReader reader;
+    FrameReader reader(Receiver::kRunner);
     reader.Append(bytes);
     EXPECT_FALSE(reader.Next());
     reader.Append(good);
@@ -335,8 +337,8 @@ TEST(FrameReader, AHostileHeaderEndsTheLinkForGood) {
 TEST(FrameReader, WaitsForTheRestOfALargeFrameWithoutReservingIt) {
   std::string header = Encode(ToRunner(Shutdown{})).substr(0, kHeaderBytes);
   header[8] = header[9] = header[10] = 0;
-  header[11] = '\x10';  // 2^28 bytes, exactly the bound
-  FrameReader reader;
+  header[11] = '\x10';  // kFrameBytesMax, exactly the bound
+  FrameReader reader(Receiver::kRunner);
   reader.Append(header);
   const auto frame = reader.Next();
   ASSERT_TRUE(frame);

@@ -2,8 +2,8 @@
 //
 // A frame is a 16-byte little-endian header {magic u32 'QIPC', version u16, type u16, length u32, reserved
 // u32 = 0} followed by `length` bytes of MessagePack. Neither side trusts the other: every length is bounded
-// before memory is taken, every field is checked, and a frame that does not parse ends the link (daemon: the
-// runner is replaced; runner: it exits).
+// by its type before memory is taken, every field is checked, and a frame that does not parse ends the link
+// (daemon: the runner is replaced; runner: it exits).
 #pragma once
 
 #include <cstddef>
@@ -24,8 +24,10 @@ namespace quire::api::ipc {
 
 inline constexpr uint16_t kVersion = 16;
 inline constexpr size_t kHeaderBytes = 16;
-inline constexpr size_t kFrameBytesMax = size_t{256}
-                                         << 20;  // a 100k-turn chat fits; a hostile length does not
+// To a runner: a 100k-turn chat fits; a hostile length does not. To the daemon less, by its type: BoundsOf().
+inline constexpr size_t kFrameBytesMax = size_t{256} << 20;
+inline constexpr size_t kEventFrameBytesMax = size_t{33}
+                                              << 20;  // a RequestEvent: more than a client's queue holds
 
 // ---- daemon -> runner ----
 
@@ -305,12 +307,14 @@ using ToDaemon = std::variant<Hello, LoadProgress, Loaded, LoadFailed, Inspected
 // ---- codec; pure functions, any thread ----
 
 // Header and payload; empty when the payload would be larger than kFrameBytesMax. A request parsed by this
-// folder never is.
+// folder never is. To the daemon, an event, a description or an error beyond its bounds gives way to an error that says so.
 std::string Encode(const ToRunner& message);
 std::string Encode(const SubmitView& submit);  // as of a ToRunner, without a copy of the request
 std::string Encode(const ToDaemon& message);
 // Appends what Encode() gives; allocates nothing where `frames` has room.
 void AppendFrame(const ToDaemon& message, std::string& frames);
+
+enum class Receiver : uint8_t { kDaemon, kRunner };
 
 // Cuts a byte stream into frames. Not thread-safe; one per direction of a link.
 class FrameReader {
@@ -319,12 +323,14 @@ class FrameReader {
     uint16_t type = 0;
     std::string payload;
   };
+  explicit FrameReader(Receiver receiver) : receiver_(receiver) {}
   void Append(std::string_view bytes);
-  // The next whole frame, nothing yet, or the error that ends the link (bad magic, version, reserved bits or
-  // length).
+  // The next whole frame, nothing yet, or the error that ends the link (bad magic, version, reserved bits, type or
+  // length), which comes with the header: the payload of such a frame is not collected.
   Result<std::optional<Frame>> Next();
 
  private:
+  const Receiver receiver_;
   std::string buffer_;
   size_t begin_ = 0;
 };

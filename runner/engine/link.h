@@ -47,9 +47,9 @@ class Link {
   const api::FileDescriptor fd_;
   const api::FileDescriptor wake_fd_;
   const Handlers handlers_;
-  api::ipc::FrameReader reader_;  // I/O thread
-  std::string writing_;           // I/O thread
-  size_t written_ = 0;            // of writing_
+  api::ipc::FrameReader reader_{api::ipc::Receiver::kRunner};  // I/O thread
+  std::string writing_;                                        // I/O thread
+  size_t written_ = 0;                                         // of writing_
   std::mutex mutex_;
   std::string queued_;  // guarded by mutex_
   std::atomic<bool> stopping_ = false;

@@ -10,6 +10,7 @@
 #include <variant>
 
 #include "api/base/text_bounds.h"
+#include "api/ipc/messages.h"
 #include "runner/engine/context_fit.h"
 #include "runner/engine/embed_prompt.h"
 #include "runner/engine/fim_prompt.h"
@@ -202,18 +203,24 @@ struct PromptBuilder {
   }
 };
 
-// The tokens as one text; with `pieces` also each by itself.
-api::TextDelta PromptText(const PromptContext& context, bool pieces, const Tokens& tokens) {
-  api::TextDelta delta;
+// What a client gives no credit for must fit what it starts with.
+static_assert(kDescribedPiecesMax / kDescribedPiecesPerDelta < size_t{api::ipc::kInitialCredit});
+
+// The tokens as one text; with `pieces` also each by itself, in several deltas: each is one frame, which the daemon decodes at
+// one go.
+std::vector<api::TextDelta> PromptText(const PromptContext& context, bool pieces, const Tokens& tokens) {
+  std::vector<api::TextDelta> deltas(1);
   tokenizer::Detokenizer detokenizer(context.tokenizer);
   for (const api::TokenId token : tokens) {
+    if (deltas.back().logprobs.size() == kDescribedPiecesPerDelta) deltas.emplace_back();
+    api::TextDelta& delta = deltas.back();
     delta.text += detokenizer.Append(token);
     if (!pieces) continue;
     api::TokenCandidate piece{std::string(context.tokenizer->TokenBytes(token)), token};
     delta.logprobs.push_back({std::move(piece), {}});
   }
-  delta.text += detokenizer.Flush();
-  return delta;
+  deltas.back().text += detokenizer.Flush();
+  return deltas;
 }
 
 int32_t ContextOf(const PromptContext& context, int32_t asked) {
@@ -298,14 +305,15 @@ std::vector<api::Event> DescribePrompt(const PromptContext& context, const api::
   finished.usage.prompt_tokens = static_cast<int32_t>(prompt->tokens.size());
   std::vector<api::Event> events = {api::PromptReady{.prompt_tokens = finished.usage.prompt_tokens}};
   if (request.return_prompt_text) {
-    api::TextDelta text = PromptText(context, pieces, prompt->tokens);
-    if (text.text.size() > kDescribedBytesMax) {
-      return {api::Failed{
-          {api::ErrorCode::kTooLarge,
-           fmt::format("the text has {} bytes, more than {}", text.text.size(), kDescribedBytesMax),
-           {}}}};
+    std::vector<api::TextDelta> parts = PromptText(context, pieces, prompt->tokens);
+    size_t bytes = 0;
+    for (const api::TextDelta& part : parts) bytes += part.text.size();
+    if (bytes > kDescribedBytesMax) {
+      return {api::Failed{{api::ErrorCode::kTooLarge,
+                           fmt::format("the text has {} bytes, more than {}", bytes, kDescribedBytesMax),
+                           {}}}};
     }
-    events.emplace_back(std::move(text));
+    for (api::TextDelta& part : parts) events.emplace_back(std::move(part));
   }
   if (request.return_context) finished.context = std::move(prompt->tokens);
   events.emplace_back(std::move(finished));

@@ -76,6 +76,7 @@ inline constexpr int32_t kNumCtxMin = 4;
 inline constexpr size_t kDescribedBytesMax = size_t{16} << 20;
 inline constexpr size_t kDescribedTokensMax = 4'000'000;
 inline constexpr size_t kDescribedPiecesMax = 200'000;
+inline constexpr size_t kDescribedPiecesPerDelta = 1024;
 
 // Any thread. Errors: kInvalidArgument (the template refuses the messages, the
 // prompt is empty, it or logit_bias holds an id the model does not have, the format is broken), kUnsupported

@@ -68,6 +68,29 @@ TEST_F(DescribedPrompt, FailsAsTheAnswerWould) {
   EXPECT_EQ(std::get<api::Failed>(events[0]).error.field, "tokens");
 }
 
+// Each is one frame of bounded size.
+TEST_F(DescribedPrompt, ManyPiecesComeInSeveralDeltas) {
+  std::string text;
+  for (size_t i = 0; i < 2 * kDescribedPiecesPerDelta; ++i) text += " cat";
+  api::Request request = Request(api::RawPrompt{text, false});
+  request.return_prompt_text = true;
+  request.logprobs = true;
+  const auto events = DescribePrompt(context(), request);
+  const auto& tokens = std::get<api::Finished>(events.back()).context;
+  ASSERT_GE(tokens.size(), 2 * kDescribedPiecesPerDelta);
+  ASSERT_EQ(events.size(), 2 + (tokens.size() + kDescribedPiecesPerDelta - 1) / kDescribedPiecesPerDelta);
+  std::string joined;
+  size_t pieces = 0;
+  for (size_t i = 1; i + 1 < events.size(); ++i) {
+    const auto& delta = std::get<api::TextDelta>(events[i]);
+    EXPECT_LE(delta.logprobs.size(), kDescribedPiecesPerDelta);
+    joined += delta.text;
+    for (const api::TokenLogprob& piece : delta.logprobs) EXPECT_EQ(piece.chosen.id, tokens[pieces++]);
+  }
+  EXPECT_EQ(joined, text);
+  EXPECT_EQ(pieces, tokens.size());
+}
+
 TEST_F(DescribedPrompt, TellsItsTextAndItsPieces) {
   api::Request request = Request(api::RawPrompt{"Hello, w\u00F6rld \U0001F600", false});
   request.return_prompt_text = true;

@@ -36,6 +36,7 @@ namespace ipc = quire::api::ipc;
 using quire::api::RequestId;
 
 constexpr int kHeartbeatMilliseconds = 20;
+constexpr int32_t kFloodIds = 8'000'000;
 constexpr int kTokensPerByte = 10;
 constexpr int kSilentMax = 10;  // heartbeats without a frame from the daemon, for a runner that lies
 
@@ -177,6 +178,22 @@ class FakeRunner {
                 frame};
       }
     }
+  }
+  // Deltas with as many ids as fit a frame, and no text.
+  void FloodWithIds(RequestId id, int32_t tokens, int deltas) {
+    ipc::RequestEvent event{id, quire::api::TextDelta{.text = "", .logprobs = {}, .tokens = tokens}};
+    std::get<quire::api::TextDelta>(event.event).token_ids.assign(kFloodIds, 7);
+    const std::string frame = ipc::Encode(event);
+    for (int sent = 0; sent < deltas; ++sent) Write(frame);
+  }
+  // As large as the header can say, of one text.
+  void FloodWithFrame(uint16_t type) {
+    std::string header = ipc::Encode(ipc::Heartbeat{}).substr(0, ipc::kHeaderBytes);
+    for (size_t i = 0; i < 2; ++i) header[6 + i] = static_cast<char>(type >> (8 * i));
+    for (size_t i = 0; i < 4; ++i) header[8 + i] = static_cast<char>(ipc::kFrameBytesMax >> (8 * i) & 0xff);
+    Write(header);
+    const std::string part(size_t{1} << 20, '\x01');
+    for (size_t sent = 0; sent < ipc::kFrameBytesMax; sent += part.size()) Write(part);
   }
   void SendEvent(RequestId id, quire::api::Event event) { Send(ipc::RequestEvent{id, std::move(event)}); }
   void Delta(RequestId id, std::string text) {
@@ -321,6 +338,11 @@ class FakeRunner {
     if (what == "bulk") {
       for (int i = 0; i < 40; ++i) Delta(id, std::string(size_t{1} << 20, 'x'));
     }
+    if (what == "16 million ids") return FloodWithIds(id, kFloodIds, 2);
+    if (what == "ids only" || what == "too many ids") {
+      return FloodWithIds(id, what == "ids only" ? 1 : kFloodIds, 64);
+    }
+    if (what.starts_with("frame ")) return FloodWithFrame(static_cast<uint16_t>(std::stoi(what.substr(6))));
     if (what == "stranger") Delta(RequestId{UINT64_MAX}, "for nobody");
     if (what == "moved") {  // what it takes along, in each runner
       const auto& spent = submit.resume.spent;
@@ -396,7 +418,7 @@ class FakeRunner {
   std::optional<std::mt19937> lies_;  // set: it lies
   std::vector<std::string> sent_;     // while it lies
   int silent_ = 0;                    // heartbeats since it heard something
-  ipc::FrameReader frames_;
+  ipc::FrameReader frames_{ipc::Receiver::kRunner};
   std::map<RequestId, Answer> answers_;
   bool stubborn_ = false;
   bool stuck_ = false;

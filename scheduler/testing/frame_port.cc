@@ -24,7 +24,7 @@ struct RunnerPort::Impl {
   }
 
   api::FileDescriptor link;
-  ipc::FrameReader frames;
+  ipc::FrameReader frames{ipc::Receiver::kRunner};
 };
 
 RunnerPort::RunnerPort(boost::asio::local::stream_protocol::socket& daemon)

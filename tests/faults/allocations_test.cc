@@ -82,7 +82,7 @@ TEST(FailingAllocations, Frames) {
   const std::string bytes =
       api::ipc::Encode(api::ipc::ToRunner(api::ipc::Submit{api::RequestId{7}, request, {}}));
   FailEveryAllocationOf("frame", [&] {
-    api::ipc::FrameReader reader;
+    api::ipc::FrameReader reader(api::ipc::Receiver::kRunner);
     reader.Append(bytes);
     const auto frame = reader.Next();
     return frame && *frame && api::ipc::DecodeToRunner(**frame);

@@ -1,0 +1,110 @@
+#include "api/ipc/frame_bounds.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace quire::api::ipc {
+namespace {
+
+FrameReader::Frame TheFrame(const std::string& bytes) {
+  FrameReader reader(Receiver::kDaemon);
+  reader.Append(bytes);
+  auto frame = reader.Next();
+  EXPECT_TRUE(frame && *frame);
+  return **frame;
+}
+
+void ExpectPasses(const ToDaemon& message) {
+  const std::string bytes = Encode(message);
+  const auto decoded = DecodeToDaemon(TheFrame(bytes));
+  ASSERT_TRUE(decoded) << decoded.error().message;
+  EXPECT_EQ(decoded->index(), message.index());
+  EXPECT_EQ(Encode(*decoded), bytes);
+}
+
+// A header of a type to the daemon that announces a payload of that length.
+std::string HeaderOf(size_t type, size_t length) {
+  std::string header = Encode(ToDaemon(Heartbeat{})).substr(0, kHeaderBytes);
+  header[6] = static_cast<char>(type);
+  for (size_t i = 0; i < 4; ++i) header[8 + i] = static_cast<char>(length >> (8 * i) & 0xff);
+  return header;
+}
+
+TEST(FrameBounds, AFrameTooLargeForItsTypeIsRefusedByItsHeader) {
+  for (uint16_t type = kFirstTypeToDaemon; BoundsOf(Receiver::kDaemon, type); ++type) {
+    const size_t bytes_max = BoundsOf(Receiver::kDaemon, type)->bytes;
+    EXPECT_LE(bytes_max, size_t{64} << 20) << type;
+    FrameReader fits(Receiver::kDaemon);
+    fits.Append(HeaderOf(type, bytes_max));
+    EXPECT_TRUE(fits.Next()) << type;
+    FrameReader too_large(Receiver::kDaemon);
+    too_large.Append(HeaderOf(type, bytes_max + 1));
+    EXPECT_FALSE(too_large.Next()) << type;
+    FrameReader wrong_way(Receiver::kRunner);
+    wrong_way.Append(HeaderOf(type, 1));
+    EXPECT_FALSE(wrong_way.Next()) << type;
+  }
+}
+
+TEST(FrameBounds, TheLargestMessagesOfARunnerSurvive) {
+  constexpr int64_t kLarge = std::numeric_limits<int64_t>::max();
+  constexpr int32_t kMax = std::numeric_limits<int32_t>::max();
+  CacheInspected cache{.id = ~uint64_t{0}, .version = ~uint64_t{0}};
+  const std::string text(CacheInspected::kTextBytesMax, 'x');
+  cache.nodes.assign(kInspectedNodesMax,
+                     {~uint64_t{0}, ~uint64_t{0}, kMax, kLarge, kLarge, kLarge, kLarge, kLarge, kLarge, true,
+                      true, kMax, kMax, ~uint64_t{0}, kLarge, kLarge, text, text});
+  ExpectPasses(ToDaemon(cache));
+  EngineInspected engine{.id = ~uint64_t{0}};
+  engine.sequences.assign(kInspectedSequencesMax, {RequestId{~uint64_t{0}}, WaitReason::kReader, true, kMax,
+                                                   kMax, kMax, kLarge, kLarge});
+  ExpectPasses(ToDaemon(engine));
+  Inspected inspected{};
+  inspected.model_info_json = std::string(size_t{60} << 20, 'x');
+  ExpectPasses(ToDaemon(inspected));
+  Finished finished;
+  finished.context.assign(8'000'000, kMax);
+  ExpectPasses(ToDaemon(RequestEvent{RequestId{1}, finished}));
+  TextDelta delta;
+  delta.logprobs.assign(1024, {{std::string(100, '\xFF'), kMax, -1.5F}, {}});
+  ExpectPasses(ToDaemon(RequestEvent{RequestId{1}, delta}));
+  delta.logprobs.assign(4, {{"a", 1, -1.5F}, std::vector<TokenCandidate>(20, {"b", 2, -2.5F})});
+  delta.tool_calls.assign(700, {"call_0123456789", "f", "{}"});
+  ExpectPasses(ToDaemon(RequestEvent{RequestId{1}, delta}));
+}
+
+// The daemon waits for an answer.
+TEST(FrameBounds, AMessageBeyondItsBoundsGivesWayToAnError) {
+  const std::string large(size_t{70} << 20, 'x');
+  const auto sent = [](const ToDaemon& message) { return *DecodeToDaemon(TheFrame(Encode(message))); };
+  const auto event = std::get<RequestEvent>(sent(RequestEvent{RequestId{7}, TextDelta{.text = large}}));
+  EXPECT_EQ(event.id, RequestId{7});
+  EXPECT_EQ(std::get<Failed>(event.event).error.code, ErrorCode::kTooLarge);
+  const Error error{ErrorCode::kBadModel, large, "f"};
+  const auto failed = std::get<RequestEvent>(sent(RequestEvent{RequestId{7}, Failed{error}}));
+  EXPECT_EQ(std::get<Failed>(failed.event).error.code, ErrorCode::kBadModel);
+  Inspected inspected{};
+  inspected.tensors_json = large;
+  EXPECT_EQ(std::get<Inspected>(sent(inspected)).error.value().code, ErrorCode::kTooLarge);
+  for (const Error& shortened : {std::get<LoadFailed>(sent(LoadFailed{error})).error,
+                                 std::get<Converted>(sent(Converted{error})).error.value()}) {
+    EXPECT_EQ(shortened.code, ErrorCode::kBadModel);
+    EXPECT_THAT(shortened.message, ::testing::EndsWith("xx..."));
+    EXPECT_EQ(shortened.field, "f");
+  }
+}
+
+TEST(FrameBounds, AFrameOfTooManyValuesIsRefused) {
+  TextDelta delta;
+  delta.tool_calls.assign(10'000, {"", "", ""});
+  const auto decoded = DecodeToDaemon(TheFrame(Encode(ToDaemon(RequestEvent{RequestId{1}, delta}))));
+  ASSERT_FALSE(decoded);
+  EXPECT_EQ(decoded.error().code, ErrorCode::kTooLarge);
+}
+
+}  // namespace
+}  // namespace quire::api::ipc
