@@ -35,6 +35,24 @@ size_t BytesOf(const api::Event& event) {
   return bytes;
 }
 
+bool IsPlausible(const api::DraftUsage& draft) {
+  int64_t accepted = 0;
+  for (const int32_t at_position : draft.accepted_by_position) {
+    if (at_position < 0) return false;
+    accepted += at_position;
+  }
+  return accepted <= draft.drafted;
+}
+
+// A message may quote what a client sent, up to a whole body.
+void Shorten(std::string& text) {
+  constexpr size_t kBytesMax = size_t{16} << 10;
+  if (text.size() <= kBytesMax) return;
+  text.resize(kBytesMax);
+  text.shrink_to_fit();
+  text += "...";
+}
+
 bool IsBounded(const api::Divergence& divergence) {
   constexpr size_t kBytesMax = api::Divergence::kTextBytesMax;
   return divergence.shared.size() <= kBytesMax && divergence.prompt.size() <= kBytesMax &&
@@ -53,6 +71,14 @@ api::Result<void> EventQueue::Push(api::Event event) {
   if (!prompt_ready_ && !is_ready && !is_failed) return ProtocolError("an event before PromptReady");
   if (const auto* ready = std::get_if<api::PromptReady>(&event); ready != nullptr && ready->divergence) {
     if (!IsBounded(*ready->divergence)) return ProtocolError("a divergence longer than its bounds");
+  }
+  if (const auto* finished = std::get_if<api::Finished>(&event);
+      finished != nullptr && !IsPlausible(finished->usage.draft)) {
+    return ProtocolError("more draft tokens accepted than proposed");
+  }
+  if (auto* failed = std::get_if<api::Failed>(&event)) {
+    Shorten(failed->error.message);
+    Shorten(failed->error.field);
   }
   if (is_progress) {
     PushProgress(std::get<api::PrefillProgress>(event));

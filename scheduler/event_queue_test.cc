@@ -81,6 +81,26 @@ TEST(EventQueue, NoAnswerHasMoreTokensThanThereIsRoomFor) {
   EXPECT_FALSE(queue.Push(Ids(1, 0)));
 }
 
+TEST(EventQueue, RefusesMoreAcceptedDraftTokensThanProposed) {
+  const auto finished = [](std::vector<int32_t> accepted) {
+    api::Finished event;
+    event.usage.draft = {.rounds = 2, .drafted = 4, .accepted_by_position = std::move(accepted)};
+    return api::Event(event);
+  };
+  EXPECT_FALSE(Ready().Push(finished({3, 2})));
+  EXPECT_FALSE(Ready().Push(finished({-1})));
+  EXPECT_FALSE(Ready().Push(finished({INT32_MAX, INT32_MAX, 2})));
+  EXPECT_TRUE(Ready().Push(finished({2, 2})));
+}
+
+TEST(EventQueue, AnErrorThatQuotesALotIsCut) {
+  EventQueue queue = Ready();
+  ASSERT_TRUE(queue.Push(api::Failed{{api::ErrorCode::kInternal, std::string(1'000'000, 'x'), "f"}}));
+  const std::string message = std::get<api::Failed>(*queue.Pop()).error.message;
+  EXPECT_LT(message.size(), 20'000U);
+  EXPECT_TRUE(message.ends_with("x..."));
+}
+
 TEST(EventQueue, TakingDeltasGivesCreditInBatches) {
   EventQueue queue = Ready();
   for (int i = 0; i < api::ipc::kInitialCredit; ++i) ASSERT_TRUE(queue.Push(Delta()));

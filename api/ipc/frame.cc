@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -97,10 +99,15 @@ class Unpacker {
       out = static_cast<T>(number);
     } else if constexpr (std::same_as<T, float> || std::signed_integral<T>) {
       fields_.Get(name, out, static_cast<T>(bounds)...);
-    } else if constexpr ((std::same_as<Bounds, Binary> || ...) || NumberList<T>) {
+    } else if constexpr ((std::same_as<Bounds, Binary> || ...)) {
       GetBytes(name, out);
-    } else if constexpr (std::same_as<T, bool> || std::same_as<T, uint64_t> || Text<T>) {
+    } else if constexpr (NumberList<T>) {
+      GetNumbers(name, out, static_cast<size_t>(bounds)...);
+    } else if constexpr (std::same_as<T, bool> || std::same_as<T, uint64_t>) {
       fields_.Get(name, out);
+    } else if constexpr (Text<T>) {
+      fields_.Get(name, out);
+      if (((out.size() > static_cast<size_t>(bounds)) || ...)) fields_.Reject(name, "is too long");
     } else if constexpr (Optional<T>) {
       (*this)(name, out.emplace());
     } else if constexpr (List<T>) {
@@ -147,6 +154,15 @@ class Unpacker {
     if (bytes.size() % kElement != 0) return fields_.Reject(name, "does not contain whole elements");
     out.resize(bytes.size() / kElement);
     if (!bytes.empty()) std::memcpy(out.data(), bytes.data(), bytes.size());
+  }
+  template <class T>
+  void GetNumbers(std::string_view name, T& out, size_t max = std::numeric_limits<size_t>::max()) {
+    GetBytes(name, out);
+    if (out.size() > max) return fields_.Reject(name, "has too many elements");
+    if constexpr (std::is_floating_point_v<typename T::value_type>) {
+      const bool finite = std::ranges::all_of(out, [](auto number) { return std::isfinite(number); });
+      if (!finite) fields_.Reject(name, "must be finite");
+    }
   }
   template <class T>
   void GetList(std::string_view name, T& out, size_t max = std::numeric_limits<size_t>::max()) {

@@ -98,6 +98,44 @@ TEST(FrameBounds, AMessageBeyondItsBoundsGivesWayToAnError) {
   }
 }
 
+// Of what a runner says, sums are made, and lists are repeated in replies.
+TEST(FrameBounds, NumbersAndTextsBeyondTheirBoundsAreRefused) {
+  const auto is_taken = [](const ToDaemon& message) {
+    return DecodeToDaemon(TheFrame(Encode(message))).has_value();
+  };
+  const auto finishes = [&is_taken](const auto& change) {
+    Finished finished;
+    change(finished);
+    return is_taken(RequestEvent{RequestId{1}, finished});
+  };
+  constexpr int64_t kLarge = std::numeric_limits<int64_t>::max();
+  EXPECT_TRUE(finishes([](Finished& f) { f.usage.prompt_ns = int64_t{1} << 54; }));
+  EXPECT_FALSE(finishes([](Finished& f) { f.usage.prompt_ns = kLarge; }));
+  EXPECT_FALSE(finishes([](Finished& f) { f.usage.output_ns = kLarge; }));
+  EXPECT_TRUE(finishes([](Finished& f) { f.usage.output_tokens = kAnswerTokensMax; }));
+  EXPECT_FALSE(finishes([](Finished& f) { f.usage.output_tokens = 1 << 24; }));
+  EXPECT_FALSE(finishes([](Finished& f) { f.usage.prompt_tokens = 1 << 24; }));
+  EXPECT_FALSE(finishes([](Finished& f) { f.usage.draft.drafted = 1 << 24; }));
+  EXPECT_FALSE(finishes([](Finished& f) { f.usage.draft.accepted_by_position.resize(1'000'000); }));
+  EXPECT_FALSE(finishes([](Finished& f) { f.stop_string.resize(1'000'000); }));
+  EXPECT_TRUE(finishes([](Finished& f) { f.embedding = {1, -2}; }));
+  for (const float number :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    EXPECT_FALSE(finishes([&](Finished& f) { f.embedding = {1, number}; })) << "ranking sorts them";
+  }
+  EXPECT_FALSE(
+      is_taken(RequestEvent{RequestId{1}, PromptReady{.prompt_tokens = 1, .miss = std::string(100, 'x')}}));
+  EXPECT_FALSE(is_taken(RequestEvent{RequestId{1}, PromptReady{.prompt_tokens = 1, .restore_ns = kLarge}}));
+  EXPECT_TRUE(is_taken(MemoryEstimate{1, 2, 3, int64_t{1} << 50, 4}));
+  EXPECT_FALSE(is_taken(MemoryEstimate{kLarge, 2, 3, 4, 5}));
+  EXPECT_FALSE(is_taken(MemoryEstimate{1, 2, 3, 4, kLarge}));
+  Inspected inspected{};
+  inspected.memory = MemoryEstimate{1, kLarge, 3, 4, 5};
+  EXPECT_FALSE(is_taken(inspected));
+  EXPECT_FALSE(is_taken(Loaded{{"a", 1, 1, 1, kLarge, 1, true}, 1}));
+  EXPECT_FALSE(is_taken(Heartbeat{1, 1, 1, 1, 1, 1, kLarge, 1}));
+}
+
 TEST(FrameBounds, AFrameOfTooManyValuesIsRefused) {
   TextDelta delta;
   delta.tool_calls.assign(10'000, {"", "", ""});

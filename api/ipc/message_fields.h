@@ -1,6 +1,6 @@
 // What every message of the runner link consists of: name, member and bounds of each field. An unpacked value
 // outside its bounds ends the link. Enums have their largest value as bound, numbers the smallest and the
-// largest one, lists the number of elements.
+// largest one, lists the number of elements, texts the number of bytes. A float is never NaN, in a list always finite.
 #pragma once
 
 #include <concepts>
@@ -19,6 +19,13 @@ concept Is = std::same_as<std::remove_const_t<M>, T>;
 
 inline constexpr int32_t kThreadsMax = 4096;
 inline constexpr int32_t kWeightMax = 1'000'000;
+// Of what a runner says: sums over choices, models or the two times of a request do not overflow.
+inline constexpr int32_t kSaidTokensMax = (1 << 24) - 1;
+inline constexpr int64_t kSaidTimeMax = int64_t{1} << 54;   // ns: 208 days
+inline constexpr int64_t kSaidBytesMax = int64_t{1} << 50;  // and counts
+static_assert(kAnswerTokensMax < kSaidTokensMax && kSaidTokensMax <= INT32_MAX / kChoicesMax);
+inline constexpr size_t kMissBytesMax = 64;
+inline constexpr size_t kDraftPositionsMax = 4096;
 
 template <Is<Error> M, class V>
 void VisitFields(M& m, V& visit) {
@@ -292,12 +299,12 @@ void VisitFields(M& m, V& visit) {
 }
 template <Is<PromptReady> M, class V>
 void VisitFields(M& m, V& visit) {
-  visit("prompt_tokens", m.prompt_tokens, 0);
+  visit("prompt_tokens", m.prompt_tokens, 0, kSaidTokensMax);
   visit("cached_tokens", m.cached_tokens, 0, m.prompt_tokens);
-  visit("miss", m.miss);
+  visit("miss", m.miss, kMissBytesMax);
   visit.IfAny("divergence", m.divergence);
-  visit("build_ns", m.build_ns, 0);
-  visit("restore_ns", m.restore_ns, 0);
+  visit("build_ns", m.build_ns, 0, kSaidTimeMax);
+  visit("restore_ns", m.restore_ns, 0, kSaidTimeMax);
 }
 template <Is<PrefillProgress> M, class V>
 void VisitFields(M& m, V& visit) {
@@ -328,26 +335,26 @@ void VisitFields(M& m, V& visit) {
 }
 template <Is<DraftUsage> M, class V>
 void VisitFields(M& m, V& visit) {
-  visit("rounds", m.rounds, 0);
-  visit("drafted", m.drafted, 0);
-  visit("accepted", m.accepted_by_position);
-  visit("rollback_ns", m.rollback_ns, 0);
+  visit("rounds", m.rounds, 0, kSaidTokensMax);
+  visit("drafted", m.drafted, 0, kSaidTokensMax);
+  visit("accepted", m.accepted_by_position, kDraftPositionsMax);
+  visit("rollback_ns", m.rollback_ns, 0, kSaidTimeMax);
 }
 template <Is<Usage> M, class V>
 void VisitFields(M& m, V& visit) {
-  visit("prompt_tokens", m.prompt_tokens, 0);
+  visit("prompt_tokens", m.prompt_tokens, 0, kSaidTokensMax);
   visit("cached_tokens", m.cached_tokens, 0, m.prompt_tokens);
-  visit("output_tokens", m.output_tokens, 0);
+  visit("output_tokens", m.output_tokens, 0, kSaidTokensMax);
   visit("reasoning_tokens", m.reasoning_tokens, 0, m.output_tokens);
-  visit("queue_ns", m.queue_ns, 0);
-  visit("prompt_ns", m.prompt_ns, 0);
-  visit("output_ns", m.output_ns, 0);
+  visit("queue_ns", m.queue_ns, 0, kSaidTimeMax);
+  visit("prompt_ns", m.prompt_ns, 0, kSaidTimeMax);
+  visit("output_ns", m.output_ns, 0, kSaidTimeMax);
   visit("draft", m.draft);
 }
 template <Is<Finished> M, class V>
 void VisitFields(M& m, V& visit) {
   visit("reason", m.reason, FinishReason::kLength);
-  visit("stop_string", m.stop_string);
+  visit("stop_string", m.stop_string, kStopBytesMax);
   visit("usage", m.usage);
   visit("prompt_dropped", m.prompt_dropped, 0);
   visit("context", m.context);
@@ -372,11 +379,11 @@ void VisitFields(M& m, V& visit) {
 }
 template <Is<MemoryEstimate> M, class V>
 void VisitFields(M& m, V& visit) {
-  visit("weight_bytes", m.weight_bytes, 0);
-  visit("scratch_bytes", m.scratch_bytes, 0);
-  visit("cache_bytes", m.cache_bytes, 0);
-  visit("cache_min_bytes", m.cache_min_bytes, 0);
-  visit("streamed_bytes", m.streamed_bytes, 0);
+  visit("weight_bytes", m.weight_bytes, 0, kSaidBytesMax);
+  visit("scratch_bytes", m.scratch_bytes, 0, kSaidBytesMax);
+  visit("cache_bytes", m.cache_bytes, 0, kSaidBytesMax);
+  visit("cache_min_bytes", m.cache_min_bytes, 0, kSaidBytesMax);
+  visit("streamed_bytes", m.streamed_bytes, 0, kSaidBytesMax);
 }
 template <Is<ModelInfo> M, class V>
 void VisitFields(M& m, V& visit) {
@@ -384,8 +391,8 @@ void VisitFields(M& m, V& visit) {
   visit("context_length", m.context_length, 0);
   visit("num_ctx", m.num_ctx, 0);
   visit("parameters", m.parameters, 0);
-  visit("weight_bytes", m.weight_bytes, 0);
-  visit("cache_bytes", m.cache_bytes, 0);
+  visit("weight_bytes", m.weight_bytes, 0, kSaidBytesMax);
+  visit("cache_bytes", m.cache_bytes, 0, kSaidBytesMax);
   visit("supports_fim", m.supports_fim);
   visit("draft_architecture", m.draft_architecture);
 }
@@ -428,9 +435,9 @@ void VisitFields(M& m, V& visit) {
   visit("steps", m.steps);
   visit("running", m.running, 0);
   visit("waiting", m.waiting, 0);
-  visit("cache_bytes_used", m.cache_bytes_used, 0);
-  visit("prefix_snapshots", m.prefix_snapshots, 0);
-  visit("prefix_bytes", m.prefix_bytes, 0);
+  visit("cache_bytes_used", m.cache_bytes_used, 0, kSaidBytesMax);
+  visit("prefix_snapshots", m.prefix_snapshots, 0, kSaidBytesMax);
+  visit("prefix_bytes", m.prefix_bytes, 0, kSaidBytesMax);
   visit("prefix_evictions", m.prefix_evictions);
 }
 template <Is<InspectedSequence> M, class V>
