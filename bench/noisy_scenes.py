@@ -5,16 +5,18 @@ import pathlib
 import shutil
 import sys
 import tempfile
+import threading
 import time
 
 import noisy_attacks
-from noisy_attacks import ATTACKER, MODEL, ROOT, Daemon, chat, get, post
+from noisy_attacks import ATTACKER, MODEL, ONE_MODEL, ROOT, Daemon, chat, get, post, with_other_model
 
 sys.path.insert(0, str(ROOT / "tests/published"))
 import faults  # noqa: E402
 from gguf_file import TEXT, Gguf  # noqa: E402
 
 MODELS = 501  # in the store
+THIRD_ADDRESS = "127.0.0.3"
 FSYNC_S = 0.2  # what each call that changes a file takes
 # name: what a chat template does for a client that names it. Each asked for gigabytes or minutes before there were bounds.
 BOMBS = {
@@ -81,14 +83,33 @@ def bombs(path):
     return post(path, lambda: chat(next(names), max_tokens=1), ATTACKER)
 
 
+def at_once(attack, count):
+    """The attack on so many connections."""
+    def run(port, seen, ended):
+        threads = [threading.Thread(target=attack, args=(port, seen, ended), daemon=True) for _ in range(count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    return run
+
+
+def keep(model, keep_alive):
+    """What another party than the client says of a model's stay: of its own address a client's pin holds for it, too."""
+    return post("/api/generate", {"model": model, "keep_alive": keep_alive}, THIRD_ADDRESS)
+
+
 # name: (attack, the kind of daemon, its environment, what is there while it runs)
 SCENES = noisy_attacks.SCENES | {
     "tags_many": (get("/api/tags"), Daemon, {}, with_many_models),
     "slow_fsync": (post("/api/create", create, ATTACKER), SlowDisk, {}, with_slow_fsync),
     "jinja_bombs": (bombs("/v1/chat/completions"), Daemon, {}, with_bombs),
+    "pins": (keep("other", -1), Daemon, ONE_MODEL, with_other_model),
+    "unloads": (keep(MODEL, 0), Daemon, {}, contextlib.nullcontext),
+    "show_check": (at_once(post("/api/show", {"model": MODEL, "check": True}), 64), Daemon, {}, contextlib.nullcontext),
     "jinja_bombs_text": (bombs("/apply-template"), Daemon, {}, with_bombs),
 }
 # Attacks that --keys runs where none is named: streams, prompts, schemas, models that take turns.
 KEYED = ("address_streams", "address_queue", "endless", "stalled_streams", "long_prompt", "many_messages", "one_word", "long_context",
          "bytes", "tokenize", "many_choices", "schema_dag", "schema_patterns", "schema_changing", "grammar_ambiguous",
-         "tools_required", "template_center", "other_model", "two_models")
+         "tools_required", "template_center", "other_model", "two_models", "pins", "unloads", "show_check")
