@@ -27,13 +27,15 @@ void Dispatcher::Unload(const std::string& key) { impl_->Unload(key); }
 
 void Dispatcher::EndClaim(const std::string& key, const std::string& party) { impl_->EndClaim(key, party); }
 
-Awaitable<api::Result<api::ipc::Inspected>> Dispatcher::Inspect(api::ipc::InspectModel request) {
-  return Impl::Inspect(impl_, std::move(request));
+Awaitable<api::Result<api::ipc::Inspected>> Dispatcher::Inspect(api::ipc::InspectModel request,
+                                                                std::string party) {
+  return Impl::Inspect(impl_, std::move(request), std::move(party));
 }
 
 Awaitable<api::Result<std::unique_ptr<ConversionJob>>> Dispatcher::Convert(api::ipc::ConvertModel request,
-                                                                           std::shared_ptr<const void> kept) {
-  return Impl::Convert(impl_, std::move(request), std::move(kept));
+                                                                           std::shared_ptr<const void> kept,
+                                                                           std::string party) {
+  return Impl::Convert(impl_, std::move(request), std::move(kept), std::move(party));
 }
 
 std::vector<LoadedModel> Dispatcher::Loaded() const { return impl_->Loaded(); }

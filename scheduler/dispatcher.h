@@ -153,17 +153,18 @@ class Dispatcher {
                                                         std::string party = {});
   // Unloads once its running requests have ended; returns at once. Unknown keys are ignored.
   void Unload(const std::string& key);
-
-  // Runs a short-lived runner that parses the file and describes it; the daemon itself never parses model
-  // files.
   // The party (api::Client::Party()) needs the model no longer: the same while no other one does (KeepAliveClaims).
   void EndClaim(const std::string& key, const std::string& party);
-  Awaitable<api::Result<api::ipc::Inspected>> Inspect(api::ipc::InspectModel request);
-  // Starts a short-lived runner that converts a model. One conversion runs at a time; this waits for its
-  // turn. `kept` is held until the runner is reaped: whatever it writes into. kOverloaded, kUnavailable
+
+  // Runs a short-lived runner that parses the file and describes it; the daemon itself never parses model
+  // files. Parties (api::Client) take turns, and one of them has half of the runners at most.
+  Awaitable<api::Result<api::ipc::Inspected>> Inspect(api::ipc::InspectModel request, std::string party = {});
+  // Starts a short-lived runner that converts a model. One conversion runs at a time; this waits for the turn of its
+  // party. `kept` is held until the runner is reaped: whatever it writes into. kOverloaded, kUnavailable
   // (draining).
   Awaitable<api::Result<std::unique_ptr<ConversionJob>>> Convert(api::ipc::ConvertModel request,
-                                                                 std::shared_ptr<const void> kept);
+                                                                 std::shared_ptr<const void> kept,
+                                                                 std::string party = {});
 
   std::vector<LoadedModel> Loaded() const;    // longest-lived first
   std::vector<LoadingModel> Loading() const;  // by key

@@ -15,8 +15,9 @@
 namespace quire::scheduler {
 namespace {
 
-constexpr size_t kInspectionsMax = 4;
-constexpr size_t kConversionsMax = 1;  // each uses all cores
+constexpr int32_t kInspectionsMax = 4;
+constexpr int32_t kInspectionsOfOneMax = 2;
+constexpr int32_t kConversionsMax = 1;  // each uses all cores
 
 const api::Error kShuttingDown{api::ErrorCode::kUnavailable, "the server is shutting down"};
 const api::Error kUnloaded{api::ErrorCode::kUnavailable, "the model was unloaded"};
@@ -65,8 +66,8 @@ Dispatcher::Impl::Impl(const boost::asio::any_io_executor& executor, std::filesy
                   .drain_limit = limits.drain_limit,
                   .queue_timeout = limits.queue_timeout}),
       hasher_(executor),
-      inspections_(executor, kInspectionsMax),
-      conversions_(executor, kConversionsMax),
+      inspections_(executor, {kInspectionsMax, kInspectionsOfOneMax, limits.queue_max}),
+      conversions_(executor, {kConversionsMax, kConversionsMax, limits.queue_max}),
       engines_changed_(executor),
       requests_changed_(executor),
       plan_timer_(executor) {}
@@ -151,28 +152,10 @@ Awaitable<api::Result<std::chrono::nanoseconds>> Dispatcher::Impl::Load(
   co_return pending->waited;
 }
 
-Awaitable<api::Result<void>> Dispatcher::Impl::AwaitSlot(Self self, JobPool& pool) {
-  struct Waiting {
-    int32_t& count;
-    explicit Waiting(int32_t& counted) : count(counted) { ++count; }
-    ~Waiting() { --count; }
-  };
-  if (pool.waiting >= std::max(self->limits_.queue_max, 1)) {
-    co_return api::Fail(api::ErrorCode::kOverloaded, Scheduler::kBusy);
-  }
-  while (!self->closed_ && pool.running.size() >= pool.running_max) {
-    const Waiting waiting(pool.waiting);
-    const bool waited = co_await pool.changed.Wait();
-    if (!waited) co_return std::unexpected(kGone);
-  }
-  if (self->closed_) co_return std::unexpected(kShuttingDown);
-  co_return api::Result<void>();
-}
-
 Awaitable<void> Dispatcher::Impl::Drain(Self self, Clock::time_point deadline) {
   self->closed_ = true;
-  self->inspections_.changed.Notify();
-  self->conversions_.changed.Notify();
+  self->inspections_.slots->Close(kShuttingDown);
+  self->conversions_.slots->Close(kShuttingDown);
   while (self->Busy() && Clock::now() < deadline) {
     const bool waited = co_await self->requests_changed_.Wait(deadline);
     if (!waited) co_return;
@@ -205,7 +188,7 @@ void Dispatcher::Impl::End(bool at_once) {
   }
   for (JobPool* pool : {&inspections_, &conversions_}) {
     for (const auto& session : pool->running) session->Stop(/*at_once=*/true);
-    pool->changed.Notify();
+    pool->slots->Close(kShuttingDown);
   }
   RequestPlan();
 }

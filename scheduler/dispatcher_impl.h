@@ -24,6 +24,7 @@
 #include "scheduler/dispatcher.h"
 #include "scheduler/gate.h"
 #include "scheduler/inspection.h"
+#include "scheduler/job_slots.h"
 #include "scheduler/model_runner.h"
 #include "scheduler/poison_request_list.h"
 #include "scheduler/request_hasher.h"
@@ -48,11 +49,14 @@ class Dispatcher::Impl : public ModelRunner::Owner,
                                                                std::optional<KeepAliveClaim> keep_alive,
                                                                std::string party);
   // One-off jobs (dispatcher_jobs.cc).
-  static Awaitable<api::Result<api::ipc::Inspected>> Inspect(Self self, api::ipc::InspectModel request);
-  static Awaitable<api::Result<api::ipc::Inspected>> InspectOnce(Self self, api::ipc::InspectModel request);
+  static Awaitable<api::Result<api::ipc::Inspected>> Inspect(Self self, api::ipc::InspectModel request,
+                                                             std::string party);
+  static Awaitable<api::Result<api::ipc::Inspected>> InspectOnce(Self self, api::ipc::InspectModel request,
+                                                                 std::string party);
   static Awaitable<api::Result<std::unique_ptr<ConversionJob>>> Convert(Self self,
                                                                         api::ipc::ConvertModel request,
-                                                                        std::shared_ptr<const void> kept);
+                                                                        std::shared_ptr<const void> kept,
+                                                                        std::string party);
 
   static Awaitable<void> Drain(Self self, std::chrono::steady_clock::time_point deadline);
 
@@ -68,9 +72,9 @@ class Dispatcher::Impl : public ModelRunner::Owner,
   std::string CheckInvariants() const;
 
   void Unload(const std::string& key);
+  void EndClaim(const std::string& key, const std::string& party);
   std::optional<api::Error> RefusalFor(const std::string& key, const std::string& party,
                                        AnswerLength length) const;
-  void EndClaim(const std::string& key, const std::string& party);
   // The operator's, with the memory that there is.
   api::ipc::RunnerSettings SettingsForRunner() const {
     api::ipc::RunnerSettings settings = limits_.runner_settings;
@@ -110,21 +114,16 @@ class Dispatcher::Impl : public ModelRunner::Owner,
   class QueueTicket;
   class JobSlot;
   class OwnedConversion;
-  // The runners of one kind of one-off job; at most `running_max` run at once.
+  // The runners of one kind of one-off job.
   struct JobPool {
-    JobPool(boost::asio::any_io_executor executor, size_t limit)
-        : running_max(limit), changed(std::move(executor)) {}
-    size_t running_max;
+    JobPool(boost::asio::any_io_executor executor, JobSlots::Limits limits)
+        : slots(std::make_shared<JobSlots>(std::move(executor), limits)) {}
+    std::shared_ptr<JobSlots> slots;
     std::unordered_set<std::shared_ptr<RunnerSession>> running = {};
-    int32_t waiting = 0;
-    AsyncEvent changed;
   };
   // The context a request gets: what it asks for, else the default, else what the runner's caches hold of one
   // sequence; within what the model was trained for if that is known.
   static int32_t EffectiveContext(int32_t asked, int32_t by_default, const api::ipc::ModelInfo& info);
-
-  // Waits for a free job slot.
-  static Awaitable<api::Result<void>> AwaitSlot(Self self, JobPool& pool);
 
   // Queues the request and waits for its answer. kCancelled: the awaiting coroutine was canceled.
   static Awaitable<api::Result<void>> Await(Self self, std::shared_ptr<Pending> pending,

@@ -16,8 +16,8 @@ using InspectTask = std::shared_ptr<Task<api::Result<api::ipc::Inspected>>>;
 
 class InspectionTest : public DispatcherFixture {
  protected:
-  InspectTask Inspect(const std::string& mode, bool verbose = false) {
-    return loop().Spawn(dispatcher().Inspect({.path = Model(mode), .verbose = verbose}));
+  InspectTask Inspect(const std::string& mode, bool verbose = false, const std::string& party = {}) {
+    return loop().Spawn(dispatcher().Inspect({.path = Model(mode), .verbose = verbose}, party));
   }
 };
 
@@ -75,7 +75,8 @@ TEST_F(InspectionTest, AClientThatLeavesEndsIt) {
 
 TEST_F(InspectionTest, MoreThanMayRunWaitTheirTurn) {
   std::vector<InspectTask> hanging;
-  for (int i = 0; i < 4; ++i) hanging.push_back(Inspect("hang-inspect"));
+  for (const std::string party : {"bob", "bob", "carol", "carol"})
+    hanging.push_back(Inspect("hang-inspect", false, party));
   const auto leaver = Inspect("ok");
   const auto patient = Inspect("ok");
   loop().RunUntil([] { return HasChildren(); });
@@ -86,10 +87,17 @@ TEST_F(InspectionTest, MoreThanMayRunWaitTheirTurn) {
   EXPECT_TRUE(loop().Wait(patient));
 }
 
+TEST_F(InspectionTest, ManyOfOnePartyHoldUpNoOther) {
+  std::vector<InspectTask> hanging;
+  for (int i = 0; i < 20; ++i) hanging.push_back(Inspect("hang-inspect", false, "bob"));
+  EXPECT_TRUE(loop().Wait(Inspect("ok", false, "alice")));
+  for (const InspectTask& task : hanging) EXPECT_FALSE(task->done());
+}
+
 TEST_F(InspectionTest, RefusesAtOnceWhenTooManyWait) {
   limits().queue_max = 1;
   std::vector<InspectTask> hanging;
-  for (int i = 0; i < 5; ++i) hanging.push_back(Inspect("hang-inspect"));
+  for (int i = 0; i < 3; ++i) hanging.push_back(Inspect("hang-inspect"));
   loop().Poll();
   EXPECT_EQ(loop().Wait(Inspect("ok")).error().code, api::ErrorCode::kOverloaded);
 }

@@ -21,9 +21,10 @@ class Backend {
       scheduler::ModelSpec spec, std::optional<scheduler::KeepAliveClaim> keep_alive, std::string party) = 0;
   virtual void Unload(const std::string& key) = 0;
   virtual void EndClaim(const std::string& key, const std::string& party) = 0;
-  virtual Awaitable<api::Result<api::ipc::Inspected>> Inspect(api::ipc::InspectModel request) = 0;
+  virtual Awaitable<api::Result<api::ipc::Inspected>> Inspect(api::ipc::InspectModel request,
+                                                              std::string party) = 0;
   virtual Awaitable<api::Result<std::unique_ptr<scheduler::ConversionJob>>> Convert(
-      api::ipc::ConvertModel request, std::shared_ptr<const void> kept) = 0;
+      api::ipc::ConvertModel request, std::shared_ptr<const void> kept, std::string party) = 0;
   virtual std::vector<scheduler::LoadedModel> Loaded() const = 0;
   virtual std::vector<scheduler::LoadingModel> Loading() const { return {}; }
   virtual std::optional<api::Error> RefusalFor(const std::string& key, const std::string& party,
@@ -49,12 +50,14 @@ class DispatcherBackend : public Backend {
   void EndClaim(const std::string& key, const std::string& party) override {
     dispatcher_.EndClaim(key, party);
   }
-  Awaitable<api::Result<api::ipc::Inspected>> Inspect(api::ipc::InspectModel request) override {
-    return dispatcher_.Inspect(std::move(request));
+  Awaitable<api::Result<api::ipc::Inspected>> Inspect(api::ipc::InspectModel request,
+                                                      std::string party) override {
+    return dispatcher_.Inspect(std::move(request), std::move(party));
   }
-  Awaitable<api::Result<std::unique_ptr<scheduler::ConversionJob>>> Convert(
-      api::ipc::ConvertModel request, std::shared_ptr<const void> kept) override {
-    return dispatcher_.Convert(std::move(request), std::move(kept));
+  Awaitable<api::Result<std::unique_ptr<scheduler::ConversionJob>>> Convert(api::ipc::ConvertModel request,
+                                                                            std::shared_ptr<const void> kept,
+                                                                            std::string party) override {
+    return dispatcher_.Convert(std::move(request), std::move(kept), std::move(party));
   }
   std::vector<scheduler::LoadedModel> Loaded() const override { return dispatcher_.Loaded(); }
   std::vector<scheduler::LoadingModel> Loading() const override { return dispatcher_.Loading(); }

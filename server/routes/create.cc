@@ -226,7 +226,7 @@ class Creation {
       request.draft_path = services_.models.BlobPath(base->blob);
     }
     const char* const field = !draft.empty() ? "draft_files" : request_.files.empty() ? "from" : "files";
-    const auto inspected = co_await services_.backend.Inspect(std::move(request));
+    const auto inspected = co_await services_.backend.Inspect(std::move(request), party_);
     std::optional<api::Error> error = inspected ? inspected->error : inspected.error();
     if (!error) co_return api::Result<void>();
     co_return std::unexpected(
@@ -353,7 +353,7 @@ class Creation {
     api::ipc::InspectModel request;
     request.path = std::move(weights);
     request.go_template = request_.go_template;
-    const auto inspected = co_await services_.backend.Inspect(std::move(request));
+    const auto inspected = co_await services_.backend.Inspect(std::move(request), party_);
     if (!inspected) co_return std::unexpected(AsClientError(inspected.error(), "template"));
     if (inspected->template_error.empty()) co_return api::Result<void>();
     co_return api::Fail(api::ErrorCode::kInvalidArgument, inspected->template_error, "template");
@@ -393,7 +393,7 @@ class Creation {
     request.to = staging->directory().path() / kConverted;
     using Both = std::pair<std::shared_ptr<const Staging>, std::shared_ptr<const Staging>>;
     const auto kept = std::make_shared<const Both>(std::move(from), staging);
-    auto job = co_await services_.backend.Convert(std::move(request), kept);
+    auto job = co_await services_.backend.Convert(std::move(request), kept, party_);
     if (!job) co_return std::unexpected(std::move(job.error()));
     while (true) {
       const auto fraction = co_await (*job)->Next();
@@ -435,7 +435,7 @@ class Creation {
     const std::filesystem::path folder = weights.parent_path();
     api::ipc::InspectModel request;
     request.path = std::move(weights);
-    const auto inspected = co_await services_.backend.Inspect(std::move(request));
+    const auto inspected = co_await services_.backend.Inspect(std::move(request), party_);
     if (!inspected) co_return std::unexpected(AsClientError(inspected.error(), field));
     if (inspected->error)
       co_return std::unexpected(WithoutFolder(AsClientError(*inspected->error, field), folder));

@@ -1,9 +1,7 @@
 #include "server/routes/inspector.h"
 
 #include <algorithm>
-#include <boost/asio/as_tuple.hpp>
-#include <boost/asio/use_awaitable.hpp>
-#include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <utility>
 
@@ -12,7 +10,8 @@
 namespace quire::server {
 namespace {
 
-constexpr size_t kEntriesMax = 8;  // a verbose one holds a whole vocabulary
+constexpr size_t kEntriesMax = 8;         // a verbose one holds a whole vocabulary
+constexpr int32_t kWaitingMax = 1 << 20;  // bounded by the connections
 
 // What a description depends on: blobs are named by their content.
 std::string KeyOf(const StoredModel& model) {
@@ -23,23 +22,12 @@ std::string KeyOf(const StoredModel& model) {
 
 }  // namespace
 
-// Holds the one place for an inspection; gives it back also when its coroutine is canceled.
-class Inspector::Busy {
- public:
-  explicit Busy(Inspector& inspector) : inspector_(inspector) { inspector_.busy_ = true; }
-  Busy(const Busy&) = delete;
-  Busy& operator=(const Busy&) = delete;
-  ~Busy() {
-    inspector_.busy_ = false;
-    inspector_.freed_.cancel();
-  }
-
- private:
-  Inspector& inspector_;
-};
-
 Inspector::Inspector(Backend& backend, const boost::asio::any_io_executor& executor)
-    : backend_(backend), freed_(executor, std::chrono::steady_clock::time_point::max()) {}
+    : backend_(backend),
+      slots_(std::make_shared<scheduler::JobSlots>(
+          executor,
+          scheduler::JobSlots::Limits{.slots = kWaitingMax, .slots_of_one = 1, .waiting_max = kWaitingMax})) {
+}
 
 Inspector::Description Inspector::Kept(const std::string& key) {
   const auto found = std::ranges::find(entries_, key, &Entry::key);
@@ -48,22 +36,20 @@ Inspector::Description Inspector::Kept(const std::string& key) {
   return found->description;
 }
 
-Awaitable<api::Result<Inspector::Description>> Inspector::Describe(const StoredModel& model, bool verbose) {
+Awaitable<api::Result<Inspector::Description>> Inspector::Describe(const StoredModel& model, bool verbose,
+                                                                   std::string party) {
   const std::string key = KeyOf(model) + (verbose ? " verbose" : "");
   const std::filesystem::path weights = model.weights;
   std::string go_template = model.TemplateInUse();
-  for (;;) {
-    Description kept = Kept(key);
-    if (kept != nullptr) co_return kept;
-    if (!busy_) break;
-    co_await freed_.async_wait(kTuple);
-  }
-  const Busy busy(*this);
+  if (Description kept = Kept(key)) co_return kept;
+  const auto slot = co_await scheduler::JobSlots::Acquire(slots_, party);
+  if (!slot) co_return std::unexpected(slot.error());
+  if (Description kept = Kept(key)) co_return kept;  // made meanwhile
   api::ipc::InspectModel request;
   request.path = weights;
   request.verbose = verbose;
   request.go_template = std::move(go_template);
-  auto inspected = co_await backend_.Inspect(std::move(request));
+  auto inspected = co_await backend_.Inspect(std::move(request), std::move(party));
   if (!inspected) co_return std::unexpected(std::move(inspected.error()));
   if (inspected->error) co_return std::unexpected(std::move(*inspected->error));
   auto description = std::make_shared<const api::ipc::Inspected>(*std::move(inspected));
@@ -73,15 +59,10 @@ Awaitable<api::Result<Inspector::Description>> Inspector::Describe(const StoredM
   co_return Description(std::move(description));
 }
 
-Awaitable<Inspector::Summary> Inspector::Summarize(const StoredModel& model) {
-  const std::string key = KeyOf(model);
-  for (;;) {
-    const auto found = summaries_.find(key);
-    if (found != summaries_.end()) co_return found->second;
-    if (!busy_) break;
-    co_await freed_.async_wait(kTuple);
-  }
-  const auto description = co_await Describe(model, /*verbose=*/false);
+Awaitable<Inspector::Summary> Inspector::Summarize(const StoredModel& model, std::string party) {
+  const auto found = summaries_.find(KeyOf(model));
+  if (found != summaries_.end()) co_return found->second;
+  const auto description = co_await Describe(model, /*verbose=*/false, std::move(party));
   Summary summary;
   if (description) {
     summary = {(*description)->capabilities, (*description)->context_length, (*description)->num_ctx};
@@ -89,14 +70,14 @@ Awaitable<Inspector::Summary> Inspector::Summarize(const StoredModel& model) {
   co_return summary;
 }
 
-Awaitable<std::vector<std::string>> Inspector::Capabilities(const StoredModel& model) {
-  Summary summary = co_await Summarize(model);
+Awaitable<std::vector<std::string>> Inspector::Capabilities(const StoredModel& model, std::string party) {
+  Summary summary = co_await Summarize(model, std::move(party));
   if (summary.capabilities.empty()) summary.capabilities.emplace_back("completion");
   co_return std::move(summary.capabilities);
 }
 
-Awaitable<int32_t> Inspector::DefaultContext(const StoredModel& model) {
-  Summary summary = co_await Summarize(model);
+Awaitable<int32_t> Inspector::DefaultContext(const StoredModel& model, std::string party) {
+  Summary summary = co_await Summarize(model, std::move(party));
   for (const scheduler::LoadedModel& loaded : backend_.Loaded()) {
     if (loaded.spec.key == model.digest && loaded.info.num_ctx > 0) summary.num_ctx = loaded.info.num_ctx;
   }
@@ -105,13 +86,14 @@ Awaitable<int32_t> Inspector::DefaultContext(const StoredModel& model) {
   co_return summary.trained > 0 ? std::min(parameter, summary.trained) : parameter;
 }
 
-Awaitable<api::Result<api::ipc::Inspected>> Inspector::CheckLoad(const StoredModel& model) {
+Awaitable<api::Result<api::ipc::Inspected>> Inspector::CheckLoad(const StoredModel& model,
+                                                                 std::string party) {
   api::ipc::InspectModel request;
   request.path = model.weights;
   request.go_template = model.TemplateInUse();
   request.check_load = true;
   request.draft_path = model.draft;
-  auto inspected = co_await backend_.Inspect(std::move(request));
+  auto inspected = co_await backend_.Inspect(std::move(request), std::move(party));
   co_return inspected;
 }
 

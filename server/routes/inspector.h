@@ -1,16 +1,16 @@
 // Descriptions of model files, kept by the blobs they depend on. I/O thread only.
 //
-// A description costs a short-lived process, so one is made at a time, and the last few are kept.
+// A description costs a short-lived process, so one is made at a time for each party (http/party.h), and the last few are kept.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <list>
 #include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "scheduler/job_slots.h"
 #include "server/http/awaitable.h"
 #include "server/routes/backend.h"
 #include "server/store/model_store.h"
@@ -24,26 +24,25 @@ class Inspector {
   Inspector(Backend& backend, const boost::asio::any_io_executor& executor);
 
   // Failures are not kept: the next call tries again.
-  Awaitable<api::Result<Description>> Describe(const StoredModel& model, bool verbose);
+  Awaitable<api::Result<Description>> Describe(const StoredModel& model, bool verbose, std::string party);
 
   // The model's capabilities, at least "completion", also if it cannot be described. Kept for all weights
   // and templates that were ever asked for.
-  Awaitable<std::vector<std::string>> Capabilities(const StoredModel& model);
+  Awaitable<std::vector<std::string>> Capabilities(const StoredModel& model, std::string party);
 
   // The context of a request that names none: the model's PARAMETER num_ctx, else the default of its runner, else
   // what it would be after loading. Tokens; 0 = not known. Kept likewise.
-  Awaitable<int32_t> DefaultContext(const StoredModel& model);
+  Awaitable<int32_t> DefaultContext(const StoredModel& model, std::string party);
 
   // All checks of a load, by its headers alone; not kept, because memory is another each time. What is wrong with
   // the model is in Inspected::error.
-  Awaitable<api::Result<api::ipc::Inspected>> CheckLoad(const StoredModel& model);
+  Awaitable<api::Result<api::ipc::Inspected>> CheckLoad(const StoredModel& model, std::string party);
 
  private:
   struct Entry {
     std::string key;
     Description description;
   };
-  class Busy;
 
   // What a description says in a few words.
   struct Summary {
@@ -53,13 +52,13 @@ class Inspector {
   };
 
   Description Kept(const std::string& key);
-  Awaitable<Summary> Summarize(const StoredModel& model);
+  Awaitable<Summary> Summarize(const StoredModel& model, std::string party);
 
   Backend& backend_;
   std::list<Entry> entries_;                            // last used first
   std::unordered_map<std::string, Summary> summaries_;  // by key
-  boost::asio::steady_timer freed_;                     // never expires; canceled when an inspection ends
-  bool busy_ = false;
+  // One of each party: it would wait for the others' in the backend, and they for its turn there.
+  std::shared_ptr<scheduler::JobSlots> slots_;
 };
 
 }  // namespace quire::server

@@ -38,7 +38,7 @@ Awaitable<void> Tags(Services& services, Exchange& exchange) {
   }
   std::vector<ollama::TagEntry> entries;
   for (const StoredModel& model : **models) {
-    auto capabilities = co_await services.inspector.Capabilities(model);
+    auto capabilities = co_await services.inspector.Capabilities(model, PartyOf(exchange));
     entries.push_back({.name = model.name.Display(),
                        .modified_at = model.modified_at,
                        .size = model.size,
@@ -168,10 +168,10 @@ Awaitable<void> Show(Services& services, Exchange& exchange) {
   }
   std::optional<ollama::LoadCheck> check;
   if (request->check) {
-    const auto inspected = co_await services.inspector.CheckLoad(*model);
+    const auto inspected = co_await services.inspector.CheckLoad(*model, PartyOf(exchange));
     check = CheckOf(inspected, services.backend.MemoryLimit());
   }
-  auto description = co_await services.inspector.Describe(*model, request->verbose);
+  auto description = co_await services.inspector.Describe(*model, request->verbose, PartyOf(exchange));
   if (!description && check) description = std::make_shared<const api::ipc::Inspected>();
   if (!description) {
     co_await SendError(exchange, description.error());
@@ -181,7 +181,7 @@ Awaitable<void> Show(Services& services, Exchange& exchange) {
     co_await SendError(exchange, *full);
     co_return;
   }
-  const int32_t context_length = co_await services.inspector.DefaultContext(*model);
+  const int32_t context_length = co_await services.inspector.DefaultContext(*model, PartyOf(exchange));
   // This client looks its models up by the name it finds here.
   const std::string* agent = exchange.request().Find("user-agent");
   const bool named = agent != nullptr && agent->starts_with("GitHubCopilotChat/");

@@ -42,9 +42,9 @@ GenerationJob CompletionJob(openai::CompletionRequest parsed, const api::ModelDe
   return {openai::ToRequests(std::move(parsed), defaults), std::move(reply)};
 }
 
-Awaitable<openai::ModelEntry> EntryOf(Services& services, const StoredModel& model) {
-  const int32_t context_length = co_await services.inspector.DefaultContext(model);
-  auto capabilities = co_await services.inspector.Capabilities(model);
+Awaitable<openai::ModelEntry> EntryOf(Services& services, Exchange& exchange, const StoredModel& model) {
+  const int32_t context_length = co_await services.inspector.DefaultContext(model, PartyOf(exchange));
+  auto capabilities = co_await services.inspector.Capabilities(model, PartyOf(exchange));
   co_return openai::ModelEntry{.id = model.name.Display(),
                                .created = model.modified_at,
                                .context_length = context_length,
@@ -59,7 +59,7 @@ Awaitable<void> ListModels(Services& services, Exchange& exchange) {
   }
   std::vector<openai::ModelEntry> entries;
   for (const StoredModel& model : **models) {
-    auto entry = co_await EntryOf(services, model);
+    auto entry = co_await EntryOf(services, exchange, model);
     entries.push_back(std::move(entry));
   }
   HttpResponse response;
@@ -74,7 +74,7 @@ Awaitable<void> ShowModel(Services& services, Exchange& exchange) {
     co_await SendError(exchange, model.error());
     co_return;
   }
-  openai::ModelEntry entry = co_await EntryOf(services, *model);
+  openai::ModelEntry entry = co_await EntryOf(services, exchange, *model);
   entry.id = name;
   HttpResponse response{.body = openai::EncodeModel(entry)};
   co_await exchange.Send(std::move(response));

@@ -6,6 +6,7 @@
 
 #include "api/llama_server/completion.h"
 #include "api/llama_server/props.h"
+#include "server/http/party.h"
 #include "server/routes/handlers.h"
 #include "server/routes/request_steps.h"
 
@@ -79,7 +80,7 @@ Awaitable<void> Props(Services& services, Exchange& exchange) {
   }
   const auto model = co_await FindModel(services, exchange, name);
   if (!model) co_return;
-  const auto description = co_await services.inspector.Describe(*model, /*verbose=*/false);
+  const auto description = co_await services.inspector.Describe(*model, /*verbose=*/false, PartyOf(exchange));
   if (!description) {
     co_await SendError(exchange, description.error());
     co_return;
@@ -88,7 +89,7 @@ Awaitable<void> Props(Services& services, Exchange& exchange) {
   api::ModelProps props{.model = model->name.Display(),
                         .path = model->weights.string(),
                         .chat_template = go_template.empty() ? (*description)->chat_template : go_template};
-  props.num_ctx = co_await services.inspector.DefaultContext(*model);
+  props.num_ctx = co_await services.inspector.DefaultContext(*model, PartyOf(exchange));
   props.params = api::llama_server::ParamsOf({}, model->parameters);
   for (const scheduler::LoadedModel& loaded : services.backend.Loaded()) {
     if (loaded.spec.key != model->digest) continue;

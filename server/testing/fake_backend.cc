@@ -107,7 +107,8 @@ Awaitable<api::Result<std::chrono::nanoseconds>> FakeBackend::Load(
   co_return std::chrono::milliseconds(3);
 }
 
-Awaitable<api::Result<api::ipc::Inspected>> FakeBackend::Inspect(api::ipc::InspectModel request) {
+Awaitable<api::Result<api::ipc::Inspected>> FakeBackend::Inspect(api::ipc::InspectModel request,
+                                                                 std::string) {
   if (request.check_load) {
     seen.load_checks.push_back(std::move(request));
     if (script.load_error) co_return std::unexpected(*script.load_error);

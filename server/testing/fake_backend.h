@@ -60,9 +60,11 @@ class FakeBackend : public Backend {
                                                         std::string party) override;
   void Unload(const std::string& key) override { seen.unloaded.push_back(key); }
   void EndClaim(const std::string& key, const std::string&) override { seen.claims_ended.push_back(key); }
-  Awaitable<api::Result<api::ipc::Inspected>> Inspect(api::ipc::InspectModel request) override;
-  Awaitable<api::Result<std::unique_ptr<scheduler::ConversionJob>>> Convert(
-      api::ipc::ConvertModel request, std::shared_ptr<const void> kept) override;
+  Awaitable<api::Result<api::ipc::Inspected>> Inspect(api::ipc::InspectModel request,
+                                                      std::string party) override;
+  Awaitable<api::Result<std::unique_ptr<scheduler::ConversionJob>>> Convert(api::ipc::ConvertModel request,
+                                                                            std::shared_ptr<const void> kept,
+                                                                            std::string party) override;
   std::vector<scheduler::LoadedModel> Loaded() const override { return script.loaded; }
   std::vector<scheduler::LoadingModel> Loading() const override { return script.loading; }
   std::optional<api::Error> RefusalFor(const std::string&, const std::string&,

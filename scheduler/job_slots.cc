@@ -1,0 +1,129 @@
+#include "scheduler/job_slots.h"
+
+#include <algorithm>
+
+#include "api/base/reserved_memory.h"
+#include "scheduler/scheduler.h"
+
+namespace quire::scheduler {
+
+// A job that waits; gives back what it was given and has not passed on when its coroutine ends.
+class JobSlots::Waiter {
+ public:
+  Waiter(std::shared_ptr<JobSlots> slots, std::string party)
+      : called(slots->executor_), slots_(std::move(slots)), party_(std::move(party)) {
+    const api::ReservedMemoryScope reserved;
+    ++slots_->Enter(party_).waiting;
+    slots_->places_.Add({}, party_);
+    slots_->waiting_.push_back(this);
+  }
+  ~Waiter() {
+    const api::ReservedMemoryScope reserved;
+    if (!has_slot_) {
+      Leave();
+      slots_->Forget(party_);
+    } else if (!moved_) {
+      slots_->Free(party_);
+    }
+  }
+  Waiter(const Waiter&) = delete;
+  Waiter& operator=(const Waiter&) = delete;
+
+  const std::string& party() const { return party_; }
+  bool has_slot() const { return has_slot_; }
+  void Give(Party& party) {
+    Leave();
+    slots_->Start(party);
+    has_slot_ = true;
+    called.Notify();
+  }
+  Slot TakeSlot() {
+    moved_ = true;
+    return Slot(slots_, party_);
+  }
+
+  AsyncEvent called;
+
+ private:
+  void Leave() {
+    std::erase(slots_->waiting_, this);
+    slots_->places_.Remove({}, party_);
+    --slots_->parties_.at(party_).waiting;
+  }
+
+  const std::shared_ptr<JobSlots> slots_;
+  const std::string party_;
+  bool has_slot_ = false;
+  bool moved_ = false;
+};
+
+JobSlots::JobSlots(boost::asio::any_io_executor executor, Limits limits)
+    : executor_(std::move(executor)), limits_(limits), places_(limits.waiting_max, 0) {}
+
+boost::asio::awaitable<api::Result<JobSlots::Slot>> JobSlots::Acquire(std::shared_ptr<JobSlots> slots,
+                                                                      std::string party) {
+  if (slots->closed_) co_return std::unexpected(*slots->closed_);
+  const auto known = slots->parties_.find(party);
+  // What waits, though a slot is free, is of parties that have all that one may have.
+  if (slots->MayStart(known == slots->parties_.end() ? Party() : known->second)) {
+    slots->Start(slots->Enter(party));
+    co_return Slot(std::move(slots), std::move(party));
+  }
+  if (!slots->places_.HasRoom(party)) co_return api::Fail(api::ErrorCode::kOverloaded, Scheduler::kBusy);
+  Waiter waiter(slots, std::move(party));
+  while (!waiter.has_slot() && !slots->closed_) {
+    const bool waited = co_await waiter.called.Wait();
+    if (!waited) co_return api::Fail(api::ErrorCode::kCancelled, "the client disconnected");
+  }
+  if (slots->closed_) co_return std::unexpected(*slots->closed_);
+  co_return waiter.TakeSlot();
+}
+
+JobSlots::Party& JobSlots::Enter(const std::string& party) {
+  const auto [found, is_new] = parties_.try_emplace(party);
+  if (is_new) found->second.turn = ++turns_;
+  return found->second;
+}
+
+void JobSlots::Start(Party& party) {
+  ++running_;
+  ++party.jobs;
+  party.turn = ++turns_;
+}
+
+void JobSlots::Free(const std::string& party) {
+  const api::ReservedMemoryScope reserved;
+  --running_;
+  --parties_.at(party).jobs;
+  Forget(party);
+  CallNext();
+}
+
+void JobSlots::Forget(const std::string& party) {
+  const auto found = parties_.find(party);
+  if (found->second.jobs == 0 && found->second.waiting == 0) parties_.erase(found);
+}
+
+void JobSlots::CallNext() {
+  while (true) {
+    Waiter* next = nullptr;
+    std::pair<int32_t, uint64_t> first;  // jobs of its party, its turn
+    for (Waiter* waiter : waiting_) {
+      const Party& party = parties_.at(waiter->party());
+      if (!MayStart(party)) continue;
+      const std::pair order(party.jobs, party.turn);
+      if (next != nullptr && first <= order) continue;
+      next = waiter;
+      first = order;
+    }
+    if (next == nullptr) return;
+    next->Give(parties_.at(next->party()));
+  }
+}
+
+void JobSlots::Close(api::Error why) {
+  closed_ = std::move(why);
+  for (Waiter* waiter : waiting_) waiter->called.Notify();
+}
+
+}  // namespace quire::scheduler
