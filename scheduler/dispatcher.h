@@ -67,8 +67,9 @@ struct Limits {
 };
 
 struct LoadedModel {
-  ModelSpec spec;
-  api::ipc::ModelInfo info;
+  ModelSpec spec;                 // of the last request
+  std::string loaded_as;          // its name when it was loaded
+  api::ipc::ModelInfo info;       // num_ctx: the default
   int32_t num_ctx = 0;            // context of the last request or, before one, the default; tokens
   int32_t running = 0;            // requests in flight
   int64_t size_bytes = 0;         // weights and caches
@@ -79,6 +80,14 @@ struct LoadedModel {
   int runner_pid = 0;
   std::optional<std::chrono::system_clock::time_point> expires_at;  // absent = never
 };
+
+// What a client may see of the last request, which may be another one's: an admin all.
+inline int32_t ContextShownTo(bool admin, const LoadedModel& model) {
+  return admin ? model.num_ctx : model.info.num_ctx;
+}
+inline const std::string& NameShownTo(bool admin, const LoadedModel& model) {
+  return admin || model.loaded_as.empty() ? model.spec.name : model.loaded_as;
+}
 
 // A model whose runner is not ready yet.
 struct LoadingModel {

@@ -29,6 +29,7 @@ std::vector<LoadedModel> Dispatcher::Impl::Loaded() const {
     if (runner == runners_.end() || use == last_use_.end()) continue;
     LoadedModel model;
     model.spec = use->second.spec;
+    model.loaded_as = runner->second->model();
     model.info = runner->second->info();
     model.info.num_ctx = EffectiveContext(0, limits_.default_num_ctx, model.info);
     model.num_ctx = use->second.num_ctx > 0 ? use->second.num_ctx : model.info.num_ctx;

@@ -97,6 +97,24 @@ TEST_F(RouteAccess, OnlyAnAdminPinsAndUnloadsModelsForEverybody) {
   }
 }
 
+// Neither the context nor the name of the last request, which may be another key's.
+TEST_F(RouteAccess, TheLastRequestShowsToAdminsAlone) {
+  scheduler::LoadedModel loaded;
+  loaded.spec.name = "alias:latest";
+  loaded.loaded_as = "demo:latest";
+  loaded.num_ctx = 640;
+  loaded.info.num_ctx = 100;
+  daemon_.OnIoThread([&] { daemon_.backend().script.loaded = {loaded}; });
+  for (const std::string& key : {user_, admin_}) {
+    const bool by_admin = key == admin_;
+    const json ps = json::parse(SendRequest("GET", "/api/ps", key).body).at("models").at(0);
+    EXPECT_EQ(ps.at("context_length"), by_admin ? 640 : 100);
+    EXPECT_EQ(ps.at("name"), by_admin ? "alias:latest" : "demo:latest");
+    const json slot = json::parse(SendRequest("GET", "/slots", key).body).at(0);
+    EXPECT_EQ(slot.at("n_ctx"), by_admin ? 640 : 100);
+  }
+}
+
 TEST_F(RouteAccess, HealthIsOpen) {
   for (const char* path : {"/", "/health", "/livez", "/readyz"}) {
     EXPECT_EQ(SendRequest("GET", path, "").status, 200) << path;

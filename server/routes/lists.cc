@@ -81,14 +81,14 @@ Awaitable<void> Ps(Services& services, Exchange& exchange) {
   for (const scheduler::LoadedModel& loaded : services.backend.Loaded()) {
     const int64_t size_max = std::max(loaded.memory_bytes, loaded.size_bytes);
     // The resident size grows with each token that a request computes: a key must not learn that of others.
-    const bool shows_resident = exchange.request().admin;
-    ollama::PsEntry entry{.name = loaded.spec.name,
-                          .size = shows_resident ? ResidentBytes(loaded.runner_pid) : size_max,
+    const bool admin = exchange.request().admin;
+    ollama::PsEntry entry{.name = NameShownTo(admin, loaded),
+                          .size = admin ? ResidentBytes(loaded.runner_pid) : size_max,
                           .size_max = size_max,
                           .digest = loaded.spec.key,
                           .details = {},
                           .expires_at = loaded.expires_at,
-                          .context_length = loaded.num_ctx};
+                          .context_length = ContextShownTo(admin, loaded)};
     entry.details.family = loaded.info.architecture;
     entry.details.families = {loaded.info.architecture};
     SetDetails(stored, entry);

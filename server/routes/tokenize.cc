@@ -93,7 +93,7 @@ Awaitable<void> Props(Services& services, Exchange& exchange) {
   props.params = api::llama_server::ParamsOf({}, model->parameters);
   for (const scheduler::LoadedModel& loaded : services.backend.Loaded()) {
     if (loaded.spec.key != model->digest) continue;
-    props.num_ctx = loaded.num_ctx;
+    props.num_ctx = ContextShownTo(exchange.request().admin, loaded);
     props.slots = loaded.running + 1;  // as /slots lists them
   }
   HttpResponse response{.body = api::EncodeProps(props, QUIRE_VERSION)};
@@ -102,11 +102,13 @@ Awaitable<void> Props(Services& services, Exchange& exchange) {
 
 // A slot for each request in flight, and a free one of every loaded model: there is no fixed number of them.
 Awaitable<void> Slots(Services& services, Exchange& exchange) {
+  const bool admin = exchange.request().admin;
   std::vector<api::SlotEntry> slots;
   for (const scheduler::LoadedModel& loaded : services.backend.Loaded()) {
     for (int32_t i = 0; i <= loaded.running; ++i) {
-      slots.push_back(
-          {.model = loaded.spec.name, .num_ctx = loaded.num_ctx, .is_processing = i < loaded.running});
+      slots.push_back({.model = NameShownTo(admin, loaded),
+                       .num_ctx = ContextShownTo(admin, loaded),
+                       .is_processing = i < loaded.running});
     }
   }
   HttpResponse response{.body = api::EncodeSlots(slots)};

@@ -157,8 +157,8 @@ class Reader:
     def __init__(self, daemon, keys):
         self.daemon, self.keys = daemon, keys
 
-    def ask(self, who, text):
-        reply = self.daemon.request("POST", "/api/chat", chat(text, ""), self.keys[who])
+    def ask(self, who, text, **more):
+        reply = self.daemon.request("POST", "/api/chat", chat(text, "") | more, self.keys[who])
         assert reply.status == 200, reply.text
 
     def pages(self):
@@ -214,12 +214,14 @@ class Pages(unittest.TestCase):
         daemon, keys = with_keys()
         with daemon:
             reader = Reader(daemon, keys)
+            copied = daemon.request("POST", "/api/copy", {"source": MODEL, "destination": "alias"}, keys["boss"])
+            self.assertEqual(200, copied.status)
             reader.ask("attacker", secret(99))
             reader.ask("victim", secret(98))
             seen = [reader.pages()]
             for i in range(self.ROUNDS):
                 if victim_asks:
-                    reader.ask("victim", secret(i))
+                    reader.ask("victim", secret(i), model="alias", options={"num_predict": 1, "temperature": 0, "num_ctx": 300 + i})
                 seen.append(reader.pages())
                 reader.ask("attacker", secret(100 + i))
                 seen.append(reader.pages())
