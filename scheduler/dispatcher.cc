@@ -6,9 +6,9 @@
 
 namespace quire::scheduler {
 
-Dispatcher::Dispatcher(const boost::asio::any_io_executor& executor, std::filesystem::path runner_binary,
+Dispatcher::Dispatcher(const boost::asio::any_io_executor& executor, RunnerProgram runner_program,
                        const Limits& limits)
-    : impl_(std::make_shared<Impl>(executor, std::move(runner_binary), limits)) {}
+    : impl_(std::make_shared<Impl>(executor, std::move(runner_program), limits)) {}
 
 Dispatcher::~Dispatcher() { impl_->End(/*at_once=*/true); }
 

@@ -23,6 +23,7 @@
 #include "api/ipc/messages.h"
 #include "scheduler/keep_alive_claims.h"
 #include "scheduler/queue_places.h"
+#include "scheduler/runner_program.h"
 
 namespace quire::scheduler {
 
@@ -145,7 +146,7 @@ class ConversionJob {
 
 class Dispatcher {
  public:
-  Dispatcher(const boost::asio::any_io_executor& executor, std::filesystem::path runner_binary,
+  Dispatcher(const boost::asio::any_io_executor& executor, RunnerProgram runner_program,
              const Limits& limits);
   ~Dispatcher();
   Dispatcher(const Dispatcher&) = delete;

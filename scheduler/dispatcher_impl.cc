@@ -45,13 +45,13 @@ class Dispatcher::Impl::QueueTicket {
   const api::RequestId id_;
 };
 
-Dispatcher::Impl::Impl(const boost::asio::any_io_executor& executor, std::filesystem::path runner_binary,
+Dispatcher::Impl::Impl(const boost::asio::any_io_executor& executor, RunnerProgram runner_program,
                        const Limits& limits)
     : executor_(executor),
       limits_(limits),
       host_{executor,
             Gate(executor),
-            std::move(runner_binary),
+            std::move(runner_program),
             limits.stop_grace,
             std::make_shared<FileOpener>(executor),
             limits.snapshots,
@@ -204,7 +204,6 @@ void Dispatcher::Impl::EndClaim(const std::string& key, const std::string& party
   RequestPlan();
 }
 
-
 int32_t Dispatcher::Impl::EffectiveContext(int32_t asked, int32_t by_default,
                                            const api::ipc::ModelInfo& info) {
   const int32_t wanted = asked > 0 ? asked : by_default > 0 ? by_default : info.num_ctx;
@@ -281,7 +280,8 @@ void Dispatcher::Impl::StartRunner(const Scheduler::Load& load) {
   auto runner = std::make_shared<ModelRunner>(
       host_,
       ModelRunner::Job{spec.key, spec.name, spec.path, spec.go_template, spec.draft_path, spec.prefix_layers,
-                       SettingsForRunner(), limits_.load_timeout, limits_.stall_timeout, ContextNeeded(load.key)},
+                       SettingsForRunner(), limits_.load_timeout, limits_.stall_timeout,
+                       ContextNeeded(load.key)},
       weak_from_this());
   last_use_[load.key].spec = spec;
   runners_[load.key] = runner;

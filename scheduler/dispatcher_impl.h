@@ -40,8 +40,7 @@ class Dispatcher::Impl : public ModelRunner::Owner,
  public:
   using Self = std::shared_ptr<Impl>;
 
-  Impl(const boost::asio::any_io_executor& executor, std::filesystem::path runner_binary,
-       const Limits& limits);
+  Impl(const boost::asio::any_io_executor& executor, RunnerProgram runner_program, const Limits& limits);
 
   static Awaitable<api::Result<std::unique_ptr<TokenStream>>> Submit(
       Self self, ModelSpec spec, api::Request request, std::optional<KeepAliveClaim> keep_alive);

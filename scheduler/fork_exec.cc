@@ -65,8 +65,14 @@ void ResetSignals() {
 }
 
 // Runs in the child: async-signal-safe calls only.
-[[noreturn]] void BecomeRunner(pid_t parent, const char* binary, char* const* argv, char* const* variables,
-                               const ChildFds& fds) {
+// An interpreter (of a script, of another processor's programs) opens the path itself: for a descriptor that closes the
+// kernel says that there is no such file.
+void Execute(int program, char* const* argv, char* const* variables) {
+  ::fexecve(program, argv, variables);
+  if (errno == ENOENT || errno == ENOSYS) ::execve(argv[0], argv, variables);
+}
+
+[[noreturn]] void BecomeRunner(pid_t parent, char* const* argv, char* const* variables, const ChildFds& fds) {
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) Report(fds.status);
   // The parent may have died before the call above: then no signal will come.
   if (::getppid() != parent) ::_exit(kExecFailed);
@@ -80,9 +86,11 @@ void ResetSignals() {
   for (const int file : fds.files) {
     if (::dup2(file, next++) < 0) Report(kStatusFd);
   }
-  ::closefrom(next);
+  // All others have been copied: their numbers are free now.
+  if (fds.program != next && ::dup3(fds.program, next, O_CLOEXEC) < 0) Report(kStatusFd);
+  ::closefrom(next + 1);
   ResetSignals();
-  ::execve(binary, argv, variables);
+  Execute(next, argv, variables);
   Report(kStatusFd);
 }
 
@@ -103,7 +111,7 @@ pid_t ForkExec(const std::string& binary, const std::vector<std::string>& argume
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
-  if (pid == 0) BecomeRunner(parent, binary.c_str(), argv.data(), variables.data(), fds);
+  if (pid == 0) BecomeRunner(parent, argv.data(), variables.data(), fds);
   const int error = errno;
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   errno = error;

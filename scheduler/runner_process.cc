@@ -41,6 +41,7 @@ std::unexpected<api::Error> CannotStart(const std::filesystem::path& binary, con
 
 // The descriptors of a start: ours stay, the child's are copied into it by fork and closed here.
 struct StartFds {
+  api::FileDescriptor program;
   api::FileDescriptor our_ipc, child_ipc;
   api::FileDescriptor our_status, child_status;
   api::FileDescriptor our_output, child_output;
@@ -48,7 +49,8 @@ struct StartFds {
   std::vector<api::FileDescriptor> files;
 
   ChildFds ForChild() const {
-    ChildFds child{.null = null.get(),
+    ChildFds child{.program = program.get(),
+                   .null = null.get(),
                    .output = child_output.get(),
                    .ipc = child_ipc.get(),
                    .status = child_status.get()};
@@ -66,7 +68,7 @@ bool MoveUp(api::FileDescriptor& fd, int free) {
 }
 
 // Null on success, else the call that failed, with errno.
-const char* OpenFds(StartFds& fds) {
+const char* OpenFds(const RunnerProgram& program, StartFds& fds) {
   std::array<int, 2> pair{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()) != 0) return "socketpair";
   fds.our_ipc = api::FileDescriptor(pair[0]);
@@ -85,7 +87,8 @@ const char* OpenFds(StartFds& fds) {
   bool moved = MoveUp(fds.child_ipc, free) && MoveUp(fds.child_status, free) &&
                MoveUp(fds.child_output, free) && MoveUp(fds.null, free);
   for (api::FileDescriptor& file : fds.files) moved = moved && MoveUp(file, free);
-  if (!moved) return "fcntl";
+  fds.program = api::FileDescriptor(::fcntl(program.fd(), F_DUPFD_CLOEXEC, free));
+  if (!moved || !fds.program.valid()) return "fcntl";
   return nullptr;
 }
 
@@ -115,11 +118,13 @@ std::string ExitStatus::ToString() const {
 }
 
 boost::asio::awaitable<api::Result<std::unique_ptr<RunnerProcess>>> RunnerProcess::Start(
-    boost::asio::any_io_executor executor, std::filesystem::path binary, std::string name,
+    boost::asio::any_io_executor executor, RunnerProgram program, std::string name,
     std::vector<api::FileDescriptor> files, std::vector<std::string> more_arguments) {
+  const std::filesystem::path& binary = program.path();
+  if (program.error() != 0) co_return CannotStart(binary, "exec", program.error());
   StartFds fds;
   fds.files = std::move(files);
-  if (const char* failed = OpenFds(fds)) co_return CannotStart(binary, failed, errno);
+  if (const char* failed = OpenFds(program, fds)) co_return CannotStart(binary, failed, errno);
   boost::asio::posix::stream_descriptor status(executor, fds.our_status.Release());
   boost::asio::posix::stream_descriptor output(executor, fds.our_output.Release());
   Socket socket(executor, boost::asio::local::stream_protocol(), fds.our_ipc.Release());

@@ -22,6 +22,7 @@
 #include "api/base/error.h"
 #include "api/base/file_descriptor.h"
 #include "api/ipc/messages.h"
+#include "scheduler/runner_program.h"
 
 namespace quire::scheduler {
 
@@ -42,11 +43,11 @@ class RunnerProcess {
   static constexpr int kIpcFd = 3;
   static constexpr int kFirstFileFd = api::ipc::kFirstModelFd;
 
-  // Runs `binary --ipc-fd=3 --name=<name>` and waits until it is the new program. `files`, which are closed
-  // here once the child has them, become kFirstFileFd and the numbers that follow. kUnavailable names the
-  // binary and the reason when that fails. Canceling the awaiting coroutine ends the child.
+  // Runs `program --ipc-fd=3 --name=<name>` and waits until it is the new program. `files`, which are closed
+  // here once the child has them, become kFirstFileFd and the numbers that follow. kUnavailable names its
+  // path and the reason when that fails. Canceling the awaiting coroutine ends the child.
   static boost::asio::awaitable<api::Result<std::unique_ptr<RunnerProcess>>> Start(
-      boost::asio::any_io_executor executor, std::filesystem::path binary, std::string name,
+      boost::asio::any_io_executor executor, RunnerProgram program, std::string name,
       std::vector<api::FileDescriptor> files = std::vector<api::FileDescriptor>(),
       std::vector<std::string> more_arguments = std::vector<std::string>());
 

@@ -106,6 +106,50 @@ TEST_F(RunnerProcessTest, ReportsWhyItCannotStart) {
   EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1) << "a child is left";
 }
 
+// As a package that is upgraded replaces it.
+TEST_F(RunnerProcessTest, StartsTheFileThatWasOpened) {
+  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "quire-replaced-runner";
+  std::filesystem::create_directories(folder);
+  const std::filesystem::path path = folder / "runner", other = folder / "other";
+  std::filesystem::copy_file(QUIRE_FAKE_RUNNER, path, std::filesystem::copy_options::overwrite_existing);
+  const auto size = std::filesystem::file_size(path);
+  const RunnerProgram program(path);
+  std::ofstream(other) << "#!/bin/sh\nexit 7\n";
+  std::filesystem::permissions(other, std::filesystem::perms::owner_all);
+  std::filesystem::rename(other, path);
+  const auto count = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
+                         std::filesystem::directory_iterator());
+  };
+  std::vector<std::ptrdiff_t> open_files;  // the loop opens its own with the first
+  for (int i = 0; i < 3; ++i) {
+    const auto started = loop().Run(RunnerProcess::Start(loop().executor(), program, "x"));
+    ASSERT_TRUE(started);
+    Socket socket = (*started)->TakeSocket();
+    EXPECT_GT(loop().Run(ReadSome(socket)), 0U);
+    const std::string own = "/proc/" + std::to_string((*started)->pid());
+    EXPECT_EQ(std::filesystem::read_symlink(own + "/exe"), path.string() + " (deleted)");
+    std::ifstream arguments(own + "/cmdline");
+    std::string first;
+    std::getline(arguments, first, '\0');
+    EXPECT_EQ(first, path);
+    open_files.push_back(count());
+  }
+  EXPECT_EQ(open_files[2], open_files[1]);
+  EXPECT_EQ(std::filesystem::file_size(program.open_path()), size) << "another file would be hashed";
+  std::filesystem::remove_all(folder);
+}
+
+TEST_F(RunnerProcessTest, AScriptIsStartedByItsPath) {
+  const std::filesystem::path path = std::filesystem::path(testing::TempDir()) / "quire-runner-script";
+  std::ofstream(path) << "#!/bin/sh\nexit 7\n";
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  const auto started = loop().Run(RunnerProcess::Start(loop().executor(), path, "x"));
+  ASSERT_TRUE(started);
+  EXPECT_EQ(Wait(**started).ToString(), "exited with status 7");
+  std::filesystem::remove(path);
+}
+
 TEST_F(RunnerProcessTest, TheChildHasItsOwnDescriptorsOnly) {
   const int leak = ::open("/dev/null", O_RDONLY);  // not close-on-exec
   ASSERT_GE(leak, 0);

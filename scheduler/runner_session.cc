@@ -67,7 +67,7 @@ boost::asio::awaitable<api::Result<void>> RunnerSession::Open(Time deadline) {
   if (!files) co_return std::unexpected(std::move(files).error());
   std::vector<std::string> arguments = AddDescriptors(*files);
   arguments.insert(arguments.end(), host_.arguments.begin(), host_.arguments.end());
-  auto process = co_await RunnerProcess::Start(host_.executor, host_.binary, name_, *std::move(files),
+  auto process = co_await RunnerProcess::Start(host_.executor, host_.program, name_, *std::move(files),
                                                std::move(arguments));
   if (!process) co_return std::unexpected(std::move(process).error());
   process_ = *std::move(process);

@@ -29,7 +29,7 @@ namespace quire::scheduler {
 struct RunnerHost {
   boost::asio::any_io_executor executor;
   Gate gate;  // counts every coroutine below
-  std::filesystem::path binary;
+  RunnerProgram program;
   std::chrono::nanoseconds stop_grace;  // from the Shutdown message until SIGKILL
   std::shared_ptr<FileOpener> opener;
   std::shared_ptr<SnapshotTier> snapshots = {};  // null: none

@@ -75,7 +75,8 @@ std::string MachineName() {
 // Member order is lifetime: what is below uses what is above. I/O thread only.
 class Daemon {
  public:
-  Daemon(const Options& options, std::function<api::Result<Options>()> resolve, const fs::path& runner)
+  Daemon(const Options& options, std::function<api::Result<Options>()> resolve,
+         const scheduler::RunnerProgram& runner)
       : options_(options),
         resolve_(std::move(resolve)),
         memory_(BudgetOf(options.memory_bytes, api::FindMemoryLimit())),
@@ -83,7 +84,7 @@ class Daemon {
         traces_(options.otlp_endpoint.empty()
                     ? nullptr
                     : std::make_unique<TraceExporter>(options.otlp_endpoint, MachineName())),
-        snapshots_(SnapshotsOf(options, runner, MachineName())),
+        snapshots_(SnapshotsOf(options, runner.open_path(), MachineName())),
         dispatcher_(io_.get_executor(), runner, SchedulerLimitsOf(options, memory_.bytes, snapshots_)),
         backend_(dispatcher_),
         models_(ModelStore::At(options.models), pools_),
@@ -115,7 +116,7 @@ class Daemon {
               prefill_.Observe(log);
               if (traces_) traces_->Observe(log);
             },
-        .client_text = [paths = PrivatePaths(models_.root(), {runner.parent_path()})](
+        .client_text = [paths = PrivatePaths(models_.root(), {runner.path().parent_path()})](
                            std::string_view message) { return paths.Hide(message); }};
     services_.vectors = &vectors_;
     if (snapshots_) {

@@ -47,7 +47,7 @@ RunnerProcess::RunnerProcess(const boost::asio::any_io_executor& executor, pid_t
     : pid_(pid), pidfd_(executor), socket_(std::move(socket)), output_(std::move(output)) {}
 
 awaitable<api::Result<std::unique_ptr<RunnerProcess>>> RunnerProcess::Start(
-    boost::asio::any_io_executor executor, std::filesystem::path /*binary*/, std::string name,
+    boost::asio::any_io_executor executor, RunnerProgram /*program*/, std::string name,
     std::vector<api::FileDescriptor> /*files*/, std::vector<std::string> /*more_arguments*/) {
   World& world = World::Current();
   Timer timer(executor, world.now() + world.Delay());
