@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -158,9 +159,11 @@ void AllowDescriptors(Builder& filter) {
   for (const int command : {F_GETFD, F_GETFL}) {
     filter.Allow(SCMP_SYS(fcntl), {SCMP_A1_32(SCMP_CMP_EQ, static_cast<uint64_t>(command))});
   }
-  // recv() and send(): no address, no control messages.
-  filter.Allow(SCMP_SYS(recvfrom), {SCMP_A4_64(SCMP_CMP_EQ, 0)});
-  filter.Allow(SCMP_SYS(sendto), {SCMP_A4_64(SCMP_CMP_EQ, 0)});
+  // recv() and send(), as the links call them: no address, no control messages, and no urgent data, by which
+  // confined processes have broken into the kernel (CVE-2025-38236).
+  filter.Allow(SCMP_SYS(recvfrom), {SCMP_A3_32(SCMP_CMP_EQ, MSG_DONTWAIT), SCMP_A4_64(SCMP_CMP_EQ, 0)});
+  filter.Allow(SCMP_SYS(sendto),
+               {SCMP_A3_32(SCMP_CMP_EQ, MSG_DONTWAIT | MSG_NOSIGNAL), SCMP_A4_64(SCMP_CMP_EQ, 0)});
 }
 
 // Threads give themselves a lower priority: those of an encoder, and those of long preparations. None gets

@@ -336,6 +336,8 @@ std::vector<SandboxCall> MemoryRows() {
   };
 }
 
+constexpr int kSend = MSG_DONTWAIT | MSG_NOSIGNAL;
+
 std::vector<SandboxCall> NetworkAndKernelRows() {
   return {
       {"socket(AF_INET)", EPERM, EPERM,
@@ -358,11 +360,32 @@ std::vector<SandboxCall> NetworkAndKernelRows() {
          return Call(SYS_bind, w.socket, &address, sizeof(address.sun_family));
        }},
       {"sendto(no address)", kOk, kOk,
-       [](const CallArguments& w) { return Call(SYS_sendto, w.socket, "x", 1, MSG_DONTWAIT, nullptr, 0); }},
+       [](const CallArguments& w) { return Call(SYS_sendto, w.socket, "x", 1, kSend, nullptr, 0); }},
       {"sendto(address)", EPERM, EPERM,
        [](const CallArguments& w) {
          const sockaddr_un address{.sun_family = AF_UNIX, .sun_path = "/x"};
-         return Call(SYS_sendto, w.socket, "x", 1, MSG_DONTWAIT, &address, sizeof(address));
+         return Call(SYS_sendto, w.socket, "x", 1, kSend, &address, sizeof(address));
+       }},
+      {"sendto(MSG_OOB)", EPERM, EPERM,
+       [](const CallArguments& w) {
+         return Call(SYS_sendto, w.socket, "x", 1, kSend | MSG_OOB, nullptr, 0);
+       }},
+      {"sendto(no flags)", EPERM, EPERM,
+       [](const CallArguments& w) { return Call(SYS_sendto, w.socket, "x", 1, 0, nullptr, 0); }},
+      {"recvfrom(MSG_DONTWAIT)", EAGAIN, EAGAIN,
+       [](const CallArguments& w) {
+         char byte = 0;
+         return Call(SYS_recvfrom, w.socket, &byte, 1, MSG_DONTWAIT, nullptr, nullptr);
+       }},
+      {"recvfrom(MSG_OOB)", EPERM, EPERM,
+       [](const CallArguments& w) {
+         char byte = 0;
+         return Call(SYS_recvfrom, w.socket, &byte, 1, MSG_DONTWAIT | MSG_OOB, nullptr, nullptr);
+       }},
+      {"recvfrom(MSG_PEEK)", EPERM, EPERM,
+       [](const CallArguments& w) {
+         char byte = 0;
+         return Call(SYS_recvfrom, w.socket, &byte, 1, MSG_DONTWAIT | MSG_PEEK, nullptr, nullptr);
        }},
       {"sendmsg", EPERM, EPERM,
        [](const CallArguments& w) { return Call(SYS_sendmsg, w.socket, nullptr, 0); }},
