@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <functional>
+#include <latch>
 #include <string>
 #include <thread>
 
@@ -32,7 +33,8 @@ struct Death {
   std::string output;
 };
 
-// `work` runs in a confined process with the handler; `signal` is sent to it once it is up, unless 0.
+// `work` runs in a confined process with the handler, on a thread that was started before; `signal` is sent to the
+// process once it is up, unless 0.
 Death RunConfined(int signal, const std::function<void()>& work) {
   std::array<int, 2> pipe{};
   EXPECT_EQ(::pipe(pipe.data()), 0);
@@ -45,9 +47,15 @@ Death RunConfined(int signal, const std::function<void()>& work) {
     InstallCrashHandler();
     static_cast<void>(DropPrivileges());
     static_cast<void>(RestrictFileSystem({}));
+    std::latch confined(1);
+    std::thread worker([&] {
+      confined.wait();
+      [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, "up\n", 3);
+      work();
+    });
     static_cast<void>(RestrictToServing());
-    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, "up\n", 3);
-    work();
+    confined.count_down();
+    worker.join();
     ::_exit(0);
   }
   ::close(pipe[1]);
@@ -70,10 +78,7 @@ void WaitForever() {
 TEST(CrashHandler, ASignalFromAnotherProcessIsAnExitStatus) {
   QUIRE_SKIP_WITH_SANITIZER();
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS}) {
-    const Death death = RunConfined(signal, [] {
-      std::thread([] { WaitForever(); }).detach();
-      WaitForever();
-    });
+    const Death death = RunConfined(signal, WaitForever);
     ASSERT_TRUE(WIFEXITED(death.status)) << signal;
     EXPECT_EQ(WEXITSTATUS(death.status), api::ipc::kExternalSignalExit + signal);
     EXPECT_EQ(death.output, "up\nquire-runner: SIG" + std::string(::sigabbrev_np(signal)) +
@@ -91,7 +96,7 @@ TEST(CrashHandler, AFaultEndsByItsSignal) {
   EXPECT_EQ(WTERMSIG(fault.status), SIGSEGV);
   EXPECT_EQ(fault.output, "up\nquire-runner: fatal SIGSEGV\n");
   ::munmap(page, 4096);
-  const Death abort = RunConfined(0, [] { std::thread([] { std::abort(); }).join(); });
+  const Death abort = RunConfined(0, [] { std::abort(); });
   ASSERT_TRUE(WIFSIGNALED(abort.status));
   EXPECT_EQ(WTERMSIG(abort.status), SIGABRT);
   EXPECT_EQ(abort.output, "up\nquire-runner: fatal SIGABRT\n");

@@ -231,7 +231,6 @@ TEST_F(Sandbox, AnEngineAtWorkOpensNothing) {
             Refused(::access((folder_ / "model.gguf").c_str(), R_OK)),
             Refused(::socket(AF_UNIX, SOCK_STREAM, 0)),
             Refused(::fork()),
-            Runs(),
             after.tm_hour == before.tm_hour && after.tm_gmtoff == before.tm_gmtoff,
             memory.back() == 'x'};
   }));

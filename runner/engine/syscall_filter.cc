@@ -140,7 +140,6 @@ void AllowMemory(Builder& filter) {
 }
 
 void AllowOwnProcess(Builder& filter) {
-  filter.Allow(SCMP_SYS(clone), {SCMP_A0_64(SCMP_CMP_EQ, kThreadFlags)});
   filter.Add(SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), {});
   const auto self = static_cast<uint64_t>(::getpid());
   for (const uint64_t fault : kFaultSignals) {
@@ -154,6 +153,10 @@ void AllowOwnProcess(Builder& filter) {
   filter.Allow(SCMP_SYS(prlimit64), {SCMP_A0_32(SCMP_CMP_EQ, 0), SCMP_A2_64(SCMP_CMP_EQ, 0)});
   filter.Allow(SCMP_SYS(prctl), {SCMP_A0_32(SCMP_CMP_EQ, PR_SET_NAME)});
 }
+
+// All threads of a runner at work were started before: engine, link, preparation, and a pool of compute threads. More of
+// them would only take those that the service may have.
+void AllowThreads(Builder& filter) { filter.Allow(SCMP_SYS(clone), {SCMP_A0_64(SCMP_CMP_EQ, kThreadFlags)}); }
 
 void AllowDescriptors(Builder& filter) {
   for (const int command : {F_GETFD, F_GETFL}) {
@@ -198,6 +201,7 @@ Builder FilterOf(FilterPhase phase, uint32_t architecture) {
   AllowMemory(filter);
   AllowOwnProcess(filter);
   AllowDescriptors(filter);
+  if (phase != FilterPhase::kWorking) AllowThreads(filter);
   if (phase == FilterPhase::kWriting || phase == FilterPhase::kSetUp) AllowWriting(filter);
   if (phase == FilterPhase::kWriting || phase == FilterPhase::kLoading) AllowLoading(filter, kNiceMin);
   if (phase == FilterPhase::kSetUp) {

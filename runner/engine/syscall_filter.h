@@ -17,7 +17,7 @@ enum class FilterPhase : uint8_t {
   kWriting,  // a model is read, and open files are written: a conversion, or
              // quantization on load
   kLoading,  // a model is read
-  kWorking,  // requests are served
+  kWorking,  // requests are served; all threads are there
 };
 
 // Restricts all threads of this process, for good, in addition to the filters of earlier phases. Zero, or the

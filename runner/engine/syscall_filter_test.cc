@@ -131,7 +131,8 @@ TEST_F(Arm64Filter, AllowsWhatTheCLibraryCallsThere) {
   EXPECT_EQ(kAllowed, Result(FilterPhase::kWorking, "madvise", {0, 4096, MADV_DONTNEED}));
   const uint64_t thread = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM |
                           CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID;
-  EXPECT_EQ(kAllowed, Result(FilterPhase::kWorking, "clone", {thread}));
+  EXPECT_EQ(kAllowed, Result(FilterPhase::kLoading, "clone", {thread}));
+  EXPECT_EQ(kDenied, Result(FilterPhase::kWorking, "clone", {thread}));
   EXPECT_EQ(SECCOMP_RET_ERRNO | ENOSYS, Result(FilterPhase::kWorking, "clone3"));
   EXPECT_EQ(kAllowed, Result(FilterPhase::kLoading, "setpriority", {PRIO_PROCESS, 0, 19}));
   EXPECT_EQ(kAllowed, Result(FilterPhase::kWriting, "pwrite64"));

@@ -1,6 +1,7 @@
 #include "runner/engine/testing/sandbox_calls.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/ioctl.h>
@@ -153,6 +154,13 @@ std::vector<SandboxCall> ProcessRows() {
       {"process_vm_writev", EPERM, EPERM,
        [](const CallArguments& w) {
          return Call(SYS_process_vm_writev, w.victim, nullptr, 0, nullptr, 0, 0);
+       }},
+      {"clone(thread)", kOk, EPERM,
+       [](const CallArguments&) -> long {
+         pthread_t thread{};
+         errno = ::pthread_create(
+             &thread, nullptr, [](void*) -> void* { return nullptr; }, nullptr);
+         return errno == 0 ? ::pthread_join(thread, nullptr) : -1;
        }},
       {"clone(process)", EPERM, EPERM,
        [](const CallArguments&) { return Call(SYS_clone, SIGCHLD, 0, 0, 0, 0); }},
