@@ -117,7 +117,8 @@ class Daemon {
               if (traces_) traces_->Observe(log);
             },
         .client_text = [paths = PrivatePaths(models_.root(), {runner.path().parent_path()})](
-                           std::string_view message) { return paths.Hide(message); }};
+                           std::string_view message) { return paths.Hide(message); },
+        .compute = [this](const std::function<void()>& step) { return RunStep(pools_.handshakes, step); }};
     services_.vectors = &vectors_;
     if (snapshots_) {
       services_.slot_folder = options.snapshot_folder / "slots";

@@ -10,6 +10,7 @@
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -75,6 +76,15 @@ Awaitable<std::invoke_result_t<Work&>> RunBlocking(WorkPool& pool, Work work, st
       asio::use_awaitable, &pool, party, std::move(job));
   auto value = co_await std::move(operation);
   co_return *std::move(value);
+}
+
+// A step that gives nothing back; it stays where it is.
+inline Awaitable<void> RunStep(WorkPool& pool, const std::function<void()>& step) {
+  auto work = [&step] {
+    step();
+    return true;
+  };
+  co_await RunBlocking(pool, std::move(work));
 }
 
 // RunBlocking() in the turn of the party whose exchange it is.

@@ -68,17 +68,20 @@ class WorkPool {
 };
 
 struct WorkPools {
-  WorkPool cpu{2};       // parses and writes large bodies; touches no file
-  WorkPool parses{1};    // parses bodies of up to 128 KiB and writes vectors, each in a few milliseconds
-  WorkPool lookups{1};   // models in memory: looks whether their files are unchanged
-  WorkPool reads{2};     // reads the store: lists, and models that are not in memory
-  WorkPool blobs{2};     // writes the store's files: uploads, converted weights, and their removal
-  WorkPool edits{1};     // changes the store's names; waits for its lock
-  WorkPool settings{1};  // reads settings at a reload; reads and changes keys
+  WorkPool cpu{2};         // parses and writes large bodies; touches no file
+  WorkPool parses{1};      // parses bodies of up to 128 KiB and writes vectors, each in a few milliseconds
+  WorkPool lookups{1};     // models in memory: looks whether their files are unchanged
+  WorkPool reads{2};       // reads the store: lists, and models that are not in memory
+  WorkPool blobs{2};       // writes the store's files: uploads, converted weights, and their removal
+  WorkPool edits{1};       // changes the store's names; waits for its lock
+  WorkPool settings{1};    // reads settings at a reload; reads and changes keys
+  WorkPool handshakes{1};  // computes steps of TLS handshakes
 
   // Waits for all work that was given.
   void Join() {
-    for (WorkPool* pool : {&cpu, &parses, &lookups, &reads, &blobs, &edits, &settings}) pool->Join();
+    for (WorkPool* pool : {&cpu, &parses, &lookups, &reads, &blobs, &edits, &settings, &handshakes}) {
+      pool->Join();
+    }
   }
 };
 
