@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
@@ -22,6 +23,7 @@
 #include "api/ipc/messages.h"
 #include "scheduler/clock.h"
 #include "scheduler/dispatcher.h"
+#include "scheduler/scheduler.h"
 #include "scheduler/testing/simulated_runner.h"
 #include "scheduler/testing/simulated_world.h"
 
@@ -42,11 +44,13 @@ constexpr seconds kAnswerTime = minutes(40);                    // of a request,
 struct Client {
   Script script;
   std::string model;
-  std::optional<KeepAlive> keep_alive;
+  api::Client who;
+  std::optional<KeepAliveClaim> keep_alive;
   int32_t leaves_at = -1;  // disconnects before this token
   bool reads_slowly = false;
   uint64_t faults_before = 0;  // of its model
   World::Time since{};
+  bool finds_room = false;  // in the queue, when it came
   boost::asio::cancellation_signal cancel;
   bool cancelled = false;
   bool done = false;
@@ -60,6 +64,7 @@ class Simulation {
     poison_ = world_.OneIn(4);
     long_answers_ = world_.OneIn(3);
     unloads_ = world_.OneIn(4);
+    parties_ = 2 + world_.Below(3);
     limits_.loaded_models_max = 1 + static_cast<int32_t>(world_.Below(3));
     limits_.queue_max = world_.OneIn(4) ? 4 : 100;
     limits_.model_queue_max = world_.OneIn(4) ? 3 : 0;
@@ -168,12 +173,36 @@ class Simulation {
       world_.CountFault(model);
       dispatcher_->Unload(model);
     }
+    if (unloads_ && world_.OneIn(50)) dispatcher_->EndClaim(Model(), Party().Party());
     if (!clients_.empty() && world_.OneIn(60)) {
       Client& client = clients_[world_.Below(static_cast<uint32_t>(clients_.size()))];
       if (client.done) return;
       client.cancelled = true;
       client.cancel.emit(boost::asio::cancellation_type::terminal);
     }
+  }
+
+  // A key, or an address behind which several people may be.
+  api::Client Party() {
+    const uint32_t party = world_.Below(parties_);
+    const std::string name = "party " + std::to_string(party);
+    if (party % 2 == 0) return {.tenant = name, .cache_salt = {}};
+    return {.tenant = {}, .cache_salt = {}, .exchange = std::to_string(clients_.size()), .address = name};
+  }
+  // Whatever the queue's limits are: a client finds a place as long as they are not reached, and, a few more, as long as its
+  // party has none. Clients that are being answered are counted, too: there may be room without its being expected.
+  bool FindsRoom(const Client& client) const {
+    int32_t own = 0, of_model = 0;
+    for (const Client& other : clients_) {
+      if (other.done || &other == &client) continue;
+      own += other.who.Party() == client.who.Party() ? 1 : 0;
+      of_model += other.model == client.model ? 1 : 0;
+    }
+    const auto has_room = [own](int32_t waiting, int32_t places) {
+      return places < 1 || waiting < places || (own == 0 && waiting < places + std::max(places / 8, 1));
+    };
+    return has_room(static_cast<int32_t>(open_) - 1, limits_.queue_max) &&
+           has_room(of_model, limits_.model_queue_max);
   }
 
   void Arrive() {
@@ -187,12 +216,18 @@ class Simulation {
           static_cast<int32_t>(world_.Below(static_cast<uint32_t>(client.script.tokens) + 1));
     }
     client.model = Model();
-    if (world_.OneIn(4)) client.keep_alive = seconds(static_cast<int>(world_.Below(6)) - 1);
+    client.who = Party();
+    if (world_.OneIn(4)) {
+      client.keep_alive.emplace(seconds(static_cast<int>(world_.Below(6)) - 1), world_.OneIn(4));
+      const bool pins = client.keep_alive->keep_alive < KeepAlive::zero();
+      if (pins) pinned_by_.insert(client.keep_alive->by_admin ? "an admin" : client.who.Party());
+    }
     if (world_.OneIn(8)) client.leaves_at = static_cast<int32_t>(world_.Below(20));
     client.reads_slowly = world_.OneIn(6);
     client.faults_before = world_.FaultsBefore(client.model);
     client.since = world_.now();
     ++open_;
+    client.finds_room = FindsRoom(client);
     boost::asio::co_spawn(
         *context_, Serve(*this, client),
         boost::asio::bind_cancellation_slot(
@@ -203,6 +238,8 @@ class Simulation {
     api::Request request;
     request.prompt = api::RawPrompt{client.script.Text()};
     request.params.seed = client.script.number;
+    request.params.num_predict = client.script.tokens;
+    request.client = client.who;
     // Not within the call: GCC 12 destroys such an argument of co_await twice.
     ModelSpec spec{client.model, client.model, client.model};
     auto stream = co_await self.dispatcher_->Submit(std::move(spec), std::move(request), client.keep_alive);
@@ -260,11 +297,14 @@ class Simulation {
                           error.message));
     };
     switch (error.code) {
-      case api::ErrorCode::kOverloaded:
-        return unless(limits_.queue_max < 100 || limits_.model_queue_max > 0 ||
-                      limits_.queue_timeout > seconds(0));
-      case api::ErrorCode::kUnavailable:  // all slots are pinned, or a fault
-        return unless(disturbed || error.message.contains("keep_alive") || error.message.contains("memory"));
+      case api::ErrorCode::kOverloaded:  // no place, or none left in time
+        return unless(error.message == Scheduler::kBusy ? !client.finds_room
+                                                        : limits_.queue_timeout > seconds(0));
+      case api::ErrorCode::kUnavailable:  // no room but what its own party or an admin has pinned, or a fault
+        if (disturbed) return;
+        if (error.message.contains("keep_alive"))
+          return unless(pinned_by_.contains(client.who.Party()) || pinned_by_.contains("an admin"));
+        return unless(error.message.contains("memory"));
       case api::ErrorCode::kBadModel:
       case api::ErrorCode::kRunnerDied:
         return unless(disturbed);
@@ -281,6 +321,8 @@ class Simulation {
   uint32_t open_ = 0;
   bool poison_ = false;
   bool unloads_ = false;
+  uint32_t parties_ = 0;
+  std::set<std::string> pinned_by_;  // parties, or "an admin"
   bool long_answers_ = false;
   uint64_t digest_ = 0;
   std::string broken_;
