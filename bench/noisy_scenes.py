@@ -84,7 +84,7 @@ def bombs(path):
 
 
 def at_once(attack, count):
-    """The attack on so many connections."""
+    """The attack on `count` connections."""
     def run(port, seen, ended):
         threads = [threading.Thread(target=attack, args=(port, seen, ended), daemon=True) for _ in range(count)]
         for thread in threads:

@@ -20,8 +20,8 @@ class JobSlots::Waiter {
   ~Waiter() {
     const api::ReservedMemoryScope reserved;
     if (!has_slot_) {
-      Leave();
-      slots_->Forget(party_);
+      Dequeue();
+      slots_->EraseIfIdle(party_);
     } else if (!moved_) {
       slots_->Free(party_);
     }
@@ -32,12 +32,12 @@ class JobSlots::Waiter {
   const std::string& party() const { return party_; }
   bool has_slot() const { return has_slot_; }
   void Give(Party& party) {
-    Leave();
+    Dequeue();
     slots_->Start(party);
     has_slot_ = true;
     called.Notify();
   }
-  Slot TakeSlot() {
+  Slot MoveSlot() {
     moved_ = true;
     return Slot(slots_, party_);
   }
@@ -45,7 +45,7 @@ class JobSlots::Waiter {
   AsyncEvent called;
 
  private:
-  void Leave() {
+  void Dequeue() {
     std::erase(slots_->waiting_, this);
     slots_->places_.Remove({}, party_);
     --slots_->parties_.at(party_).waiting;
@@ -76,7 +76,7 @@ boost::asio::awaitable<api::Result<JobSlots::Slot>> JobSlots::Acquire(std::share
     if (!waited) co_return api::Fail(api::ErrorCode::kCancelled, "the client disconnected");
   }
   if (slots->closed_) co_return std::unexpected(*slots->closed_);
-  co_return waiter.TakeSlot();
+  co_return waiter.MoveSlot();
 }
 
 JobSlots::Party& JobSlots::Enter(const std::string& party) {
@@ -95,11 +95,11 @@ void JobSlots::Free(const std::string& party) {
   const api::ReservedMemoryScope reserved;
   --running_;
   --parties_.at(party).jobs;
-  Forget(party);
+  EraseIfIdle(party);
   CallNext();
 }
 
-void JobSlots::Forget(const std::string& party) {
+void JobSlots::EraseIfIdle(const std::string& party) {
   const auto found = parties_.find(party);
   if (found->second.jobs == 0 && found->second.waiting == 0) parties_.erase(found);
 }

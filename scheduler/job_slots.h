@@ -69,7 +69,7 @@ class JobSlots {
   Party& Enter(const std::string& party);
   void Start(Party& party);
   void Free(const std::string& party);
-  void Forget(const std::string& party);
+  void EraseIfIdle(const std::string& party);
   void CallNext();
 
   const boost::asio::any_io_executor executor_;

@@ -34,7 +34,7 @@ class JobSlotsTest : public testing::Test {
     running_.pop_front();
     loop_.Poll();
   }
-  std::vector<std::string> TakeStarted() { return std::exchange(started_, {}); }
+  std::vector<std::string> PopStarted() { return std::exchange(started_, {}); }
   IoLoop& loop() { return loop_; }
   JobSlots& slots() { return *slots_; }
 
@@ -59,9 +59,9 @@ class JobSlotsTest : public testing::Test {
 
 TEST_F(JobSlotsTest, OnePartyLeavesSlotsForOthers) {
   for (int job = 0; job < 50; ++job) Start("bob");
-  EXPECT_THAT(TakeStarted(), ElementsAre("bob", "bob"));
+  EXPECT_THAT(PopStarted(), ElementsAre("bob", "bob"));
   Start("alice");
-  EXPECT_THAT(TakeStarted(), ElementsAre("alice"));
+  EXPECT_THAT(PopStarted(), ElementsAre("alice"));
 }
 
 TEST_F(JobSlotsTest, PartiesTakeTurns) {
@@ -69,15 +69,15 @@ TEST_F(JobSlotsTest, PartiesTakeTurns) {
     Start("bob");
     Start("carol");
   }
-  EXPECT_EQ(TakeStarted().size(), 4U);
+  EXPECT_EQ(PopStarted().size(), 4U);
   for (int job = 0; job < 3; ++job) Start("alice");
-  EXPECT_THAT(TakeStarted(), IsEmpty());
+  EXPECT_THAT(PopStarted(), IsEmpty());
   End();
-  EXPECT_THAT(TakeStarted(), ElementsAre("alice")) << "the party with the fewest jobs";
+  EXPECT_THAT(PopStarted(), ElementsAre("alice")) << "the party with the fewest jobs";
   End();
-  EXPECT_THAT(TakeStarted(), ElementsAre("bob")) << "of parties alike, the one whose turn is longest ago";
+  EXPECT_THAT(PopStarted(), ElementsAre("bob")) << "of parties alike, the one whose turn is longest ago";
   End();
-  EXPECT_THAT(TakeStarted(), ElementsAre("carol"));
+  EXPECT_THAT(PopStarted(), ElementsAre("carol"));
   EXPECT_EQ(slots().running(), 4);
 }
 
@@ -87,9 +87,9 @@ TEST_F(JobSlotsTest, AJobThatIsGivenUpHoldsNoSlot) {
   waits->Cancel();
   loop().Poll();
   EXPECT_EQ(refusal_, api::ErrorCode::kCancelled);
-  (void)TakeStarted();
+  (void)PopStarted();
   End();
-  EXPECT_THAT(TakeStarted(), ElementsAre("bob"));
+  EXPECT_THAT(PopStarted(), ElementsAre("bob"));
   const Job last = Start("bob");
   End();  // it has its slot, but not run yet
   EXPECT_EQ(slots().running(), 2);
