@@ -19,6 +19,7 @@
 #include "scheduler/dispatcher.h"
 #include "server/console/console.h"
 #include "server/drain.h"
+#include "server/exit_deadline.h"
 #include "server/http/awaitable.h"
 #include "server/http/key_file.h"
 #include "server/http/server.h"
@@ -33,6 +34,7 @@
 #include "server/prefix_layers.h"
 #include "server/prefix_routes.h"
 #include "server/program_files.h"
+#include "server/reloadable.h"
 #include "server/routes/blocking.h"
 #include "server/routes/error_response.h"
 #include "server/routes/handlers.h"
@@ -59,13 +61,9 @@ using Clock = std::chrono::steady_clock;
 
 // For requests that waited for work on the pools when the drain ended.
 constexpr std::chrono::seconds kLastResults(1);
+// For all that is left when the I/O thread has stopped.
+constexpr std::chrono::seconds kLastWork(5);
 constexpr std::chrono::seconds kMemoryLook(2);  // between two looks for memory to give back
-
-// What a reload takes from files.
-struct Reloadable {
-  Options options;
-  std::optional<TlsContext> tls;
-};
 
 std::string MachineName() {
   char name[256] = {};
@@ -143,7 +141,8 @@ class Daemon {
     AddPrefixRoutes(transport.router, prefixes_);
     transport.access.Replace(options.keys);
     server_ = std::make_unique<HttpServer>(io_.get_executor(), std::move(transport));
-    drain_ = std::make_unique<Drain>(io_, *server_, dispatcher_, options_.drain_timeout);
+    drain_ =
+        std::make_unique<Drain>(io_, *server_, dispatcher_, options_.drain_timeout, [this] { StopWork(); });
   }
 
   // Errors: an address that cannot be listened on, a certificate that cannot be used, or a model store. The
@@ -155,6 +154,7 @@ class Daemon {
   api::Result<void> PrepareStore();
   Awaitable<void> ServeUntilSignal();
   void RunHandlers();
+  void StopWork();
   void EndWaiting();
   Awaitable<void> FinishWaiting();
   Awaitable<void> FeedWatchdog(std::chrono::microseconds interval);
@@ -167,6 +167,7 @@ class Daemon {
   Awaitable<api::Result<void>> RemoveKey(std::string name);
   void ChangeKeys(KeyRing keys);
 
+  ExitDeadline exit_deadline_;  // outlasts all others
   MemoryReserve reserve_{size_t{16} << 20};
   Options options_;
   std::function<api::Result<Options>()> resolve_;  // reloads all settings
@@ -261,8 +262,17 @@ void Daemon::Run() {
   NotifyReady("Listening on " + address_ +
               (restricted_.empty() ? "" : " only, without API keys; see the log"));
   RunHandlers();
+  drain_->ExitAtSignals();
+  exit_deadline_.Start(kLastWork);
+  StopWork();
   pools_.Join();
   EndWaiting();
+}
+
+// Nobody waits for its results any more.
+void Daemon::StopWork() {
+  pools_.Stop();
+  transfers_.CancelAll();
 }
 
 // An exception that leaves a handler (no memory for its next operation) ends that handler's coroutine, not the daemon.
@@ -285,6 +295,7 @@ void Daemon::EndWaiting() {
   io_.restart();
   asio::co_spawn(io_, FinishWaiting(), asio::detached);
   io_.run();
+  pools_.DropWaiting();
   io_.DestroyWaiting();
 }
 
@@ -366,23 +377,10 @@ MetricsSnapshot Daemon::MomentOfDaemon() const {
   return snapshot;
 }
 
-api::Result<Reloadable> ReadSettings(const std::function<api::Result<Options>()>& resolve) {
-  auto options = resolve();
-  if (!options) return std::unexpected(std::move(options).error());
-  Reloadable settings{.options = *std::move(options), .tls = {}};
-  const Options& read = settings.options;
-  if (!read.tls_certificate.empty() && !read.tls_private_key.empty()) {
-    auto tls = TlsContext::Load(read.tls_certificate, read.tls_private_key);
-    if (!tls) return std::unexpected(std::move(tls).error());
-    settings.tls = *std::move(tls);
-  }
-  return settings;
-}
-
 // Reloads all settings and applies those that need no restart. Nothing changes unless all are valid. They are read where
 // keys are added, one after the other: what was read first is never applied last.
 Awaitable<api::Result<void>> Daemon::Reload() {
-  auto work = [resolve = resolve_] { return ReadSettings(resolve); };
+  auto work = [resolve = resolve_] { return ReadReloadable(resolve); };
   auto settings = co_await RunBlocking(pools_.settings, std::move(work));
   if (!settings) co_return std::unexpected(std::move(settings).error());
   Options& options = settings->options;

@@ -9,7 +9,9 @@
 #include <boost/asio/detached.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <cstdlib>
+#include <utility>
 
+#include "server/exit_deadline.h"
 #include "server/journal.h"
 #include "server/notify.h"
 
@@ -32,11 +34,12 @@ const char* SignalName(int signal) { return signal == SIGINT ? "SIGINT" : "SIGTE
 }  // namespace
 
 Drain::Drain(asio::io_context& io, HttpServer& server, scheduler::Dispatcher& dispatcher,
-             const std::chrono::nanoseconds& timeout)
+             const std::chrono::nanoseconds& timeout, std::function<void()> stop_work)
     : executor_(io.get_executor()),
       server_(server),
       dispatcher_(dispatcher),
       drain_timeout_(timeout),
+      stop_work_(std::move(stop_work)),
       signals_(io, SIGINT, SIGTERM) {}
 
 Awaitable<void> Drain::AtSignal(bool activated) {
@@ -55,9 +58,16 @@ Awaitable<void> Drain::AtSignal(bool activated) {
   const bool ended = co_await server_.WaitForSessions(std::min(deadline, Clock::now() + kLastWrites));
   if (!ended) {
     server_.AbortAll();
+    stop_work_();
     co_await server_.WaitForSessions(Clock::now() + kLastWrites);
   }
   spdlog::info("stopped connections_left={}", server_.sessions());
+}
+
+void Drain::ExitAtSignals() {
+  boost::system::error_code ignored;
+  signals_.clear(ignored);
+  server::ExitAtSignals();
 }
 
 // Nothing is waited for: the kernel closes the sockets, and runners die with their parent.

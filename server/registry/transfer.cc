@@ -8,6 +8,8 @@
 #include <stop_token>
 #include <utility>
 
+#include "api/base/stop_request.h"
+
 namespace quire::server::registry {
 namespace {
 
@@ -62,8 +64,12 @@ Transfers::Transfers(Settings settings, StoreTransfer store)
 }
 
 Transfers::~Transfers() {
-  for (Running& running : running_) running.transfer->Cancel();
+  CancelAll();
   running_.clear();
+}
+
+void Transfers::CancelAll() {
+  for (Running& running : running_) running.transfer->Cancel();
 }
 
 // A thread whose owner goes cancels its transfer before it is waited for: registries may take as long as they like. Once it
@@ -80,6 +86,7 @@ api::Result<std::shared_ptr<Transfer>> Transfers::Start(Work work) {
   std::jthread thread(
       [transfer, work = std::move(work), result = std::move(failed)](const std::stop_token& stop) mutable {
         const std::stop_callback cancel(stop, [&transfer] { transfer->Cancel(); });
+        const api::StopScope stop_work(transfer->cancelled());
         try {
           result = work(*transfer);
         } catch (const std::bad_alloc&) {

@@ -63,6 +63,7 @@ class Transfers {
   // kOverloaded when too many are under way.
   api::Result<std::shared_ptr<Transfer>> Pull(api::ModelName name, bool insecure);
   api::Result<std::shared_ptr<Transfer>> Push(api::ModelName name, bool insecure);
+  void CancelAll();
 
  private:
   struct Running {

@@ -26,6 +26,13 @@ size_t WorkPool::WaitingOf(const std::string& party) {
   return found == parties_.end() ? 0 : found->second.waiting.size();
 }
 
+bool WorkPool::DropWaiting() {
+  Parties dropped;
+  const std::lock_guard lock(mutex_);
+  dropped.swap(parties_);
+  return !dropped.empty();
+}
+
 bool WorkPool::MayRun(const Parties::value_type& party) const {
   return !party.second.waiting.empty() && (party.first.empty() || party.second.running < party_threads_);
 }
@@ -54,6 +61,7 @@ void WorkPool::RunOne(Parties::iterator found, std::unique_lock<std::mutex>& loc
   ++party.running;
   lock.unlock();
   try {
+    const api::StopScope stop(stopped_);
     task();
   } catch (const std::exception& error) {
     ++failures;

@@ -3,6 +3,8 @@
 // store's lock. Pulls and pushes have a thread each (registry/transfer.h).
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <boost/asio/thread_pool.hpp>
 #include <cstddef>
@@ -16,6 +18,7 @@
 #include <utility>
 
 #include "api/base/reserved_memory.h"
+#include "api/base/stop_request.h"
 
 namespace quire::server {
 
@@ -41,7 +44,12 @@ class WorkPool {
   // Tasks that it was given so far.
   uint64_t tasks() const { return tasks_; }
   size_t WaitingOf(const std::string& party);
+  // Nobody waits for results any more: tasks see it (api::StopScope), also those that have not begun.
+  void Stop() { stopped_ = true; }
+  // What is posted afterwards does not run.
   void Join() { threads_.join(); }
+  // Destroys the tasks that will not run, whose coroutines go with them. False: there were none. REQUIRES: Join() was called.
+  bool DropWaiting();
 
  private:
   struct Party {
@@ -60,6 +68,7 @@ class WorkPool {
 
   const size_t party_threads_;
   std::atomic<uint64_t> tasks_ = 0;
+  std::atomic<bool> stopped_ = false;
   std::mutex mutex_;
   // Guarded by mutex_:
   Parties parties_;  // with tasks that wait or run
@@ -77,11 +86,23 @@ struct WorkPools {
   WorkPool settings{1};    // reads settings at a reload; reads and changes keys
   WorkPool handshakes{1};  // computes steps of TLS handshakes
 
+  // As of each pool.
+  void Stop() {
+    for (WorkPool* pool : All()) pool->Stop();
+  }
   // Waits for all work that was given.
   void Join() {
-    for (WorkPool* pool : {&cpu, &parses, &lookups, &reads, &blobs, &edits, &settings, &handshakes}) {
-      pool->Join();
+    for (WorkPool* pool : All()) pool->Join();
+  }
+  // A coroutine that goes may post to another pool.
+  void DropWaiting() {
+    while (std::ranges::count_if(All(), &WorkPool::DropWaiting) > 0) {
     }
+  }
+
+ private:
+  std::array<WorkPool*, 8> All() {
+    return {&cpu, &parses, &lookups, &reads, &blobs, &edits, &settings, &handshakes};
   }
 };
 

@@ -52,6 +52,37 @@ TEST(WorkPool, PartiesTakeTurns) {
   EXPECT_EQ(order, (std::vector<std::string>{"a1", "b1", "c1", "a2", "b2", "a3", "a4"}));
 }
 
+// Tasks see that nobody waits for them, also those that begin later.
+TEST(WorkPool, TasksSeeThatTheyShouldStop) {
+  WorkPool pool(1);
+  std::latch begun(1), go(1);
+  std::vector<bool> seen;  // the one thread's
+  pool.Post([&] {
+    seen.push_back(api::StopScope::requested());
+    begun.count_down();
+    go.wait();
+    seen.push_back(api::StopScope::requested());
+  });
+  pool.Post([&] { seen.push_back(api::StopScope::requested()); });
+  begun.wait();
+  pool.Stop();
+  go.count_down();
+  pool.Join();
+  EXPECT_EQ(seen, (std::vector<bool>{false, true, true}));
+}
+
+// What is posted too late is destroyed when the owner says so, and what it refers to is still there.
+TEST(WorkPool, TasksThatComeTooLateAreDropped) {
+  WorkPool pool(1);
+  pool.Join();
+  const auto kept = std::make_shared<int>(1);
+  pool.Post([kept] { ADD_FAILURE() << "it ran"; });
+  EXPECT_EQ(kept.use_count(), 2);
+  EXPECT_TRUE(pool.DropWaiting());
+  EXPECT_EQ(kept.use_count(), 1);
+  EXPECT_FALSE(pool.DropWaiting());
+}
+
 // A party whose task runs waits for one that has none.
 TEST(WorkPool, APartyThatRunsNothingIsNext) {
   WorkPool pool(3);

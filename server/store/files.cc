@@ -17,6 +17,7 @@
 
 #include "api/base/io_thread.h"
 #include "api/base/sha256.h"
+#include "api/base/stop_request.h"
 
 namespace quire::server {
 namespace {
@@ -252,6 +253,7 @@ StoreResult<StoreDirectory::Copied> StoreDirectory::Digest(const std::string& na
     const ssize_t got = ReadSome(fd.get(), chunk.data(), chunk.size());
     if (got < 0) return Failure(name, errno);
     if (got == 0) break;
+    if (api::StopScope::requested()) return Failure(name, ECANCELED);
     hash.Update(std::string_view(chunk.data(), static_cast<size_t>(got)));
     digested.size += got;
   }
@@ -289,6 +291,7 @@ StoreResult<StoreDirectory::Copied> StoreDirectory::CopyIn(const std::filesystem
     hash.Update(bytes);
     copied.size += got;
     if (!shared) error = WriteAll(to->get(), bytes);
+    if (error == 0 && api::StopScope::requested()) error = ECANCELED;
   }
   if (error == 0 && ::fsync(to->get()) != 0) error = errno;
   if (error != 0) {
@@ -321,7 +324,7 @@ StoreResult<api::FileDescriptor> StoreDirectory::Lock(const std::string& name) c
   const auto deadline = std::chrono::steady_clock::now() + kLockWait;
   while (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK) {
-      if (std::chrono::steady_clock::now() >= deadline) {
+      if (std::chrono::steady_clock::now() >= deadline || api::StopScope::requested()) {
         return api::Fail(api::ErrorCode::kUnavailable,
                          fmt::format("{}: another process holds the lock", (path_ / name).string()));
       }

@@ -4,7 +4,11 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <atomic>
+#include <cerrno>
+
 #include "api/base/sha256.h"
+#include "api/base/stop_request.h"
 #include "server/testing/store_fixture.h"
 
 namespace quire::server {
@@ -40,6 +44,22 @@ TEST_F(StoreFiles, WritesAndReads) {
   EXPECT_THAT(directory->Read("f", 2).error().message, HasSubstr("more than the 2 allowed"));
   EXPECT_EQ(directory->Read("g", 3).error().code, api::ErrorCode::kNotFound);
   EXPECT_EQ(fs::status(fixture_.root() / "a").permissions(), fs::perms::owner_all);
+}
+
+// For whose result nobody waits any more: nothing is waited for, and nothing of a copy stays.
+TEST_F(StoreFiles, LongWorkStops) {
+  const std::string bytes(3 << 20, 'x');
+  WriteFile(fixture_.root() / "f", bytes);
+  const auto held = Root().Lock(".lock");
+  ASSERT_TRUE(held);
+  std::atomic<bool> stop = false;
+  const api::StopScope scope(stop);
+  EXPECT_EQ(Root().Digest("f")->size, 3 << 20);
+  stop = true;
+  EXPECT_EQ(Root().Digest("f").error().system_error, ECANCELED);
+  EXPECT_EQ(Root().CopyIn(fixture_.root() / "f").error().system_error, ECANCELED);
+  EXPECT_THAT(*Root().ListHidden(), ElementsAre(".lock"));
+  EXPECT_EQ(Root().Lock(".lock").error().code, api::ErrorCode::kUnavailable);
 }
 
 TEST_F(StoreFiles, ListsEverythingButHiddenNames) {

@@ -1,0 +1,43 @@
+#include "server/exit_deadline.h"
+
+#include <signal.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <stop_token>
+
+#include "server/journal.h"
+
+namespace quire::server {
+namespace {
+
+void ExitAfter(std::chrono::seconds time, const std::stop_token& stop) {
+  std::mutex mutex;
+  std::condition_variable_any stopped;
+  std::unique_lock lock(mutex);
+  stopped.wait_for(lock, stop, time, [] { return false; });
+  if (stop.stop_requested()) return;
+  spdlog::warn("stopping with work that does not end seconds={}", time.count());
+  DrainLog();
+  std::_Exit(0);
+}
+
+}  // namespace
+
+void ExitDeadline::Start(std::chrono::seconds time) {
+  try {
+    thread_ = std::jthread([time](const std::stop_token& stop) { ExitAfter(time, stop); });
+  } catch (const std::exception& error) {
+    spdlog::error("the end has no deadline: {}", error.what());
+  }
+}
+
+void ExitAtSignals() {
+  for (const int signal : {SIGTERM, SIGINT}) ::signal(signal, [](int) { ::_exit(0); });
+}
+
+}  // namespace quire::server
