@@ -63,7 +63,7 @@ class Simulation : private SimulatedRequests {
   void Step() {
     now_ += std::chrono::milliseconds(Below(2000));
     Act();
-    ForgetClaims();
+    DropClaims();
   }
 
   void Plan() {
@@ -142,7 +142,7 @@ class Simulation : private SimulatedRequests {
       ASSERT_EQ(waiting_.erase(id), 1U);
       dropped_.insert(owners_.at(id).first);
     }
-    ForgetClaims();
+    DropClaims();
     CheckOrderOfLoads(loaded_now);
     CheckWaits();
     CheckTurns();
@@ -231,7 +231,7 @@ class Simulation : private SimulatedRequests {
     }
   }
   // The scheduler forgets models that have no runner, nor a request, nor will restart.
-  void ForgetClaims() {
+  void DropClaims() {
     for (char name = 'a'; name < 'f'; ++name) {
       const std::string key(1, name);
       const bool has_runner = loading_.contains(key) || ready_.contains(key) || stopping_.contains(key);
