@@ -379,6 +379,23 @@ TEST_F(AnswerLimits, AnAnswerThatIsSentWholeHasABound) {
   while (Collected() > 0) std::this_thread::yield();
 }
 
+// A runner that was taken over chooses the size of all of it.
+TEST_F(AnswerLimits, EverythingOfADeltaCounts) {
+  api::TextDelta calls, pieces, ids;
+  calls.tool_calls = {{std::string(64 * kKiB, 'i'), "f", "{}"}};
+  pieces.logprobs = {{{std::string(64 * kKiB, 'b'), 7, -1}, {}}};
+  ids.token_ids.assign(64 * kKiB, 7);
+  for (const api::TextDelta& delta : {calls, pieces, ids}) {
+    auto& events = daemon_.backend().script.events;
+    events = {api::Event(api::PromptReady{3, 0})};
+    for (int i = 0; i < 20; ++i) events.emplace_back(api::Event(delta));
+    events.emplace_back(api::Event(api::Finished{}));
+    ExpectTooLarge("/v1/chat/completions", Chat(false));
+    ExpectTooLarge("/completion", {{"prompt", "x"}, {"n_probs", 20}});
+  }
+  while (Collected() > 0) std::this_thread::yield();
+}
+
 TEST_F(AnswerLimits, AStreamThatRepeatsItsAnswerHasTheSame) {
   auto& events = daemon_.backend().script.events;
   events = {api::Event(api::PromptReady{3, 0})};

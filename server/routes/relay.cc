@@ -26,7 +26,8 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kLargeReplyBytes = size_t{128} << 10;
 constexpr size_t kIdBytes = 8;           // of a token id as text
 constexpr size_t kCandidateBytes = 128;  // of a token with its probability
-constexpr size_t kCallBytes = 128;       // of a call, beside its name and arguments
+constexpr size_t kBytesOfByte = 8;       // of a byte of a token, as text and as a number
+constexpr size_t kCallBytes = 128;       // of a call, beside its texts
 
 struct ChoiceEvent {
   size_t choice = 0;
@@ -162,16 +163,25 @@ void RecordEvent(RequestLog& log, const ChoiceEvent& entry, bool only, Clock::ti
   }
 }
 
-// About what an event adds to a whole reply.
+size_t ReplyBytes(const api::TokenCandidate& candidate) {
+  constexpr size_t kUsualBytes = 8;  // that kCandidateBytes are for
+  return kCandidateBytes + (std::max(candidate.bytes.size(), kUsualBytes) - kUsualBytes) * kBytesOfByte;
+}
+
+// About what an event adds to a whole reply: everything of it that a runner chooses the size of.
 size_t ReplyBytes(const api::Event& event) {
   if (const auto* delta = std::get_if<api::TextDelta>(&event)) {
     size_t candidates = 0;
-    for (const api::TokenLogprob& token : delta->logprobs) candidates += 1 + token.top.size();
+    for (const api::TokenLogprob& token : delta->logprobs) {
+      candidates += ReplyBytes(token.chosen);
+      for (const api::TokenCandidate& candidate : token.top) candidates += ReplyBytes(candidate);
+    }
     size_t calls = 0;
     for (const api::ToolCall& call : delta->tool_calls) {
-      calls += kCallBytes + call.name.size() + call.arguments_json.size();
+      calls += kCallBytes + call.id.size() + call.name.size() + call.arguments_json.size();
     }
-    return delta->text.size() + delta->thinking.size() + calls + candidates * kCandidateBytes;
+    return delta->text.size() + delta->thinking.size() + calls + candidates +
+           delta->token_ids.size() * kIdBytes;
   }
   if (const auto* finished = std::get_if<api::Finished>(&event)) return finished->context.size() * kIdBytes;
   return 0;
