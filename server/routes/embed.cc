@@ -64,11 +64,16 @@ api::Error OfInput(api::Error error, const api::EmbedRequest& request, size_t i)
   return error;
 }
 
+// A runner says how many: of 2,048 texts the sum may be more than a log line has.
+void AddTokens(std::optional<int32_t>& sum, int32_t tokens) {
+  sum = static_cast<int32_t>(std::min<int64_t>(int64_t{sum.value_or(0)} + tokens, INT32_MAX));
+}
+
 void RecordEmbedEvent(RequestLog& log, const api::Event& event) {
   const auto* finished = std::get_if<api::Finished>(&event);
   if (finished == nullptr) return;
-  log.prompt_tokens = log.prompt_tokens.value_or(0) + finished->usage.prompt_tokens;
-  log.cached_tokens = log.cached_tokens.value_or(0) + finished->usage.cached_tokens;
+  AddTokens(log.prompt_tokens, finished->usage.prompt_tokens);
+  AddTokens(log.cached_tokens, finished->usage.cached_tokens);
 }
 
 // The texts' keys in the vector cache. Many, or long ones, are hashed on the pool.
@@ -163,8 +168,8 @@ Awaitable<api::Result<api::EmbedResult>> EmbedAll(Services& services, Exchange& 
     while (submitted < count && running.size() < at_once) {
       if (auto known = looks_up ? services.vectors->Find(keys[submitted]) : std::nullopt) {
         result.prompt_tokens += known->prompt_tokens;
-        exchange.log().prompt_tokens = exchange.log().prompt_tokens.value_or(0) + known->prompt_tokens;
-        exchange.log().cached_tokens = exchange.log().cached_tokens.value_or(0) + known->prompt_tokens;
+        AddTokens(exchange.log().prompt_tokens, known->prompt_tokens);
+        AddTokens(exchange.log().cached_tokens, known->prompt_tokens);
         if (auto full = vectors.Set(submitted, std::move(known->vector))) co_return std::unexpected(*full);
         ++submitted;
         co_await Yield(++found);
