@@ -10,7 +10,9 @@
 namespace quire::runner::constraint {
 namespace {
 
-constexpr size_t kBytesMax = size_t{32} << 20;  // of all masks; beyond it the table is cleared
+constexpr size_t kBytesMax = size_t{32} << 20;  // of one table; beyond it the table is cleared
+// Of a hash table's entry, beside its value.
+constexpr size_t kNodeBytes = 48;
 
 // UTF-8 after the first byte: what the next may be, and how many follow it.
 struct Tail {
@@ -73,13 +75,21 @@ void MaskAllowance::Restore(uint64_t left) {
   spent_ = left_ == 0;
 }
 
-MaskTable::MaskTable(const Grammar& grammar, const VocabularyIndex& vocabulary)
+MaskTable::MaskTable(const Grammar& grammar, const VocabularyIndex& vocabulary,
+                     std::shared_ptr<MaskMemory> memory)
     : grammar_(grammar),
       vocabulary_(vocabulary),
+      memory_(std::move(memory)),
       levels_(std::max(vocabulary.all().depth_max(), vocabulary.other().depth_max()) + 2),
       marks_(levels_.size()),
       level_steps_(levels_.size()),
-      set_nodes_(levels_.size()) {}
+      set_nodes_(levels_.size()) {
+  if (memory_) memory_->Add(*this);
+}
+
+MaskTable::~MaskTable() {
+  if (memory_) memory_->Remove(*this);
+}
 
 std::shared_ptr<const StateMask> MaskTable::Of(StateId state, MaskAllowance& allowance,
                                                std::optional<PartialMask>& partial, uint64_t& slice) {
@@ -99,14 +109,18 @@ std::shared_ptr<const StateMask> MaskTable::Of(StateId state, MaskAllowance& all
   return Insert(state, std::move(mask));
 }
 
+void MaskTable::Clear() {
+  masks_.clear();
+  after_plain_.clear();
+  bytes_ = 0;
+}
+
 std::shared_ptr<const StateMask> MaskTable::Insert(StateId state, StateMask mask) {
-  size_t bytes = sizeof(StateMask) + 64 + mask.tokens.capacity() * sizeof(api::TokenId) +
+  size_t bytes = sizeof(StateMask) + kNodeBytes + mask.tokens.capacity() * sizeof(api::TokenId) +
                  mask.open.capacity() * sizeof(uint32_t);
   if (mask.dense) bytes += mask.dense->words().size_bytes();
-  if (bytes_ + bytes > kBytesMax) {
-    masks_.clear();
-    bytes_ = 0;
-  }
+  if (bytes_ + bytes > kBytesMax) Clear();
+  if (memory_) memory_->MakeRoom(bytes);
   bytes_ += bytes;
   return masks_[state] = std::make_shared<const StateMask>(std::move(mask));
 }
@@ -114,6 +128,7 @@ std::shared_ptr<const StateMask> MaskTable::Insert(StateId state, StateMask mask
 const MaskTable::PlainStep& MaskTable::AfterPlain(StateId state) {
   const auto found = after_plain_.find(state);
   if (found != after_plain_.end()) return found->second;
+  bytes_ += sizeof(PlainStep) + kNodeBytes;
   return after_plain_[state] = ComputeAfterPlain(state);
 }
 

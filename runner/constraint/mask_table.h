@@ -10,6 +10,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "runner/constraint/format_memory.h"
 #include "runner/constraint/grammar.h"
 #include "runner/constraint/parse_states.h"
 #include "runner/constraint/token_trie.h"
@@ -77,7 +78,12 @@ struct PartialMask {
 // else.
 class MaskTable {
  public:
-  MaskTable(const Grammar& grammar, const VocabularyIndex& vocabulary);
+  // `memory`: of all tables that share it; null: this one has a limit of its own only.
+  MaskTable(const Grammar& grammar, const VocabularyIndex& vocabulary,
+            std::shared_ptr<MaskMemory> memory = nullptr);
+  ~MaskTable();
+  MaskTable(const MaskTable&) = delete;
+  MaskTable& operator=(const MaskTable&) = delete;
 
   // Of states inside an item of a list of distinct ones: as if there were no items before. Not of states
   // between such items: what may come depends on those. Null: not finished, or the allowance is spent.
@@ -98,6 +104,8 @@ class MaskTable {
                      MaskAllowance& allowance, TokenMask& out, uint64_t& slice);
 
   size_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
+  // Masks that somebody has at this moment stay with him.
+  void Clear();
 
  private:
   static constexpr size_t kEndless = std::numeric_limits<size_t>::max();
@@ -136,6 +144,7 @@ class MaskTable {
 
   const Grammar& grammar_;
   const VocabularyIndex& vocabulary_;
+  const std::shared_ptr<MaskMemory> memory_;
   std::unordered_map<StateId, std::shared_ptr<const StateMask>> masks_;
   std::unordered_map<StateId, PlainStep> after_plain_;
   ParseArena arena_;                     // of the walk in hand: relative to the rule's caller

@@ -14,12 +14,14 @@ namespace quire::runner::constraint {
 // thread of the matchers (the engine's).
 class Constraint {
  public:
-  Constraint(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const VocabularyIndex> vocabulary)
-      : grammar_(std::move(grammar)), vocabulary_(std::move(vocabulary)), masks_(*grammar_, *vocabulary_) {}
+  Constraint(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const VocabularyIndex> vocabulary,
+             std::shared_ptr<MaskMemory> masks = nullptr)
+      : grammar_(std::move(grammar)),
+        vocabulary_(std::move(vocabulary)),
+        masks_(*grammar_, *vocabulary_, std::move(masks)) {}
 
   const Grammar& grammar() const { return *grammar_; }
   const VocabularyIndex& vocabulary() const { return *vocabulary_; }
-  size_t bytes() const { return grammar_->bytes() + masks_.bytes(); }  // any thread
 
  private:
   friend class Matcher;

@@ -88,13 +88,42 @@ api::Result<std::shared_ptr<Constraint>> ConstraintCache::Get(const api::OutputF
   return std::unexpected(std::move(error));
 }
 
-std::optional<ConstraintCache::Compiled> ConstraintCache::Find(const std::string& key) {
-  std::lock_guard lock(mutex_);
+namespace {
+
+void WaitUnlessItMayBegin(const FormatMemory& memory, const FormatUser& user) {
+  if (user.may_wait && !memory.MayBegin(user.party)) throw WorkStopped{WorkStopped::Reason::kFormatMemory};
+}
+
+}  // namespace
+
+std::optional<ConstraintCache::Compiled> ConstraintCache::Find(const std::string& key,
+                                                               const FormatUser& user) {
   const auto found = std::ranges::find(entries_, key, &Entry::key);
   if (found == entries_.end()) return std::nullopt;
   entries_.splice(entries_.begin(), entries_, found);
-  return entries_.front().compiled;
+  return Use(entries_.front(), user);
 }
+
+ConstraintCache::Compiled ConstraintCache::Use(Entry& entry, const FormatUser& user) {
+  if (!entry.compiled) return entry.compiled;
+  if (auto in_use = entry.in_use.lock()) return in_use;
+  WaitUnlessItMayBegin(*memory_, user);
+  auto used = memory_->Use(user.party, *entry.compiled, entry.key.size());
+  entry.in_use = used;
+  return used;
+}
+
+namespace {
+
+std::unexpected<api::Error> GrammarTooLarge(size_t bytes, size_t bytes_max) {
+  return api::Fail(
+      api::ErrorCode::kUnsupported,
+      fmt::format("the format is too large: compiled it has {} KiB, and this model's formats may have {} "
+                  "KiB each; raise --cache-bytes (QUIRE_CACHE_BYTES)",
+                  bytes >> 10U, bytes_max >> 10U));
+}
+
+}  // namespace
 
 ConstraintCache::Compiled ConstraintCache::Compile(const MakeGrammar& make) {
   const WorkMemory memory(kCompileBytesMax);
@@ -105,7 +134,9 @@ ConstraintCache::Compiled ConstraintCache::Compile(const MakeGrammar& make) {
     if (!whole) return std::unexpected(whole.error());
     auto grammar = CompileGrammar(*whole, builder);
     if (!grammar) return std::unexpected(grammar.error());
-    return std::make_shared<Constraint>(std::move(*grammar), vocabulary_);
+    if ((*grammar)->bytes() > grammar_bytes_max())
+      return GrammarTooLarge((*grammar)->bytes(), grammar_bytes_max());
+    return std::make_shared<Constraint>(std::move(*grammar), vocabulary_, masks_);
   } catch (const WorkStopped& stopped) {
     if (stopped.reason != WorkStopped::Reason::kUnits) throw;
     return api::Fail(
@@ -119,30 +150,42 @@ ConstraintCache::Compiled ConstraintCache::Compile(const MakeGrammar& make) {
   }
 }
 
-api::Result<std::shared_ptr<Constraint>> ConstraintCache::Get(const std::string& key,
-                                                              const MakeGrammar& make) {
-  if (auto found = Find(key)) return *std::move(found);
+api::Result<std::shared_ptr<Constraint>> ConstraintCache::Get(const std::string& key, const MakeGrammar& make,
+                                                              const FormatUser& user) {
+  {
+    std::lock_guard lock(mutex_);
+    if (auto found = Find(key, user)) return *std::move(found);
+  }
+  WaitUnlessItMayBegin(*memory_, user);
   std::call_once(vocabulary_made_, [this] {
     const WorkBudget::Exempt once_per_model;
     vocabulary_ = make_vocabulary_();
   });
   Compiled compiled = Compile(make);
+  // It has its memory now; what others began meanwhile does not matter.
+  const FormatUser now{user.party};
   std::lock_guard lock(mutex_);
-  entries_.push_front({key, compiled});
+  if (auto found = Find(key, now)) return *std::move(found);
+  entries_.push_front({key, std::move(compiled)});
+  Compiled used = Use(entries_.front(), now);
   Evict();
-  return compiled;
+  return used;
 }
 
-// The newest always stays.
+// Those that are in use stay, so that who asks for one shares it; so does the newest.
 void ConstraintCache::Evict() {
   const WorkMemory::Exempt of_other_requests;
-  size_t bytes = 0;
-  size_t kept = 0;
-  for (auto entry = entries_.begin(); entry != entries_.end();) {
-    bytes += (entry->compiled ? (*entry->compiled)->bytes() : 0) + entry->key.size();
-    const bool fits = kept == 0 || (bytes <= budget_bytes_ && kept < kEntriesMax);
+  size_t bytes = memory_->in_use();
+  size_t unused = 0;
+  for (auto entry = std::next(entries_.begin()); entry != entries_.end();) {
+    if (!entry->in_use.expired()) {
+      ++entry;
+      continue;
+    }
+    bytes += entry->key.size() + (entry->compiled ? (*entry->compiled)->grammar().bytes() : 0);
+    ++unused;
+    const bool fits = bytes <= memory_->bytes_max() && unused < kEntriesMax;
     entry = fits ? std::next(entry) : entries_.erase(entry);
-    ++kept;
   }
 }
 

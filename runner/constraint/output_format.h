@@ -11,6 +11,7 @@
 
 #include "api/base/error.h"
 #include "api/base/output_format.h"
+#include "runner/constraint/format_memory.h"
 #include "runner/constraint/grammar_expr.h"
 #include "runner/constraint/matcher.h"
 
@@ -20,8 +21,20 @@ namespace quire::runner::constraint {
 // where.
 api::Result<ExprRef> AnswerOf(const api::OutputFormat& format, GrammarBuilder& builder);
 
-// Compiled grammars, and the errors of those that cannot be compiled, by their source; the least recently used are
-// evicted when all together exceed the budget. Users keep them alive. Any thread; several may compile at once.
+// Who is to use a format.
+struct FormatUser {
+  std::string party = {};
+  bool may_wait =
+      false;  // Get() may throw WorkStopped with kFormatMemory: ask again when memory().MayBegin(party)
+};
+
+// Compiled grammars, and the errors of those that cannot be compiled, by their source. Those that requests use are shared,
+// and stay; of the others the least recently used are evicted when all together exceed the budget. Any thread; several may
+// compile at once.
+//
+// Three quarters of the budget are for grammars, one of which may have a third of that; the rest is for masks. Whether a
+// grammar may be compiled is decided before its size is known, so that each thread that compiles may exceed the budget by
+// one grammar.
 class ConstraintCache {
  public:
   // Work units of compiling one grammar (runner/work): 0.2 to 0.6 s of CPU time. And its memory while it lasts.
@@ -30,14 +43,20 @@ class ConstraintCache {
 
   using MakeVocabulary = std::function<std::shared_ptr<const VocabularyIndex>()>;  // called at most once
   ConstraintCache(MakeVocabulary make_vocabulary, size_t budget_bytes)
-      : make_vocabulary_(std::move(make_vocabulary)), budget_bytes_(budget_bytes) {}
+      : make_vocabulary_(std::move(make_vocabulary)),
+        memory_(std::make_shared<FormatMemory>(budget_bytes - budget_bytes / 4)),
+        masks_(std::make_shared<MaskMemory>(budget_bytes / 4)) {}
 
   api::Result<std::shared_ptr<Constraint>> Get(const api::OutputFormat& format);
   // As Get(), of a grammar that the caller builds: `key` names it, `make` builds it when it is not cached. kUnsupported
-  // when that takes more than kCompileUnitsMax or kCompileBytesMax.
+  // when that takes more than kCompileUnitsMax or kCompileBytesMax, or the grammar is larger than grammar_bytes_max().
   using MakeGrammar = std::function<api::Result<ExprRef>(GrammarBuilder& builder)>;
-  api::Result<std::shared_ptr<Constraint>> Get(const std::string& key, const MakeGrammar& make);
+  api::Result<std::shared_ptr<Constraint>> Get(const std::string& key, const MakeGrammar& make,
+                                               const FormatUser& user = {});
 
+  const FormatMemory& memory() const { return *memory_; }
+  const MaskMemory& masks() const { return *masks_; }
+  size_t grammar_bytes_max() const { return memory_->bytes_max() / 3; }
   size_t size() const {
     std::lock_guard lock(mutex_);
     return entries_.size();
@@ -48,13 +67,17 @@ class ConstraintCache {
   struct Entry {
     std::string key;
     Compiled compiled;
+    std::weak_ptr<Constraint> in_use = {};  // what its users hold
   };
-  std::optional<Compiled> Find(const std::string& key);
+  // Nothing: it is to be compiled. Moves it to the front.
+  std::optional<Compiled> Find(const std::string& key, const FormatUser& user);
+  Compiled Use(Entry& entry, const FormatUser& user);
   Compiled Compile(const MakeGrammar& make);
   void Evict();
 
   const MakeVocabulary make_vocabulary_;
-  const size_t budget_bytes_;
+  const std::shared_ptr<FormatMemory> memory_;
+  const std::shared_ptr<MaskMemory> masks_;
   std::once_flag vocabulary_made_;
   std::shared_ptr<const VocabularyIndex> vocabulary_;  // once it is made
   mutable std::mutex mutex_;

@@ -123,7 +123,7 @@ TEST(ShareCache, CompiledFormatsAreAPartOfTheBudgetAndSoIsADraftModel) {
     const CacheShares alone = ShareCache(layout, nullptr, budget);
     EXPECT_EQ(alone.model + alone.constraints, budget);
     EXPECT_EQ(alone.draft, 0U);
-    EXPECT_EQ(alone.constraints, std::min(budget / 16, size_t{64} << 20));
+    EXPECT_EQ(alone.constraints, std::min(budget / 16, size_t{256} << 20));
     const CacheShares drafted = ShareCache(layout, &layout, budget);
     EXPECT_EQ(drafted.model + drafted.draft + drafted.constraints, budget);
     EXPECT_GT(drafted.draft, 0U);

@@ -323,7 +323,8 @@ api::Result<std::shared_ptr<constraint::Constraint>> CompileAnswerConstraint(
   if (!grammar.Needed()) return nullptr;
   const auto get = [&](bool constrain_all) {
     return constraints.Get(grammar.Key(constrain_all),
-                           [&](GrammarBuilder& builder) { return grammar.Build(builder, constrain_all); });
+                           [&](GrammarBuilder& builder) { return grammar.Build(builder, constrain_all); },
+                           {.party = inputs.request.client.Party(), .may_wait = inputs.may_wait});
   };
   auto constraint = get(true);
   if (!constraint && grammar.MayRelax()) constraint = get(false);

@@ -26,6 +26,7 @@ struct ConstraintInputs {
   bool rendered = false;         // a template rendered the prompt: the answer has the model's own markup
   bool thinking_open = false;    // the prompt ends inside a block of thinking
   bool may_think = false;        // the answer may begin one
+  bool may_wait = false;         // for formats that others use: see constraint::FormatUser
 };
 
 // Null where the answer is unconstrained. With required tool calls the answer is tool calls; with a format it

@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kShortSequence = 512;  // tokens
 // What compiled answer formats may take beside the caches.
 constexpr size_t kConstraintShare = 16;
-constexpr size_t kConstraintBytesMax = size_t{64} << 20;
+constexpr size_t kConstraintBytesMax = size_t{256} << 20;
 
 }  // namespace
 

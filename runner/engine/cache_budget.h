@@ -37,4 +37,7 @@ int32_t ContextThatFits(const cache::Layout& layout, int32_t context_length, siz
 
 inline constexpr size_t kCacheBytesMax = size_t{4} << 30;
 
+// Compiled constraints may have this much beside very small caches.
+inline constexpr size_t kConstraintBytesMin = size_t{64} << 20;
+
 }  // namespace quire::runner::engine

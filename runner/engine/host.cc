@@ -443,7 +443,7 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   info.num_ctx = std::min(context_length, (*engine)->context_max());
   if (shared.snapshot_fd >= 0) AddTier(**engine, shared.snapshot_fd, context_length);
   constraint::ConstraintCache constraints([&] { return IndexVocabulary(*tokenizer, end_of_generation); },
-                                          caches.constraints);
+                                          std::max(caches.constraints, kConstraintBytesMin));
   const PromptContext context{.tokenizer = tokenizer,
                               .prompt_template = *prompt_template,
                               .turn_start_token = turn_start_token,

@@ -119,7 +119,8 @@ api::Result<std::shared_ptr<constraint::Constraint>> OutputPlan::ConstraintOf(
                                 .format = format_,
                                 .rendered = RendersPrompt(),
                                 .thinking_open = thinking_open_,
-                                .may_think = may_think};
+                                .may_think = may_think,
+                                .may_wait = context.formats_may_wait};
   return CompileAnswerConstraint(inputs, *context.tokenizer, *context.constraints);
 }
 

@@ -11,6 +11,7 @@
 #include <utility>
 #include <variant>
 
+#include "runner/constraint/output_format.h"
 #include "runner/work/work_budget.h"
 #include "runner/work/work_memory.h"
 
@@ -26,6 +27,7 @@ constexpr std::array kLongLanes = {Lane::kLong};
 struct Stopped {
   bool canceled = false;
   bool spent = false;  // more time or memory may help
+  bool waits = false;  // for memory of formats
   api::Error error = {};
 };
 
@@ -58,6 +60,7 @@ std::optional<Stopped> RunBounded(const PreparationJob& job, const TryLimits& li
     if (!memory.exceeded()) return std::nullopt;
   } catch (const WorkStopped& stopped) {
     if (stopped.reason == WorkStopped::Reason::kCanceled) return Stopped{.canceled = true};
+    if (stopped.reason == WorkStopped::Reason::kFormatMemory) return Stopped{.waits = true};
     return OutOfTime(limits.cpu_time);
   } catch (const std::bad_alloc&) {
     if (!memory.exceeded())
@@ -124,13 +127,15 @@ Preparation::Preparation(PreparationQueue& queue, const PromptContext& context,
 Preparation::~Preparation() { queue_.Stop(); }
 
 void Preparation::Run(std::span<const Lane> lanes) {
-  while (auto job = queue_.Pop(lanes)) {
+  const auto may_use_format = [this](const std::string& party) {
+    return context_.constraints == nullptr || context_.constraints->memory().MayBegin(party);
+  };
+  while (auto job = queue_.Pop(lanes, may_use_format)) {
     const api::RequestId id = job->submit.id;
-    if (Work(*job)) {
-      queue_.Finish(id);
-    } else {
-      queue_.Demote(*std::move(job));
-    }
+    const End end = Work(*job);
+    if (end == End::kDone) queue_.Finish(id);
+    if (end == End::kSpent) queue_.Demote(*std::move(job));
+    if (end == End::kWaits) queue_.Wait(*std::move(job));
   }
 }
 
@@ -142,34 +147,38 @@ TryLimits Preparation::LimitsFor(const PreparationJob& job) const {
   return LimitsOf(job.lane, all);
 }
 
-bool Preparation::Work(PreparationJob& job) {
+// One that has waited for its format does not wait again: those behind it might have the memory each time.
+Preparation::End Preparation::Work(PreparationJob& job) {
   const TryLimits limits = LimitsFor(job);
   if (job.submit.request.prompt_only) return Describe(job, limits);
+  PromptContext context = context_;
+  context.formats_may_wait = !job.waits_for_formats;
   const auto begin = Clock::now();
-  auto [stopped, prompt] = TryToPrepare(context_, job, limits);
-  if (stopped && stopped->canceled) return true;
+  auto [stopped, prompt] = TryToPrepare(context, job, limits);
+  if (stopped && stopped->canceled) return End::kDone;
+  if (stopped && stopped->waits) return End::kWaits;
   job.tried += Clock::now() - begin;
-  if (stopped && stopped->spent && job.lane != Lane::kLong) return false;
+  if (stopped && stopped->spent && job.lane != Lane::kLong) return End::kSpent;
   if (stopped) prompt = std::unexpected(std::move(stopped->error));
   if (*prompt) (*prompt)->build_time = job.tried;
   receivers_.built(PromptBuilt{job.submit.id, std::move(job.submit.request), *std::move(prompt), job.arrived,
                                std::move(job.submit.resume)});
-  return true;
+  return End::kDone;
 }
 
-bool Preparation::Describe(const PreparationJob& job, const TryLimits& limits) {
+Preparation::End Preparation::Describe(const PreparationJob& job, const TryLimits& limits) {
   std::vector<api::Event> events;
   const auto stopped =
       RunBounded(job, limits, [&] { events = DescribePrompt(context_, job.submit.request); });
-  if (stopped && stopped->canceled) return true;
-  if (stopped && stopped->spent && job.lane != Lane::kLong) return false;
+  if (stopped && stopped->canceled) return End::kDone;
+  if (stopped && stopped->spent && job.lane != Lane::kLong) return End::kSpent;
   if (stopped) events = {api::Failed{stopped->error}};
   int64_t had = job.submit.resume.deltas;
   for (api::Event& event : events) {
     if (std::holds_alternative<api::TextDelta>(event) && had-- > 0) continue;
     receivers_.described({job.submit.id, std::move(event)});
   }
-  return true;
+  return End::kDone;
 }
 
 }  // namespace quire::runner::engine

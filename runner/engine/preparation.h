@@ -70,10 +70,14 @@ class Preparation {
 
  private:
   void Run(std::span<const Lane> lanes);
-  // False: it takes more than its lane gives.
-  bool Work(PreparationJob& job);
+  enum class End : uint8_t {
+    kDone,
+    kSpent,  // it takes more than its lane gives
+    kWaits,  // others use the memory that its format needs
+  };
+  End Work(PreparationJob& job);
   // Without the deltas that the client has.
-  bool Describe(const PreparationJob& job, const TryLimits& limits);
+  End Describe(const PreparationJob& job, const TryLimits& limits);
   TryLimits LimitsFor(const PreparationJob& job) const;  // of its lane
 
   PreparationQueue& queue_;

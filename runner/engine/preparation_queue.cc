@@ -13,6 +13,9 @@ namespace {
 
 using std::chrono::nanoseconds;
 
+// How often it is looked whether there is memory for formats again.
+constexpr std::chrono::milliseconds kFormatInterval(10);
+
 nanoseconds TimeOf(clockid_t clock) {
   timespec time{};
   clock_gettime(clock, &time);
@@ -65,10 +68,19 @@ void PreparationQueue::Cancel(api::RequestId id) {
   }
 }
 
-PreparationJob PreparationQueue::PopFrom(std::deque<PreparationJob>& lane) {
-  const auto next = std::ranges::min_element(lane, {}, [this](const PreparationJob& job) {
-    return shares_.Of(job.submit.request.client.Party()).virtual_time;
-  });
+std::optional<PreparationJob> PreparationQueue::PopFrom(std::deque<PreparationJob>& lane,
+                                                        const MayUseFormat& may_use_format) {
+  auto next = lane.end();
+  double least = 0;
+  for (auto job = lane.begin(); job != lane.end(); ++job) {
+    const std::string& party = job->submit.request.client.Party();
+    const double virtual_time = shares_.Of(party).virtual_time;
+    if (next != lane.end() && virtual_time >= least) continue;
+    if (job->waits_for_formats && may_use_format && !may_use_format(party)) continue;
+    next = job;
+    least = virtual_time;
+  }
+  if (next == lane.end()) return std::nullopt;
   PreparationJob job = std::move(*next);
   lane.erase(next);
   clockid_t clock{};
@@ -77,18 +89,28 @@ PreparationJob PreparationQueue::PopFrom(std::deque<PreparationJob>& lane) {
   return job;
 }
 
-std::optional<PreparationJob> PreparationQueue::Pop(std::span<const Lane> lanes) {
+// Nobody says when memory of formats is given back.
+std::optional<PreparationJob> PreparationQueue::Pop(std::span<const Lane> lanes,
+                                                    const MayUseFormat& may_use_format) {
   std::unique_lock lock(mutex_);
   while (true) {
     if (stopped_) return std::nullopt;
     for (const Lane lane : lanes) {
-      if (!Waiting(lane).empty()) return PopFrom(Waiting(lane));
+      if (auto job = PopFrom(Waiting(lane), may_use_format)) return job;
     }
-    changed_.wait(lock);
+    if (SomeWaitForFormats(lanes)) {
+      changed_.wait_for(lock, kFormatInterval);
+    } else {
+      changed_.wait(lock);
+    }
   }
 }
 
-std::string PreparationQueue::EndTry(api::RequestId id) {
+bool PreparationQueue::SomeWaitForFormats(std::span<const Lane> lanes) {
+  return std::ranges::any_of(lanes, [this](Lane lane) { return !Waiting(lane).empty(); });
+}
+
+std::string PreparationQueue::ChargeTry(api::RequestId id) {
   const auto running = std::ranges::find(running_, id, &Running::id);
   const nanoseconds used = TimeOf(running->clock) - running->begin;
   std::string party = std::move(running->party);
@@ -99,16 +121,27 @@ std::string PreparationQueue::EndTry(api::RequestId id) {
 
 void PreparationQueue::Finish(api::RequestId id) {
   std::lock_guard lock(mutex_);
-  shares_.Exit(EndTry(id));
+  shares_.Exit(ChargeTry(id));
 }
 
 void PreparationQueue::Demote(PreparationJob job) {
+  const Lane next = job.lane == Lane::kMedium ? Lane::kLong : Lane::kMedium;
+  EndTry(std::move(job), next);
+}
+
+void PreparationQueue::Wait(PreparationJob job) {
+  job.waits_for_formats = true;
+  const Lane same = job.lane;
+  EndTry(std::move(job), same);
+}
+
+void PreparationQueue::EndTry(PreparationJob job, Lane next) {
   {
     std::lock_guard lock(mutex_);
-    const std::string party = EndTry(job.submit.id);
+    const std::string party = ChargeTry(job.submit.id);
     if (*job.canceled) return shares_.Exit(party);
-    job.lane = job.lane == Lane::kMedium ? Lane::kLong : Lane::kMedium;
-    Waiting(job.lane).push_back(std::move(job));
+    job.lane = next;
+    Waiting(next).push_back(std::move(job));
   }
   changed_.notify_all();
 }

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <ctime>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -36,6 +37,7 @@ struct PreparationJob {
   std::shared_ptr<std::atomic<bool>> canceled = std::make_shared<std::atomic<bool>>(false);
   Lane lane = Lane::kLight;                        // Push() sets it
   std::chrono::steady_clock::duration tried = {};  // by the clock, in lanes before this one
+  bool waits_for_formats = false;                  // it goes on only when its party may use one more
 };
 
 // Any thread. Its length is bounded by what the daemon submits at once.
@@ -47,13 +49,17 @@ class PreparationQueue {
   void Push(PreparationJob job);
   // Waiting: drops the job. Being prepared: sets `canceled`.
   void Cancel(api::RequestId id);
+  // Whether a party may use one more format; any thread. Empty: always.
+  using MayUseFormat = std::function<bool(const std::string& party)>;
   // Waits for a job of one of these lanes, the first preferred; nothing once Stop() was called. The calling thread's CPU
-  // clock counts until Finish() or Demote().
-  std::optional<PreparationJob> Pop(std::span<const Lane> lanes);
+  // clock counts until Finish(), Demote() or Wait().
+  std::optional<PreparationJob> Pop(std::span<const Lane> lanes, const MayUseFormat& may_use_format = {});
   // On the thread that popped it.
   void Finish(api::RequestId id);
   // As Finish(), of a job that took all that its lane gives: it waits for the next lane. REQUIRES: not kLong.
   void Demote(PreparationJob job);
+  // As Finish(), of a job for whose format there is no memory: it waits in its lane, behind those that came before.
+  void Wait(PreparationJob job);
   void Stop();
 
   // Some job has used more CPU time than this: whatever bounds it does not work.
@@ -68,9 +74,11 @@ class PreparationQueue {
     std::chrono::nanoseconds begin;
   };
   std::deque<PreparationJob>& Waiting(Lane lane) { return waiting_[static_cast<size_t>(lane)]; }
-  PreparationJob PopFrom(std::deque<PreparationJob>& lane);
+  std::optional<PreparationJob> PopFrom(std::deque<PreparationJob>& lane, const MayUseFormat& may_use_format);
+  bool SomeWaitForFormats(std::span<const Lane> lanes);
+  void EndTry(PreparationJob job, Lane next);
   // Charges its party, which keeps its place among the parties. REQUIRES: it is being prepared.
-  std::string EndTry(api::RequestId id);
+  std::string ChargeTry(api::RequestId id);
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

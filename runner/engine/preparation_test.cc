@@ -5,12 +5,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <condition_variable>
+#include <deque>
 #include <future>
+#include <mutex>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "runner/constraint/output_format.h"
 #include "runner/engine/loaded_model.h"
@@ -116,6 +122,114 @@ TEST_F(Preparing, FormatsAreCompiledForEachTenant) {
   EXPECT_EQ(constraint_of("a", ""), constraint_of("a", ""));
   EXPECT_NE(constraint_of("a", ""), constraint_of("b", ""));
   EXPECT_NE(constraint_of("a", ""), constraint_of("a", "salt"));
+}
+
+// A format of some 100 KB, another one for each number below 1,000.
+api::Request WithLargeFormat(int number, std::string tenant) {
+  api::Request request = TenantChat("Hello!", std::move(tenant));
+  request.format = {api::OutputFormat::Kind::kRegex, "[a-z]{" + std::to_string(5000 + number) + "}",
+                    "format"};
+  return request;
+}
+
+// Prompts as they are built, until the test lets go of them: an engine in which nothing moves by itself.
+class PromptShelf {
+ public:
+  void Add(PromptBuilt built) {
+    {
+      std::lock_guard lock(mutex_);
+      built_.push_back(std::move(built));
+    }
+    changed_.notify_all();
+  }
+  PromptBuilt Next() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !built_.empty(); });
+    PromptBuilt first = std::move(built_.front());
+    built_.pop_front();
+    return first;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<PromptBuilt> built_;
+};
+
+class PreparingFormats : public Preparing {
+ protected:
+  static constexpr size_t kBudget = size_t{4} << 20;
+
+  ~PreparingFormats() override { queue_.Stop(); }
+  void Push(uint64_t id, int number, std::string tenant) {
+    queue_.Push(JobOf(id, WithLargeFormat(number, std::move(tenant))));
+  }
+  bool MayBegin() const { return formats_.memory().MayBegin("many"); }
+  uint64_t AddNext() {
+    held_.push_back(shelf_.Next());
+    EXPECT_TRUE(held_.back().prompt.has_value());
+    EXPECT_LE(formats_.memory().in_use(), kBudget);
+    return std::to_underlying(held_.back().id);
+  }
+
+  constraint::ConstraintCache formats_{
+      [this] { return IndexVocabulary(*model_.tokenizer, model_.end_of_generation); }, kBudget};
+  PromptContext context_ = [this] {
+    PromptContext with_few = context();
+    with_few.constraints = &formats_;
+    return with_few;
+  }();
+  PromptShelf shelf_;
+  std::deque<PromptBuilt> held_;
+  PreparationQueue queue_;
+  Preparation preparation_{
+      queue_,
+      context_,
+      kMuchTime,
+      {.built = [this](PromptBuilt built) { shelf_.Add(std::move(built)); }, .described = {}}};
+};
+
+// Before, each of them had its memory at once.
+TEST_F(PreparingFormats, ManyDifferentOnesWaitForMemoryAndNoneForEver) {
+  constexpr uint64_t kRequests = 60;
+  for (uint64_t id = 1; id <= kRequests; ++id) Push(id, static_cast<int>(id), "many");
+  std::vector<uint64_t> built;
+  while (MayBegin()) built.push_back(AddNext());
+  EXPECT_LT(built.size(), kRequests / 2);
+  // Whoever gives one back lets another go on.
+  while (built.size() < kRequests) {
+    if (MayBegin()) {
+      built.push_back(AddNext());
+    } else {
+      ASSERT_FALSE(held_.empty());
+      held_.pop_front();
+    }
+  }
+  held_.clear();
+  std::ranges::sort(built);
+  EXPECT_EQ(std::ranges::unique(built).begin(), built.end());
+  EXPECT_EQ(formats_.memory().in_use(), 0U);
+}
+
+TEST_F(PreparingFormats, OthersAndSharedOnesDoNotWait) {
+  for (uint64_t id = 1; id <= 60; ++id) Push(id, static_cast<int>(id), "many");
+  while (MayBegin()) AddNext();
+  const int used = static_cast<int>(std::to_underlying(held_.front().id));
+  Push(101, 0, "other");
+  Push(102, used, "many");
+  std::set<uint64_t> built;
+  while (!built.contains(101) || !built.contains(102)) built.insert(AddNext());
+  EXPECT_LT(built.size(), 6U);
+  EXPECT_FALSE(MayBegin());
+}
+
+TEST_F(PreparingFormats, OneThatWaitsCanBeCanceled) {
+  for (uint64_t id = 1; id <= 60; ++id) Push(id, static_cast<int>(id), "many");
+  while (MayBegin()) AddNext();
+  for (uint64_t id = 1; id <= 60; ++id) queue_.Cancel(api::RequestId{id});
+  held_.clear();
+  Push(101, 0, "many");
+  while (AddNext() != 101) held_.clear();
 }
 
 // A text that takes more than a try, and is only counted.

@@ -15,7 +15,8 @@
 namespace quire::runner {
 
 struct WorkStopped {
-  enum class Reason : uint8_t { kCpuTime, kCanceled, kUnits };
+  // kFormatMemory: the request has to wait for others that use formats (constraint/format_memory.h).
+  enum class Reason : uint8_t { kCpuTime, kCanceled, kUnits, kFormatMemory };
   Reason reason = Reason::kCpuTime;
 };
 
