@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <future>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
@@ -23,6 +24,7 @@
 #include "runner/engine/cpu_count.h"
 #include "runner/engine/encoder_engine.h"
 #include "runner/engine/engine.h"
+#include "runner/engine/heartbeat.h"
 #include "runner/engine/link.h"
 #include "runner/engine/loaded_model.h"
 #include "runner/engine/log_line.h"
@@ -51,8 +53,6 @@ constexpr int kExitBadLink = 2;
 constexpr int kEncoderNice = 10;
 // Of one load: a converted model and draft model, and the model quantized.
 constexpr size_t kScratchFilesMax = 3;
-// A preparation that goes on for this much CPU time after it should have been stopped counts as stuck.
-constexpr auto kStuckPreparation = std::chrono::minutes(1);
 // Less than the daemon waits before it kills the process.
 constexpr auto kFlushTime = std::chrono::milliseconds(1500);
 
@@ -71,7 +71,6 @@ struct Shared {
   int snapshot_fd = -1;                                     // of the tier's socket; -1 = none
   bool require_sandbox = false;
   std::atomic<bool> flushes = false;  // the engine runs, and has a tier
-  uint64_t progress = 0;              // as the last heartbeat said; I/O thread
 };
 
 // Creates the files that loading writes, while files can be created: what converts weights, by option or a
@@ -127,20 +126,16 @@ void Dispatch(Shared& shared, Link& link, ipc::ToRunner message) {
       message);
 }
 
-// I/O thread. A runner that is stuck in preparing a prompt reports no progress, so that the daemon replaces it.
-ipc::ToDaemon HeartbeatOf(Shared& shared) {
-  const EngineStats& engine_stats = shared.engine_stats;
-  if (!shared.prompts.Exceeds(shared.preparation_max.load() + kStuckPreparation)) {
-    shared.progress = engine_stats.progress.load(std::memory_order_relaxed);
-  }
-  return ipc::Heartbeat{.progress = shared.progress,
-                        .steps = engine_stats.steps.load(std::memory_order_relaxed),
-                        .running = engine_stats.running.load(std::memory_order_relaxed),
-                        .waiting = engine_stats.waiting.load(std::memory_order_relaxed),
-                        .cache_bytes_used = engine_stats.cache_bytes_used.load(std::memory_order_relaxed),
-                        .prefix_snapshots = engine_stats.prefix_snapshots.load(std::memory_order_relaxed),
-                        .prefix_bytes = engine_stats.prefix_bytes.load(std::memory_order_relaxed),
-                        .prefix_evictions = engine_stats.prefix_evictions.load(std::memory_order_relaxed)};
+// I/O thread. A request whose preparation is stuck fails alone; those beside it go on in the next runner.
+ipc::ToDaemon NextHeartbeat(Shared& shared, Link& link) {
+  static HeartbeatSource heartbeats(shared.engine_stats, shared.prompts, [&shared, &link](api::RequestId id) {
+    shared.prompts.Cancel(id);
+    shared.engine.Post(ipc::Cancel{id});
+    link.Send(
+        ipc::RequestEvent{id, api::Failed{{api::ErrorCode::kInternal,
+                                           "preparing the request does not end; its runner is replaced"}}});
+  });
+  return heartbeats.Next(shared.preparation_max.load());
 }
 
 // I/O thread.
@@ -281,6 +276,13 @@ ipc::Converted Convert(const Shared& shared, Link& link, const ipc::ConvertModel
 int32_t TestSetting(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr ? std::max(std::atoi(value), 1) : 0;
+}
+
+// For tests: preparing a raw prompt that is QUIRE_STUCK_PREPARATION never ends.
+void WaitForeverIfSet(const PreparationJob& job) {
+  static const char* const text = std::getenv("QUIRE_STUCK_PREPARATION");
+  const auto* prompt = std::get_if<api::RawPrompt>(&job.submit.request.prompt);
+  if (text != nullptr && prompt != nullptr && prompt->text == text) std::promise<void>().get_future().wait();
 }
 
 void LogStreamed(const models::Model& model) {
@@ -458,7 +460,8 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   shared.preparation_max = PreparationMax(std::chrono::milliseconds(settings.prepare_ms), context_length);
   Preparation preparation(shared.prompts, context, std::chrono::milliseconds(settings.prepare_ms),
                           {.built = [&shared](PromptBuilt built) { shared.engine.Post(std::move(built)); },
-                           .described = [&link](ipc::RequestEvent event) { link.Send(event); }});
+                           .described = [&link](ipc::RequestEvent event) { link.Send(event); },
+                           .before = WaitForeverIfSet});
   if (auto closed = CloseLoading(shared); !closed) return link.Send(ipc::LoadFailed{closed.error()});
   link.Send(
       ipc::Loaded{info, std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count()});
@@ -477,7 +480,7 @@ int RunRunner(int fd, int snapshot_fd, bool require_sandbox) {
   Link link(
       fd, ipc::Hello{.pid = static_cast<int32_t>(getpid())},
       {.on_message = [&shared, &link](ipc::ToRunner message) { Dispatch(shared, link, std::move(message)); },
-       .heartbeat = [&shared] { return HeartbeatOf(shared); },
+       .heartbeat = [&shared, &link] { return NextHeartbeat(shared, link); },
        .on_end = EndProcess});
   while (true) {
     for (auto& setup : shared.setup.WaitAndPopAll(std::chrono::hours(1))) {

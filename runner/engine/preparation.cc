@@ -54,7 +54,7 @@ template <class Work>
 std::optional<Stopped> RunBounded(const PreparationJob& job, const TryLimits& limits, Work work) {
   const WorkMemory memory(limits.bytes);
   try {
-    const WorkBudget budget(limits.cpu_time, *job.canceled);
+    const WorkBudget budget(limits.cpu_time, *job.canceled, job.checks.get());
     work();
     // Templates report that there is no memory as an error of theirs.
     if (!memory.exceeded()) return std::nullopt;
@@ -150,6 +150,7 @@ TryLimits Preparation::LimitsFor(const PreparationJob& job) const {
 // One that has waited for its format does not wait again: those behind it might have the memory each time.
 Preparation::End Preparation::Work(PreparationJob& job) {
   const TryLimits limits = LimitsFor(job);
+  if (receivers_.before) receivers_.before(job);
   if (job.submit.request.prompt_only) return Describe(job, limits);
   PromptContext context = context_;
   context.formats_may_wait = !job.waits_for_formats;

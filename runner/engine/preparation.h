@@ -59,7 +59,8 @@ class Preparation {
  public:
   struct Receivers {
     std::function<void(PromptBuilt)> built;
-    std::function<void(api::ipc::RequestEvent)> described;  // of a request that wants its prompt only
+    std::function<void(api::ipc::RequestEvent)> described;   // of a request that wants its prompt only
+    std::function<void(const PreparationJob&)> before = {};  // each try, for tests
   };
   // `nice_value`: of the caller.
   Preparation(PreparationQueue& queue, const PromptContext& context, std::chrono::nanoseconds cpu_time,

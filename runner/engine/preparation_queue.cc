@@ -85,7 +85,13 @@ std::optional<PreparationJob> PreparationQueue::PopFrom(std::deque<PreparationJo
   lane.erase(next);
   clockid_t clock{};
   pthread_getcpuclockid(pthread_self(), &clock);
-  running_.push_back({job.submit.id, job.submit.request.client.Party(), job.canceled, clock, TimeOf(clock)});
+  running_.push_back({.id = job.submit.id,
+                      .party = job.submit.request.client.Party(),
+                      .canceled = job.canceled,
+                      .checks = job.checks,
+                      .clock = clock,
+                      .begin = TimeOf(clock),
+                      .checks_seen = *job.checks});
   return job;
 }
 
@@ -154,10 +160,17 @@ void PreparationQueue::Stop() {
   changed_.notify_all();
 }
 
-bool PreparationQueue::Exceeds(nanoseconds cpu_time) const {
+std::vector<api::RequestId> PreparationQueue::FindStuck(nanoseconds cpu_time) {
   std::lock_guard lock(mutex_);
-  return std::ranges::any_of(
-      running_, [&](const Running& running) { return TimeOf(running.clock) - running.begin > cpu_time; });
+  std::vector<api::RequestId> stuck;
+  for (Running& running : running_) {
+    const uint64_t checks = running.checks->load(std::memory_order_relaxed);
+    running.unchanged = checks == running.checks_seen ? running.unchanged + 1 : 0;
+    running.checks_seen = checks;
+    const bool spent = TimeOf(running.clock) - running.begin > cpu_time;
+    if (spent || running.unchanged >= kStuckQuestions) stuck.push_back(running.id);
+  }
+  return stuck;
 }
 
 }  // namespace quire::runner::engine

@@ -35,6 +35,8 @@ struct PreparationJob {
   api::ipc::Submit submit;
   std::chrono::steady_clock::time_point arrived;
   std::shared_ptr<std::atomic<bool>> canceled = std::make_shared<std::atomic<bool>>(false);
+  std::shared_ptr<std::atomic<uint64_t>> checks =
+      std::make_shared<std::atomic<uint64_t>>(0);  // of a WorkBudget
   Lane lane = Lane::kLight;                        // Push() sets it
   std::chrono::steady_clock::duration tried = {};  // by the clock, in lanes before this one
   bool waits_for_formats = false;                  // it goes on only when its party may use one more
@@ -62,16 +64,21 @@ class PreparationQueue {
   void Wait(PreparationJob job);
   void Stop();
 
-  // Some job has used more CPU time than this: whatever bounds it does not work.
-  bool Exceeds(std::chrono::nanoseconds cpu_time) const;
+  // Asked once per heartbeat: jobs that nothing bounds. Their threads have counted no work between that many questions, or have
+  // used more CPU time than this.
+  static constexpr int kStuckQuestions = 3;
+  std::vector<api::RequestId> FindStuck(std::chrono::nanoseconds cpu_time);
 
  private:
   struct Running {
     api::RequestId id;
     std::string party;
     std::shared_ptr<std::atomic<bool>> canceled;
+    std::shared_ptr<std::atomic<uint64_t>> checks;
     clockid_t clock;
     std::chrono::nanoseconds begin;
+    uint64_t checks_seen = 0;  // at the last question
+    int unchanged = 0;         // questions since they rose
   };
   std::deque<PreparationJob>& Waiting(Lane lane) { return waiting_[static_cast<size_t>(lane)]; }
   std::optional<PreparationJob> PopFrom(std::deque<PreparationJob>& lane, const MayUseFormat& may_use_format);

@@ -10,6 +10,7 @@ namespace {
 using Reason = WorkStopped::Reason;
 
 constinit thread_local WorkBudget* current = nullptr;
+constinit thread_local std::atomic<uint64_t>* checks_of_thread = nullptr;
 constinit thread_local int64_t limit_left = INT64_MAX;    // units, as of the last check
 constinit thread_local int64_t granted = kUnitsPerCheck;  // units_to_check at the last check
 
@@ -27,12 +28,17 @@ std::chrono::nanoseconds WorkBudget::CpuTime() {
   return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
 }
 
-WorkBudget::WorkBudget(std::chrono::nanoseconds cpu_time, const std::atomic<bool>& canceled)
+WorkBudget::WorkBudget(std::chrono::nanoseconds cpu_time, const std::atomic<bool>& canceled,
+                       std::atomic<uint64_t>* checks)
     : deadline_(CpuTime() + cpu_time), canceled_(canceled) {
   current = this;
+  checks_of_thread = checks;
 }
 
-WorkBudget::~WorkBudget() { current = nullptr; }
+WorkBudget::~WorkBudget() {
+  current = nullptr;
+  checks_of_thread = nullptr;
+}
 
 WorkBudget::Exempt::Exempt() : budget_(std::exchange(current, nullptr)) {
   CountSinceLastCheck();
@@ -61,6 +67,7 @@ WorkLimit::~WorkLimit() {
 
 void CheckWork() {
   CountSinceLastCheck();
+  if (checks_of_thread != nullptr) checks_of_thread->fetch_add(1, std::memory_order_relaxed);
   if (limit_left < 0) throw WorkStopped{Reason::kUnits};
   if (current == nullptr) return;
   if (current->canceled_.load(std::memory_order_relaxed)) throw WorkStopped{Reason::kCanceled};

@@ -25,8 +25,10 @@ class WorkBudget {
  public:
   static std::chrono::nanoseconds CpuTime();  // of this thread
 
-  // `canceled` may be set by any thread and outlives the budget.
-  WorkBudget(std::chrono::nanoseconds cpu_time, const std::atomic<bool>& canceled);
+  // `canceled` may be set by any thread and outlives the budget, as `checks` does. That rises with each look at the clock,
+  // also of exempt work: where it stands still, the thread is stuck in something that counts no work.
+  WorkBudget(std::chrono::nanoseconds cpu_time, const std::atomic<bool>& canceled,
+             std::atomic<uint64_t>* checks = nullptr);
   ~WorkBudget();
   WorkBudget(const WorkBudget&) = delete;
   WorkBudget& operator=(const WorkBudget&) = delete;

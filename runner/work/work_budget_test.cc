@@ -65,6 +65,27 @@ TEST(WorkBudget, ExemptWorkCostsNothing) {
   EXPECT_TRUE(Work(kSomeChecks));
 }
 
+TEST(WorkBudget, EachCheckIsSeen) {
+  const std::atomic<bool> canceled = false;
+  std::atomic<uint64_t> checks = 0;
+  {
+    const WorkBudget budget(kMuchTime, canceled, &checks);
+    Work(kUnitsPerCheck - 100);
+    EXPECT_EQ(checks, 0U);
+    Work(kSomeChecks);
+    EXPECT_GE(checks, 2U);
+    const uint64_t before = checks;
+    {
+      const WorkBudget::Exempt exempt;
+      Work(kSomeChecks);
+    }
+    EXPECT_GT(checks, before);
+  }
+  const uint64_t at_end = checks;
+  Work(kSomeChecks);
+  EXPECT_EQ(checks, at_end);
+}
+
 TEST(WorkBudget, EndsWithItsScope) {
   std::atomic<bool> canceled = true;
   { const WorkBudget budget(kMuchTime, canceled); }

@@ -153,6 +153,25 @@ class Requests(unittest.TestCase):
             os.kill(pid, signal.SIGKILL)
             self.assertEqual(expected, json.loads(connection.getresponse().read())["embeddings"])
 
+    def test_a_preparation_that_is_stuck_fails_alone(self):
+        """The thread that would prepare the other request, too, waits for ever. The runner is replaced."""
+        chat = greedy("Hello!") | {"stream": False, "format": "json"}
+        chat["options"] = chat["options"] | {"num_predict": 8}
+        with Daemon({"QUIRE_STALL_TIMEOUT": "2s", "QUIRE_STUCK_PREPARATION": "stuck"}) as daemon:
+            expected = daemon.post("/api/chat", chat)
+            self.assertEqual(200, expected.status, expected.text)
+            (pid,) = daemon.runner_pids()
+            stuck = daemon.connect()
+            body = {"model": MODEL, "prompt": "stuck", "raw": True, "stream": False, "format": "json"}
+            stuck.request("POST", "/api/generate", json.dumps(body))
+            self.wait_for_submission(daemon)
+            got = daemon.post("/api/chat", chat)
+            self.assertEqual((200, expected.json["message"]), (got.status, got.json.get("message")), got.text)
+            self.assertNotIn(pid, daemon.runner_pids())
+            reply = stuck.getresponse()
+            self.assertEqual(500, reply.status)
+            self.assertIn("preparing the request does not end", json.loads(reply.read())["error"])
+
     def wait_for_submission(self, daemon):
         """After these requests the one that was sent before them waits for the runner."""
         for _ in range(50):
