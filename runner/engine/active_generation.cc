@@ -303,12 +303,13 @@ void ActiveGeneration::AppendToken(api::TokenId token) {
     return Finish(api::FinishReason::kLength, std::nullopt, /*cut=*/true);
   }
   line_broken_ = line_broken_ || emission.text.find('\n') != std::string::npos;
-  if (context_full || output_tokens_ >= OutputLimit() || TimeIsOver()) {
+  if (context_full || output_tokens_ >= OutputLimit()) {
     pending_text_ = std::move(emission.text);
     return Finish(api::FinishReason::kLength, std::nullopt);
   }
   EmitText(std::move(emission.text));
-  if (called_ && single_call_) Finish(api::FinishReason::kStop, std::nullopt);
+  if (called_ && single_call_) return Finish(api::FinishReason::kStop, std::nullopt);
+  if (TimeIsOver()) FinishForTime();
 }
 
 void ActiveGeneration::EmitText(std::string text, bool end) {
@@ -359,6 +360,18 @@ void ActiveGeneration::Finish(api::FinishReason reason, std::optional<size_t> st
     rest = pending_text_ + emission.text + stop_matcher_.Flush();
   }
   EmitText(std::move(rest), /*end=*/true);
+  AddFinished(reason, stop);
+}
+
+// Another runner, in which the same answer might go on, does not know when this one ended it: what is held back stays back, so
+// that each delta depends on tokens only.
+void ActiveGeneration::FinishForTime() {
+  ended_ = true;
+  matcher_.reset();
+  AddFinished(api::FinishReason::kLength, std::nullopt);
+}
+
+void ActiveGeneration::AddFinished(api::FinishReason reason, std::optional<size_t> stop) {
   api::Finished finished{.reason = reason,
                          .stop_string = stop ? params_.stop[*stop] : "",
                          .usage = UsageNow(),

@@ -157,6 +157,8 @@ class ActiveGeneration {
   void EmitDelta(api::TextDelta delta);
   // `cut`: without the text that is held back.
   void Finish(api::FinishReason reason, std::optional<size_t> stop, bool cut = false);
+  void FinishForTime();
+  void AddFinished(api::FinishReason reason, std::optional<size_t> stop);
   api::Usage UsageNow() const;
   int64_t PromptNanoseconds() const;
   int64_t OutputNanoseconds() const;

@@ -104,6 +104,26 @@ TEST(EngineResume, CreditThatComesBeforeThePromptIsBuiltIsNotLost) {
   ExpectSameRest(whole, harness.Wait(harness.Submit(request, resume, api::ipc::kInitialCredit)), 2);
 }
 
+// When that happens depends on the clock. The text that may become a stop string is held back, and no part of the answer.
+TEST(EngineResume, AnAnswerThatItsTimeEndedGoesOnWithoutRepeating) {
+  api::Request request = Greedy("Hello!", 2000);
+  request.format = {api::OutputFormat::Kind::kRegex, R"(x\n(ab){900})", "format"};
+  std::string stop;
+  for (int i = 0; i < 900; ++i) stop += "ab";
+  request.params.stop = {stop + "c"};
+  EngineHarness first;
+  const std::string whole = first.Generate(request).text();
+  ASSERT_EQ(whole, "x\n" + stop);
+  api::Request timed = request;
+  timed.predict_ms_max = 1;
+  const Outcome ended = first.Generate(timed);
+  ASSERT_TRUE(ended.finished);
+  ASSERT_FALSE(ended.deltas.empty());
+  EngineHarness second;
+  const Outcome rest = second.Wait(second.Submit(request, After(ended, ended.deltas.size())));
+  EXPECT_EQ(ended.text() + rest.text(), whole);
+}
+
 TEST(EngineResume, Greedy) { ExpectResumesAnywhere(Logged(Greedy("Count to twenty.", 30))); }
 
 TEST(EngineResume, SeededWithPenalties) { ExpectResumesAnywhere(Seeded(Greedy("Tell me a story.", 30))); }
