@@ -154,7 +154,7 @@ class Requests(unittest.TestCase):
             self.assertEqual(expected, json.loads(connection.getresponse().read())["embeddings"])
 
     def test_a_preparation_that_is_stuck_fails_alone(self):
-        """The thread that would prepare the other request, too, waits for ever. The runner is replaced."""
+        """The thread that would prepare the other request, too, blocks. The runner is replaced."""
         chat = greedy("Hello!") | {"stream": False, "format": "json"}
         chat["options"] = chat["options"] | {"num_predict": 8}
         with Daemon({"QUIRE_STALL_TIMEOUT": "2s", "QUIRE_STUCK_PREPARATION": "stuck"}) as daemon:
