@@ -198,6 +198,7 @@ void Dispatcher::Impl::Unload(const std::string& key) {
   scheduler_.Unload(key);
   RequestPlan();
 }
+
 void Dispatcher::Impl::EndClaim(const std::string& key, const std::string& party) {
   const api::ReservedMemoryScope reserved;
   scheduler_.EndClaim(key, party, Clock::now());
