@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "api/base/file_descriptor.h"
 
@@ -20,8 +19,8 @@ namespace quire::scheduler {
 class RunnerProgram {
  public:
   template <std::convertible_to<std::filesystem::path> Path>
-  RunnerProgram(Path&& path)  // NOLINT(*-explicit-*): a path is a program
-      : path_(std::forward<Path>(path)),
+  RunnerProgram(const Path& path)  // NOLINT(*-explicit-*): a path is a program
+      : path_(path),
         file_(std::make_shared<api::FileDescriptor>(::open(path_.c_str(), O_RDONLY | O_CLOEXEC))),
         error_(file_->valid() ? 0 : errno) {
     // What may be executed and not read.

@@ -45,7 +45,7 @@ void AddRefused(const std::string& missing) {
 std::string Filtered(FilterPhase phase) {
   const int error = LoadSyscallFilter(phase);
   if (error == 0) return {};
-  const std::string missing =
+  std::string missing =
       fmt::format("system calls are not filtered ({})", std::generic_category().message(error));
   AddRefused(missing);
   return missing;
