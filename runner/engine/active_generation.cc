@@ -81,19 +81,31 @@ ActiveGeneration::ActiveGeneration(Setup setup, int32_t context_max,
       build_time_(setup.prompt.build_time) {
   if (setup.prompt.constraint) matcher_.emplace(std::move(setup.prompt.constraint));
   tokens_.reserve(tokens_.size() + static_cast<size_t>(std::clamp(OutputLimit(), 1, std::max(num_ctx_, 1))));
-  Replay(setup.resume);
+  outbox_.Resume(setup.resume.deltas, setup.resume.credit);
+  replay_.emplace(std::move(setup.resume));
+  if (replay_->resume.tokens.empty()) EndReplay(replay_->resume.state);
 }
 
-void ActiveGeneration::Replay(const api::ipc::Resume& resume) {
-  outbox_.Resume(resume.deltas, resume.credit);
-  for (const api::TokenId token : resume.tokens) {
-    if (FillsContext()) return SetState(resume.state_at_shift);
+bool ActiveGeneration::Replay(Clock::time_point until) {
+  while (replay_) {
+    const api::ipc::Resume& resume = replay_->resume;
+    if (ended_) return EndReplay({});  // for its parse states
+    if (FillsContext()) return EndReplay(resume.state_at_shift);
+    const api::TokenId token = resume.tokens[replay_->next++];
     sampler_.SkipOne();
     if (logprobs_) unsent_logprobs_.emplace_back();  // goes out in a delta that is skipped
     if (matcher_) matcher_->Replay(token);
     AppendToken(token);
+    if (replay_->next == resume.tokens.size()) return EndReplay(resume.state);
+    if (Clock::now() >= until) return false;
   }
-  SetState(resume.state);
+  return true;
+}
+
+bool ActiveGeneration::EndReplay(std::optional<api::ResumeState> state) {
+  SetState(state);
+  replay_.reset();
+  return true;
 }
 
 std::optional<api::ResumeState> ActiveGeneration::StateHere() const {

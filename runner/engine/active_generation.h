@@ -71,6 +71,11 @@ class ActiveGeneration {
     return started_ && !first_token_ ? std::optional(now - *started_) : std::nullopt;
   }
 
+  // Takes what a runner before has sampled, until all of it is taken (true) or the time has come. An answer of thousands of
+  // tokens with a format takes seconds.
+  bool Replay(Clock::time_point until);
+  bool replayed() const { return !replay_; }
+
   // It runs (again): the caches hold the first `computed` tokens. The first time tells the client, with how
   // many of the prompt's were not computed for it and why not more.
   // `how`: of the cached prefix, as the client gets it; its counts are set here.
@@ -133,7 +138,7 @@ class ActiveGeneration {
   void Shift(Range range, bool kept_computed);
 
  private:
-  void Replay(const api::ipc::Resume& resume);
+  bool EndReplay(std::optional<api::ResumeState> state);
   // What the next token is chosen with, beside the tokens before it; nothing where these are all.
   std::optional<api::ResumeState> StateHere() const;
   void SetState(const std::optional<api::ResumeState>& state);
@@ -176,6 +181,12 @@ class ActiveGeneration {
   const std::chrono::milliseconds predict_limit_;  // 0: none
   const bool report_progress_;
   const int32_t num_ctx_;
+  // What a runner before has sampled, while it is taken over.
+  struct Replaying {
+    api::ipc::Resume resume;
+    size_t next = 0;  // of its tokens
+  };
+  std::optional<Replaying> replay_;
   const std::optional<api::ipc::Spent> spent_;  // in runners before
   const bool begun_;                            // they have sent some of the answer
   const int32_t prompt_dropped_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <utility>
 
 #include "runner/draft/drafters.h"
@@ -15,6 +16,8 @@ constexpr std::chrono::milliseconds kIdleInterval =
     std::chrono::seconds(1);  // how often an idle engine updates its progress counter
 // How often an idle engine looks after the prefixes that move to or from the tier.
 constexpr std::chrono::milliseconds kMovingInterval(1);
+// Between two steps: answers that runners before had begun are taken over for this long.
+constexpr std::chrono::nanoseconds kReplayTime = std::chrono::milliseconds(10);
 
 api::Result<std::unique_ptr<draft::Drafter>> MakeDrafter(LoadedModel& model, size_t cache_bytes,
                                                          cache::HybridCache& cache) {
@@ -77,6 +80,7 @@ void Engine::Run() {
     Admit();
     moving = prefixes_.PollTier(waiting_, budget_.token_seconds());
     busy = Step();
+    if (ContinueReplays()) busy = true;
     if (RemoveEnded()) busy = true;
     ReleaseIdleMemory(busy);
   }
@@ -168,6 +172,17 @@ void Engine::Enter(PromptBuilt built) {
       [this, id](api::Event event) { Emit(id, std::move(event)); });
   request->waits_since = ++waits_;
   waiting_.push_back(std::move(request));
+}
+
+// Between two steps, so that those that run go on. False: there are none.
+bool Engine::ContinueReplays() {
+  const auto replayed = [](const auto& request) { return request->generation->replayed(); };
+  const auto left = std::ranges::count_if(waiting_, std::not_fn(replayed));
+  if (left == 0) return false;
+  for (const auto& request : waiting_) {
+    if (!replayed(request)) static_cast<void>(request->generation->Replay(Clock::now() + kReplayTime / left));
+  }
+  return true;
 }
 
 api::Result<std::optional<Embedding>> Engine::EmbeddingOf(const api::Prompt& prompt) const {

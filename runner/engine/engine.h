@@ -138,6 +138,7 @@ class Engine {
   bool HandleInput(Input input);  // false for Stop
   void AddCredit(const api::ipc::Credit& credit);
   void Enter(PromptBuilt built);
+  bool ContinueReplays();
   // Nothing for a prompt that is to be answered.
   api::Result<std::optional<Embedding>> EmbeddingOf(const api::Prompt& prompt) const;
   void Cancel(api::RequestId id);

@@ -212,6 +212,7 @@ std::vector<WaitingState> Engine::WaitingStates(const std::vector<Place>& places
                       .arrival = request->arrival,
                       .preempted = request->preempted,
                       .follows = request->leader.has_value() || request->generation->backpressured() ||
+                                 !request->generation->replayed() ||
                                  request->tier_wait == ActiveRequest::TierWait::kWaiting,
                       .has_place = counts.Of({request->party, request->member}) > 0,
                       .bytes = request->sequence ? 0 : BytesFor(*request)});

@@ -159,6 +159,27 @@ TEST(EngineResume, WithAFormatThatBecomesTooExpensive) {
   ExpectResumesAnywhere(request);
 }
 
+// Taking over a long answer with an ambiguous format takes longer than many steps.
+TEST(EngineResume, OthersGoOnWhileALongAnswerIsTakenOver) {
+  const api::Request request = WithGrammar(Greedy("Describe a person.", 800),
+                                           "root ::= text\ntext ::= word text | \"0\"\nword ::= [a-z ]{1,3}");
+  EngineHarness harness({.model_stops = false});
+  const api::RequestId first = harness.Submit(request);
+  harness.Post(api::ipc::Credit{first, 2000});
+  const Outcome whole = harness.Wait(first);
+  ASSERT_GT(whole.deltas.size(), 100U);
+  const api::RequestId other = harness.Submit(Logged(Greedy("Tell me a story.", 100'000)));
+  harness.Post(api::ipc::Credit{other, 1'000'000});
+  const size_t begun =
+      harness.WaitUntil(other, [](const Outcome& at) { return at.deltas.size() > 5; }).deltas.size();
+  const size_t count = whole.deltas.size() - 10;
+  const api::RequestId resumed = harness.Submit(request, After(whole, count));
+  harness.WaitUntil(resumed, [](const Outcome& at) { return at.ready.has_value(); });
+  EXPECT_GT(harness.Now(other).deltas.size(), begun + 4);
+  ExpectSameRest(whole, harness.Wait(resumed), count);
+  harness.Post(api::ipc::Cancel{other});
+}
+
 TEST(EngineResume, WithAnAmbiguousFormat) {
   ExpectResumesAnywhere(WithGrammar(Greedy("Describe a person.", 24),
                                     "root ::= text\ntext ::= word text | \"0\"\nword ::= [a-z ]{1,3}"));
@@ -227,64 +248,6 @@ TEST(EngineResume, AcrossAShiftOfTheContext) {
   ExpectResumesAnywhere(request, /*model_stops=*/false);
   ExpectResumesAnywhere(Mirostat(request, 2), /*model_stops=*/false);
   ExpectResumesAnywhere(WithGrammar(request, "root ::= ([a-z] | [a-z ])+"), /*model_stops=*/false);
-}
-
-// The template shows the time of the request, not that at which a runner renders it.
-TEST(EngineResume, WithATemplateThatShowsTheTime) {
-  api::Request request = Logged(Greedy("", 16));
-  request.prompt = api::ContinuedPrompt{{}, {{"user", "Count to twenty."}}};
-  request.go_template = "{{ currentDate }} {{ .Prompt }}";
-  request.now_s = 86'400 * 10'000;  // a day of 1997
-  EngineHarness first({.model_stops = false});
-  const Outcome whole = first.Generate(request);
-  ASSERT_TRUE(whole.finished);
-  EngineHarness second({.model_stops = false});
-  ExpectSameRest(whole, second.Wait(second.Submit(request, After(whole, 6))), 6);
-  request.now_s += 86'400;
-  EXPECT_NE(second.Generate(request).logprobs(), whole.logprobs());
-  request.now_s = 0;
-  EXPECT_NE(second.Generate(request).logprobs(), whole.logprobs()) << "today";
-}
-
-// What the client gets for its tokens and times is that of all runners.
-TEST(EngineResume, UsageIsOfAllRunners) {
-  const api::Request request = Greedy("Count to twenty.", 30);
-  EngineHarness harness({.model_stops = false});
-  const Outcome whole = harness.Generate(request);
-  ASSERT_TRUE(whole.finished);
-  constexpr int64_t kHour = 3'600'000'000'000;
-  api::ipc::Resume resume = After(whole, 8);
-  resume.spent =
-      api::ipc::Spent{.cached_tokens = 2, .queue_ns = kHour, .prompt_ns = 2 * kHour, .output_ns = 3 * kHour};
-  const Outcome resumed = harness.Wait(harness.Submit(request, resume));
-  ASSERT_TRUE(resumed.finished && resumed.ready);
-  const api::Usage& usage = resumed.finished->usage;
-  EXPECT_GT(resumed.ready->cached_tokens, 2) << "the harness has computed it";
-  EXPECT_EQ(usage.cached_tokens, 2);
-  EXPECT_EQ(usage.queue_ns, kHour);
-  EXPECT_EQ(usage.prompt_ns, 2 * kHour) << "what is computed again is not its prompt's";
-  EXPECT_GT(usage.output_ns, 3 * kHour);
-  EXPECT_LT(usage.output_ns, 4 * kHour);
-  resume = After(whole, 0);
-  resume.spent = api::ipc::Spent{.prompt_ns = 2 * kHour};
-  const Outcome again = harness.Wait(harness.Submit(request, resume));
-  ASSERT_TRUE(again.finished);
-  EXPECT_GT(again.finished->usage.prompt_ns, 2 * kHour) << "no token came of it before";
-}
-
-// t_max_predict_ms does not begin again.
-TEST(EngineResume, TheTimeOfAnAnswerIsThatInAllRunners) {
-  api::Request request = WithGrammar(Greedy("Count to twenty.", 40), R"(root ::= ("a\n" | "b\n")+)");
-  request.predict_ms_max = 3'600'000;
-  EngineHarness harness({.model_stops = false});
-  const Outcome whole = harness.Generate(request);
-  ASSERT_TRUE(whole.finished);
-  ASSERT_EQ(whole.finished->usage.output_tokens, 40);
-  api::ipc::Resume resume = After(whole, 8);
-  resume.spent = api::ipc::Spent{.output_ns = 3'600'000'000'000};
-  const Outcome resumed = harness.Wait(harness.Submit(request, resume));
-  ASSERT_TRUE(resumed.finished);
-  EXPECT_LT(resumed.finished->usage.output_tokens, 20);
 }
 
 // Holds sequences of about this many tokens.
@@ -371,6 +334,64 @@ TEST(EngineResume, RotationsDoNotDependOnTheCaches) {
   for (const size_t count : {size_t{0}, size_t{8}})
     ExpectSameRest(whole, large.Wait(large.Submit(request, AfterIn(small, whole, count))), count);
   std::filesystem::remove_all(folder);
+}
+
+// What the client gets for its tokens and times is that of all runners.
+TEST(EngineResume, UsageIsOfAllRunners) {
+  const api::Request request = Greedy("Count to twenty.", 30);
+  EngineHarness harness({.model_stops = false});
+  const Outcome whole = harness.Generate(request);
+  ASSERT_TRUE(whole.finished);
+  constexpr int64_t kHour = 3'600'000'000'000;
+  api::ipc::Resume resume = After(whole, 8);
+  resume.spent =
+      api::ipc::Spent{.cached_tokens = 2, .queue_ns = kHour, .prompt_ns = 2 * kHour, .output_ns = 3 * kHour};
+  const Outcome resumed = harness.Wait(harness.Submit(request, resume));
+  ASSERT_TRUE(resumed.finished && resumed.ready);
+  const api::Usage& usage = resumed.finished->usage;
+  EXPECT_GT(resumed.ready->cached_tokens, 2) << "the harness has computed it";
+  EXPECT_EQ(usage.cached_tokens, 2);
+  EXPECT_EQ(usage.queue_ns, kHour);
+  EXPECT_EQ(usage.prompt_ns, 2 * kHour) << "what is computed again is not its prompt's";
+  EXPECT_GT(usage.output_ns, 3 * kHour);
+  EXPECT_LT(usage.output_ns, 4 * kHour);
+  resume = After(whole, 0);
+  resume.spent = api::ipc::Spent{.prompt_ns = 2 * kHour};
+  const Outcome again = harness.Wait(harness.Submit(request, resume));
+  ASSERT_TRUE(again.finished);
+  EXPECT_GT(again.finished->usage.prompt_ns, 2 * kHour) << "no token came of it before";
+}
+
+// t_max_predict_ms does not begin again.
+TEST(EngineResume, TheTimeOfAnAnswerIsThatInAllRunners) {
+  api::Request request = WithGrammar(Greedy("Count to twenty.", 40), R"(root ::= ("a\n" | "b\n")+)");
+  request.predict_ms_max = 3'600'000;
+  EngineHarness harness({.model_stops = false});
+  const Outcome whole = harness.Generate(request);
+  ASSERT_TRUE(whole.finished);
+  ASSERT_EQ(whole.finished->usage.output_tokens, 40);
+  api::ipc::Resume resume = After(whole, 8);
+  resume.spent = api::ipc::Spent{.output_ns = 3'600'000'000'000};
+  const Outcome resumed = harness.Wait(harness.Submit(request, resume));
+  ASSERT_TRUE(resumed.finished);
+  EXPECT_LT(resumed.finished->usage.output_tokens, 20);
+}
+
+// The template shows the time of the request, not that at which a runner renders it.
+TEST(EngineResume, WithATemplateThatShowsTheTime) {
+  api::Request request = Logged(Greedy("", 16));
+  request.prompt = api::ContinuedPrompt{{}, {{"user", "Count to twenty."}}};
+  request.go_template = "{{ currentDate }} {{ .Prompt }}";
+  request.now_s = 86'400 * 10'000;  // a day of 1997
+  EngineHarness first({.model_stops = false});
+  const Outcome whole = first.Generate(request);
+  ASSERT_TRUE(whole.finished);
+  EngineHarness second({.model_stops = false});
+  ExpectSameRest(whole, second.Wait(second.Submit(request, After(whole, 6))), 6);
+  request.now_s += 86'400;
+  EXPECT_NE(second.Generate(request).logprobs(), whole.logprobs());
+  request.now_s = 0;
+  EXPECT_NE(second.Generate(request).logprobs(), whole.logprobs()) << "today";
 }
 
 // A model of each kind of recurrent state: no earlier token can be taken out of one again, so the next runner computes it
