@@ -119,7 +119,7 @@ Awaitable<api::Result<api::ipc::Inspected>> FakeBackend::Inspect(api::ipc::Inspe
 }
 
 Awaitable<api::Result<std::unique_ptr<scheduler::ConversionJob>>> FakeBackend::Convert(
-    api::ipc::ConvertModel request, std::shared_ptr<const void>) {
+    api::ipc::ConvertModel request, std::shared_ptr<const void>, std::string) {
   if (!script.converted) co_return api::Fail(api::ErrorCode::kUnavailable, "no conversion in this test");
   WriteFile(request.to, *script.converted);
   co_return std::make_unique<FinishedConversion>();
