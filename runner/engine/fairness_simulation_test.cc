@@ -245,11 +245,10 @@ class FairnessSimulation {
   void CheckHandover(const PlaceRotation::Handover& handover,
                      const std::vector<RotationCandidate>& candidates) {
     ASSERT_EQ(handover.leaving.size(), 1U) << "memory is not scarce";
-    const auto [last, is_first] = handed_over_at_.try_emplace(handover.scope, now_);
+    PlaceRotation::Time& not_before = next_handover_at_[handover.scope];
+    ASSERT_GE(now_, not_before) << "places change hands all the time";
     const auto places = handover.scope.all ? std::ssize(running_) : PlacesOf(handover.scope.party[0] - 'a');
-    const auto interval = PlaceRotation::kTimeSlice / std::max<int64_t>(places, PlaceRotation::kPlacesMin);
-    ASSERT_TRUE(is_first || now_ - last->second >= interval / 2) << "places change hands all the time";
-    last->second = now_;
+    not_before = now_ + PlaceRotation::kTimeSlice / std::max<int64_t>(places, PlaceRotation::kPlacesMin);
     const RotationCandidate& next = candidates[handover.next];
     for (const SimulatedRequest& request : running_) {
       if (!handover.scope.all && names_[request.party] != handover.scope.party) continue;
@@ -410,7 +409,7 @@ class FairnessSimulation {
   uint64_t arrivals_ = 0, waits_ = 0, given_ = 0;
   PlaceRotation rotation_;
   PlaceRotation::Time now_{};
-  std::map<PlaceRotation::Scope, PlaceRotation::Time> handed_over_at_;
+  std::map<PlaceRotation::Scope, PlaceRotation::Time> next_handover_at_;
   std::map<size_t, Turn> turns_;
   std::array<bool, kWeights.size()> goes_on_ = {};
   double greatest_ = 0;
