@@ -2,7 +2,9 @@
 
 #include <openssl/bio.h>
 #include <openssl/err.h>
+#include <sys/socket.h>
 
+#include <array>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/read.hpp>
 #include <boost/asio/write.hpp>
@@ -62,6 +64,7 @@ Awaitable<bool> TlsHandshake::Run() {
     const bool sent = co_await SendOutput();  // an alert, too
     if (!sent) co_return false;
   }
+  if (progress != Progress::kDone) DropReceived();
   co_return progress == Progress::kDone;
 }
 
@@ -89,6 +92,12 @@ Awaitable<bool> TlsHandshake::SendOutput() {
       co_await asio::async_write(socket_, asio::buffer(bytes, static_cast<size_t>(size)), kTuple);
   BIO_reset(output_);
   co_return !error;
+}
+
+// A close with bytes that nobody read is a reset, which would overtake the alert.
+void TlsHandshake::DropReceived() {
+  std::array<char, 16 << 10> unused;
+  ::recv(socket_.native_handle(), unused.data(), unused.size(), MSG_DONTWAIT);
 }
 
 TlsHandshake::Progress TlsHandshake::Step() {

@@ -33,6 +33,7 @@ class TlsHandshake {
 
   Awaitable<bool> ReadRecord();
   Awaitable<bool> SendOutput();
+  void DropReceived();
   Progress Step();
 
   boost::asio::generic::stream_protocol::socket& socket_;
