@@ -294,9 +294,7 @@ std::optional<HttpResponse> Session::Check(RequestScope& scope) {
 std::optional<HttpResponse> Session::CheckAccess(RequestScope& scope) {
   // A body to wait for would keep the place.
   if (place_ == Place::kReserved && (scope.route->access != Access::kOpen || !scope.parser.done())) {
-    HttpResponse busy = ErrorResponse(scope, 503, "too many connections");
-    busy.headers.push_back({"Retry-After", "1"});
-    return busy;
+    return ErrorResponse(scope, 503, "too many connections");
   }
   auto admitted = transport_.access.Admit(scope.parser.request(), scope.route->access,
                                           scope.route->cancel_on_disconnect, Clock::now());

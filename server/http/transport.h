@@ -57,7 +57,8 @@ struct Transport {
   TransportLimits limits;
   Router router;
   OriginPolicy origins;
-  // The body of an error found before a handler ran, in the shape of the path's dialect. `id`: Exchange::id().
+  // The answer to an error found before a handler ran, in the shape of the path's dialect; a 503 has Retry-After. `id`:
+  // Exchange::id().
   std::function<HttpResponse(const HttpRequest&, int status, std::string message, std::string_view id)>
       error_response;
   // Told of every request once it is answered; by default its line goes to the log.

@@ -14,7 +14,9 @@ namespace {
 namespace asio = boost::asio;
 
 HttpResponse PlainError(const HttpRequest&, int status, std::string message, std::string_view) {
-  return {.status = status, .content_type = "text/plain", .body = std::move(message)};
+  HttpResponse response{.status = status, .content_type = "text/plain", .body = std::move(message)};
+  if (status == 503) response.headers.push_back({"Retry-After", "1"});  // as the daemon's
+  return response;
 }
 
 Awaitable<void> Hello(Exchange& exchange) {
