@@ -37,6 +37,21 @@ int ChooseProtocol(SSL*, const unsigned char** out, unsigned char* out_length, c
   return SSL_TLSEXT_ERR_OK;
 }
 
+// Records without data that a client may send one after the other. It takes 17 us to go over to new keys, in 27 bytes, and
+// OpenSSL looks at all records that have come at once.
+constexpr int kOtherRecordsMax = 32;
+
+// Called for each record. Beyond the limit OpenSSL reads no more, as after a client's last word.
+void CountRecord(int is_write, int, int content, const void* bytes, size_t size, SSL* ssl, void* count) {
+  // The type is in the header, or, since TLS 1.3, encrypted.
+  const bool has_type = content == SSL3_RT_HEADER || content == SSL3_RT_INNER_CONTENT_TYPE;
+  if (is_write != 0 || !has_type || size == 0) return;
+  if (*static_cast<const unsigned char*>(bytes) == SSL3_RT_APPLICATION_DATA) return;
+  if (++*static_cast<int*>(count) > kOtherRecordsMax) {
+    SSL_set_shutdown(ssl, SSL_get_shutdown(ssl) | SSL_RECEIVED_SHUTDOWN);
+  }
+}
+
 }  // namespace
 
 struct TlsContext::Impl {
@@ -47,6 +62,7 @@ struct TlsStream::Impl {
   std::shared_ptr<TlsContext::Impl> context;
   ssl::stream<Socket&> stream;
   std::optional<TlsHandshake> handshake = {};  // while it goes on
+  int other_records = 0;                       // since the last data
 };
 
 api::Result<TlsContext> TlsContext::Load(const std::filesystem::path& certificate,
@@ -85,6 +101,8 @@ Awaitable<bool> TlsStream::Handshake(HandshakeTurns& turns, std::string party) {
       impl_->handshake.emplace(socket, impl_->stream.native_handle(), turns, std::move(party));
   const bool done = co_await handshake.Run();
   impl_->handshake.reset();
+  SSL_set_msg_callback(impl_->stream.native_handle(), CountRecord);
+  SSL_set_msg_callback_arg(impl_->stream.native_handle(), &impl_->other_records);
   co_return done;
 }
 
@@ -94,6 +112,7 @@ void TlsStream::CancelHandshake() {
 
 Awaitable<IoResult> TlsStream::ReadSome(char* out, size_t capacity) {
   auto [ec, bytes] = co_await impl_->stream.async_read_some(asio::buffer(out, capacity), kTuple);
+  if (bytes > 0) impl_->other_records = 0;
   if (ec == ssl::error::stream_truncated) ec = asio::error::eof;
   co_return IoResult{ec, bytes};
 }

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <openssl/bio.h>
+#include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
@@ -92,11 +93,11 @@ class TlsClient {
   // Up to the last flight, which is Output().
   void ShakeHands() {
     socket_.Send(Hello());
-    while (SSL_do_handshake(ssl_.get()) != 1 && SSL_want_read(ssl_.get())) {
-      if (std::string more = Output(); !more.empty()) socket_.Send(more);
-      Receive();
+    bool more = true;
+    while (more && SSL_get_error(ssl_.get(), SSL_do_handshake(ssl_.get())) == SSL_ERROR_WANT_READ) {
+      socket_.Send(Output());
+      more = Receive();
     }
-    EXPECT_TRUE(SSL_is_init_finished(ssl_.get()));
   }
   void Write(std::string_view bytes) {
     EXPECT_EQ(SSL_write(ssl_.get(), bytes.data(), static_cast<int>(bytes.size())),
@@ -204,8 +205,7 @@ TEST(Tls, OtherProtocolsEndAtOnce) {
                                        std::string_view("\x80\x2e\x01\x03\x01_____", 10)}) {
     RawClient client(port);
     client.Send(bytes);
-    const std::string answer = client.ReadToEnd();
-    EXPECT_LE(answer.size(), 7u);
+    EXPECT_LE(client.ReadToEnd().size(), 7u);
   }
   RawClient plain(server.port());
   plain.Send(kRequest);
@@ -222,6 +222,44 @@ TEST(Tls, ManyRecordsAreNoHandshake) {
   for (const char byte : hello) records += std::string("\x16\x03\x01\0\x01", 5) + byte;
   client.socket().TrySend(records);
   EXPECT_LE(client.socket().ReadToEnd().size(), 7u);
+}
+
+// New keys a few times are a client's right; a flood of them is the end. In between the connection is as usable as before.
+TEST(Tls, AFloodOfNewKeysEndsTheConnection) {
+  TestServer server;
+  const uint16_t port = server.ListenTls(MakeContext());
+  TlsClient client(port);
+  client.ShakeHands();
+  const auto new_keys = [&client](int times) {
+    for (int i = 0; i < times; ++i) {
+      EXPECT_EQ(SSL_key_update(client.ssl(), SSL_KEY_UPDATE_NOT_REQUESTED), 1);
+      EXPECT_EQ(SSL_do_handshake(client.ssl()), 1);
+    }
+  };
+  for (int i = 0; i < 4; ++i) {
+    new_keys(30);
+    client.Write(kRequest);
+    client.socket().Send(client.Output());
+    EXPECT_TRUE(client.ReadTo("hi").starts_with("HTTP/1.1 200 "));
+  }
+  new_keys(40);
+  client.Write(kRequest);
+  client.socket().TrySend(client.Output());
+  EXPECT_EQ(client.ReadTo("hi"), "");
+}
+
+TEST(Tls, NobodyNegotiatesAgain) {
+  TestServer server;
+  const uint16_t port = server.ListenTls(MakeContext());
+  TlsClient client(port, "127.0.0.1", TLS1_2_VERSION);
+  client.ShakeHands();
+  client.Write(kRequest);
+  client.socket().Send(client.Output());
+  EXPECT_TRUE(client.ReadTo("hi").starts_with("HTTP/1.1 200 "));
+  ERR_clear_error();
+  EXPECT_EQ(SSL_renegotiate(client.ssl()), 1);
+  client.ShakeHands();
+  EXPECT_EQ(ERR_GET_REASON(ERR_peek_error()), SSL_R_NO_RENEGOTIATION);
 }
 
 }  // namespace
