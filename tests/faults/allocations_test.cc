@@ -104,7 +104,7 @@ TEST(FailingAllocations, Formats) {
       api::OutputFormat::Kind::kSchema,
       R"({"type":"object","properties":{"a":{"type":"string","pattern":"^[a-c]{2,5}$"},"b":{"enum":[1,2,"x"]}}})",
       "format"};
-  ConstraintCache kept(vocabulary, 1 << 20);
+  ConstraintCache kept(vocabulary, 8 << 20);
   bool compiled = false;
   const auto compile = [&](ConstraintCache& cache) {
     const auto constraint = cache.Get(format);
@@ -115,7 +115,7 @@ TEST(FailingAllocations, Formats) {
   };
   const int64_t points = FailEveryAllocation(
       [&] {
-        ConstraintCache cache(vocabulary, 1 << 20);
+        ConstraintCache cache(vocabulary, 8 << 20);
         compile(cache);
       },
       [&] { compile(kept); });
