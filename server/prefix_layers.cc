@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "api/base/io_thread.h"
+#include "api/base/stop_request.h"
 #include "server/routes/blocking.h"
 #include "server/store/model_manifest.h"
 
@@ -25,6 +26,8 @@ PrefixLayers::Outcome PrefixLayers::ReadArchive(const SnapshotService::Opened& o
   PrefixImport import(*opened.tier, {.program = opened.program, .of_model = std::move(of_model)});
   std::string bytes(kReadBytes, '\0');
   while (file.read(bytes.data(), static_cast<std::streamsize>(bytes.size())), file.gcount() > 0) {
+    if (api::StopScope::requested())
+      return {api::Fail(api::ErrorCode::kUnavailable, "the server is stopping")};
     const auto written = import.Write({bytes.data(), static_cast<size_t>(file.gcount())});
     if (!written) return {std::unexpected(written.error()), import.other_owner()};
   }
