@@ -18,6 +18,7 @@ using std::chrono::minutes;
 using std::chrono::seconds;
 using testing::ElementsAre;
 using testing::IsEmpty;
+using Time = Scheduler::Time;
 using ExitCause = Scheduler::ExitCause;
 
 constexpr KeepAliveClaim kPin{kNeverExpires};
@@ -38,6 +39,18 @@ class SchedulerClaimsTest : public SchedulerTest {
     ASSERT_THAT(Plan().admit, ElementsAre(Id(id)));
     scheduler().Remove(Id(id), kStart);
   }
+  // Returns what it admits. Two models that are large need more than there is of 100 bytes.
+  std::vector<api::RequestId> FinishLoad(const std::string& key, bool large, Time at) {
+    if (large) {
+      scheduler().OnMemoryEstimate(key, kLarge);
+      EXPECT_EQ(Plan(at).grants.size(), 1U);
+    }
+    scheduler().LoadDone(key, at);
+    return Plan(at).admit;
+  }
+
+  static constexpr Scheduler::MemoryEstimate kLarge{
+      .fixed_bytes = 80, .cache_bytes = 5, .cache_min_bytes = 5};
 };
 
 TEST_F(SchedulerClaimsTest, APinOfOnePartyMakesRoomForAnother) {
@@ -177,6 +190,84 @@ TEST_F(SchedulerClaimsTest, APinThatNobodyWaitsForUnloadsNoModelWhenItComesBack)
       EXPECT_THAT(plan.unload, IsEmpty());
     }
   }
+}
+
+// A client has some of the answer. What took its room is pinned, and comes back when room is free.
+TEST_F(SchedulerClaimsTest, APinDoesNotEndAnswersThatHaveBegun) {
+  for (const bool memory : {false, true}) {
+    SCOPED_TRACE(memory);
+    Make({.models_max = memory ? 4 : 1, .memory_bytes = memory ? 100 : 0, .drain_limit = seconds(10)});
+    const auto load = [&](const std::string& key, Time at) {
+      EXPECT_THAT(LoadsOf(Plan(at)), ElementsAre(key));
+      return FinishLoad(key, memory, at);
+    };
+    EnqueueOf("alice", 1, "a");
+    EXPECT_THAT(load("a", kStart), ElementsAre(Id(1)));
+    scheduler().Start(Id(1));
+    EnqueueOf("root", 2, "b", kPinOfAdmin);
+    Time now = kStart + seconds(10);
+    if (memory) {
+      EXPECT_THAT(LoadsOf(Plan()), ElementsAre("b"));
+      scheduler().OnMemoryEstimate("b", kLarge);
+    }
+    (void)Plan();
+    EXPECT_THAT(Plan(now).unload, ElementsAre("a"));
+    scheduler().RunnerReaped("a");
+    if (memory) {
+      EXPECT_EQ(Plan(now).grants.size(), 1U);
+      scheduler().LoadDone("b", now);
+      EXPECT_THAT(Plan(now).admit, ElementsAre(Id(2)));
+    } else {
+      EXPECT_THAT(load("b", now), ElementsAre(Id(2)));
+    }
+    scheduler().Remove(Id(2), now);
+    if (memory) scheduler().OnMemoryEstimate("a", kLarge);
+    const auto plan = Plan(now);
+    EXPECT_THAT(plan.reject, IsEmpty());
+    EXPECT_THAT(plan.too_large, IsEmpty());
+    EXPECT_THAT(plan.unload, ElementsAre("b"));
+    scheduler().RunnerReaped("b");
+    if (memory) {
+      const auto granted = Plan(now);
+      EXPECT_THAT(LoadsOf(granted), IsEmpty());
+      EXPECT_EQ(granted.grants.size(), 1U);
+      scheduler().LoadDone("a", now);
+      EXPECT_THAT(Plan(now).admit, ElementsAre(Id(1)));
+    } else {
+      EXPECT_THAT(load("a", now), ElementsAre(Id(1)));
+    }
+    EXPECT_THAT(Plan(now + seconds(20)).unload, IsEmpty()) << "the pin waits for room that is free";
+    scheduler().Remove(Id(1), now);
+    now += minutes(6);
+    EXPECT_THAT(Plan(now).unload, ElementsAre("a"));
+    scheduler().RunnerReaped("a");
+    EXPECT_THAT(LoadsOf(Plan(now)), ElementsAre("b"));
+    FinishLoad("b", memory, now);
+    EXPECT_THAT(Plan(now + hours(1)).unload, IsEmpty()) << "it is pinned as before";
+  }
+}
+
+TEST_F(SchedulerClaimsTest, ASuspensionKeepsClaims) {
+  Make({.models_max = 1, .drain_limit = seconds(10)});
+  EnqueueOf("alice", 1, "a", hours(1));
+  (void)Plan();
+  scheduler().LoadDone("a", kStart);
+  (void)Plan();
+  EnqueueOf("bob", 2, "b");
+  (void)Plan();
+  EXPECT_THAT(Plan(kStart + seconds(10)).unload, ElementsAre("a"));
+  scheduler().RunnerReaped("a");
+  EXPECT_THAT(LoadsOf(Plan()), ElementsAre("b"));
+  scheduler().LoadDone("b", kStart);
+  (void)Plan();
+  scheduler().Remove(Id(2), kStart);
+  (void)Plan();
+  scheduler().RunnerReaped("b");
+  EXPECT_THAT(LoadsOf(Plan()), ElementsAre("a"));
+  scheduler().LoadDone("a", kStart);
+  (void)Plan();
+  scheduler().Remove(Id(1), kStart);
+  EXPECT_EQ(Plan().wake_at, kStart + hours(1));
 }
 
 // Else every address that ever asked would cost each decision something.

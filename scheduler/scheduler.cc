@@ -108,6 +108,7 @@ void Scheduler::LoadDone(const std::string& key, Time now) {
   model.just_loaded = true;
   if (!model.restarted) model.claims = {};
   model.restart_pinned = false;
+  model.gave_room.reset();
   model.loads_as.reset();
   model.suspension = 0;
   model.idle_since = now;
@@ -188,7 +189,8 @@ void Scheduler::RunnerReaped(const std::string& key) {
   next.loads_as = found->second.loads_as;
   next.suspension = found->second.suspension;
   next.gave_way = next.loads_as.has_value();
-  if (deaths_.contains(key)) {
+  next.gave_room = found->second.gave_room;
+  if (deaths_.contains(key) || next.loads_as || next.gave_room) {
     next.restarted = true;
     next.claims = std::move(found->second.claims);
   }
@@ -353,7 +355,7 @@ std::vector<Scheduler::Models::iterator> Scheduler::ModelsToLoad(Time now, Plan&
     const auto deaths = deaths_.find(model->first);
     if (deaths != deaths_.end() && deaths->second.retry_at > now) {
       WakeBy(deaths->second.retry_at, plan);
-    } else {
+    } else if (MayLoad(model->second)) {
       to_load.push_back(model);
     }
   }
@@ -379,6 +381,8 @@ std::vector<const Scheduler::Model*> Scheduler::AssignSlots(const std::vector<Mo
       model->second.state = State::kLoading;
       model->second.loading_since = now;
       plan.load.push_back(Load{model->first, FirstOf(model->second)});
+    } else if (AwaitsFreeRoom(model->second)) {
+      continue;
     } else if (stopping > 0) {
       --stopping;
     } else if (!leaving.empty()) {
@@ -407,28 +411,6 @@ std::vector<Scheduler::Model*> Scheduler::ModelsLeaving() {
   std::ranges::sort(leaving, std::ranges::greater(),
                     [](const Model* model) { return model->draining_since.value_or(Time::max()); });
   return leaving;
-}
-
-// Unloads the least recently used idle model, or drains the least recently used busy one. False: there is
-// none. A pin that is not an admin's makes no room for itself when its runner has died: it takes what is free.
-bool Scheduler::MakeRoom(const Model& for_model, Plan& plan, UnloadReason reason) {
-  const KeepAliveClaims::Parties parties = PartiesOf(for_model);
-  if (parties.empty() && !for_model.claims.IsPinnedByAdmin()) return false;
-  auto victim = models_.end();
-  for (auto model = models_.begin(); model != models_.end(); ++model) {
-    const Model& m = model->second;
-    if (m.state != State::kReady || m.unload_requested || m.draining) continue;
-    if (m.claims.IsPinnedAgainst(parties)) continue;
-    // One that drains already goes on draining, whatever ends in it meanwhile.
-    const auto rank = [](const Model& candidate) {
-      return std::tuple(!Idle(candidate), !candidate.draining_since.has_value(), candidate.last_use);
-    };
-    if (victim == models_.end() || rank(m) < rank(victim->second)) victim = model;
-  }
-  if (victim == models_.end()) return false;
-  victim->second.draining = true;
-  if (victim->second.running == 0) StartUnload(victim, plan, reason);
-  return true;
 }
 
 void Scheduler::Reject(Models::iterator model, Plan& plan) {

@@ -205,6 +205,8 @@ class Scheduler {
     Time probation_until{};                      // no further request is admitted before this time
     std::optional<MemoryEstimate> estimate;      // known while it loads and after
     std::optional<int64_t> granted;              // bytes, fixed and cache; taken until the runner is reaped
+    // It is pinned and gave its room to answers that had begun: it comes back once as many bytes and a slot are free.
+    std::optional<int64_t> gave_room;
     Time idle_since{};
     uint64_t last_use = 0;  // grows with each request admitted or finished
   };
@@ -282,6 +284,10 @@ class Scheduler {
   std::vector<Model*> ModelsLeaving();
   std::vector<const Model*> AssignSlots(const std::vector<Models::iterator>& to_load, Time now, Plan& plan);
   bool MakeRoom(const Model& for_model, Plan& plan, UnloadReason reason);
+  bool HasBegun(const Model& model) const;
+  static void GiveRoom(Model& model);
+  static bool AwaitsFreeRoom(const Model& model) { return model.gave_room && model.waiting.empty(); }
+  bool MayLoad(const Model& model) const;
   void Reject(Models::iterator model, Plan& plan);
 
   // Deaths on probation; one is enough for a crash if no other quarantined request was in the runner.

@@ -431,7 +431,7 @@ class Simulation : private SimulatedRequests {
     stopping_.erase(key);
     memory_.erase(key);
     scheduler_.RunnerReaped(key);
-    if (!dies_.contains(key)) claims_.Clear(key);
+    if (!dies_.contains(key) && !suspended_.contains(key) && !scheduler_.WillRestart(key)) claims_.Clear(key);
   }
 
   std::mt19937 random_;

@@ -19,6 +19,7 @@
 #include <iterator>
 #include <limits>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "scheduler/scheduler.h"
@@ -155,6 +156,58 @@ Scheduler::Time Scheduler::FirstTurnsEnd(const std::string& key, Time draining_s
     if (first) end = std::max(end, std::min(request.admitted_at, draining_since) + turn);
   }
   return end;
+}
+
+// Unloads the least recently used idle model, or drains the least recently used busy one. False: there is
+// none. A pin that is not an admin's makes no room for itself when its runner has died: it takes what is free.
+bool Scheduler::MakeRoom(const Model& for_model, Plan& plan, UnloadReason reason) {
+  const KeepAliveClaims::Parties parties = PartiesOf(for_model);
+  if (parties.empty() && (for_model.gave_room || !for_model.claims.IsPinnedByAdmin())) return false;
+  const bool has_begun = HasBegun(for_model);
+  auto victim = models_.end();
+  for (auto model = models_.begin(); model != models_.end(); ++model) {
+    const Model& m = model->second;
+    if (m.state != State::kReady || m.unload_requested || m.draining) continue;
+    if (m.claims.IsPinnedAgainst(parties) && !has_begun) continue;
+    // One that drains already goes on draining, whatever ends in it meanwhile.
+    const auto rank = [&parties](const Model& candidate) {
+      return std::tuple(candidate.claims.IsPinnedAgainst(parties), !Idle(candidate),
+                        !candidate.draining_since.has_value(), candidate.last_use);
+    };
+    if (victim == models_.end() || rank(m) < rank(victim->second)) victim = model;
+  }
+  if (victim == models_.end()) return false;
+  Model& chosen = victim->second;
+  chosen.draining = true;
+  if (chosen.running > 0) return true;
+  if (chosen.claims.IsPinnedAgainst(parties)) GiveRoom(chosen);
+  StartUnload(victim, plan, reason);
+  return true;
+}
+
+// Some of an answer is with its client: no pin keeps it from going on. What it was suspended for may be what is pinned.
+bool Scheduler::HasBegun(const Model& model) const {
+  return std::ranges::any_of(model.waiting,
+                             [this](api::RequestId id) { return requests_.find(id)->second.started; });
+}
+
+void Scheduler::GiveRoom(Model& model) {
+  model.restart_pinned = true;
+  model.gave_room = model.granted.value_or(0);
+}
+
+bool Scheduler::MayLoad(const Model& model) const {
+  if (!AwaitsFreeRoom(model)) return true;
+  int32_t used = 0;
+  for (const auto& [key, other] : models_) {
+    if (other.state == State::kNotLoaded && !other.waiting.empty()) return false;
+    if (other.state == State::kLoading && !other.granted && options_.memory_bytes > 0) return false;
+    used += other.state != State::kNotLoaded ? 1 : 0;
+  }
+  const bool has_slot = used < std::max(options_.models_max, 1);
+  const bool has_memory = options_.memory_bytes < 1 ||
+                          Granted(/*leaving_only=*/false) + *model.gave_room <= options_.memory_bytes;
+  return has_slot && has_memory;
 }
 
 void Scheduler::SortByTurn(std::vector<Models::iterator>& models) const {
