@@ -89,30 +89,36 @@ api::Result<void> EventQueue::Push(api::Event event) {
     if (auto checked = CheckTokens(*delta); !checked) return checked;
   }
   const size_t bytes = BytesOf(event);
-  progressed_ = !is_ready;
   if (bytes > kQueuedBytesMax - bytes_) {
+    progressed_ = !is_ready;
     Fail({api::ErrorCode::kTooLarge,
           events_.empty()
               ? fmt::format("one tool call of the answer has more than {} bytes", kQueuedBytesMax)
               : fmt::format("the client is more than {} bytes of the answer behind", kQueuedBytesMax)});
     return {};
   }
+  if (!is_ready || !prompt_reported_) Append(std::move(event), bytes);
+  progressed_ = !is_ready;
   if (!is_ready && !is_delta) End();
-  if (is_ready) {
-    prompt_ready_ = true;
-    if (std::exchange(prompt_reported_, true)) return {};
-  }
-  if (auto* delta = std::get_if<api::TextDelta>(&event)) {
-    --credit_;
-    ++deltas_;
-    token_count_ += delta->tokens;
-    tokens_.insert(tokens_.end(), delta->token_ids.begin(), delta->token_ids.end());
-    if (!delta->token_ids.empty()) state_ = delta->state;
-    if (delta->state_at_shift) state_at_shift_ = delta->state_at_shift;
-  }
-  bytes_ += bytes;
-  events_.push_back(std::move(event));
+  if (is_ready) prompt_ready_ = prompt_reported_ = true;
   return {};
+}
+
+// What allocates comes first. If that fails nothing has changed, and the next runner says it again.
+void EventQueue::Append(api::Event event, size_t bytes) {
+  const auto* delta = std::get_if<api::TextDelta>(&event);
+  const size_t tokens = tokens_.size() + (delta != nullptr ? delta->token_ids.size() : 0);
+  if (tokens > tokens_.capacity()) tokens_.reserve(std::max(tokens, 2 * tokens_.capacity()));
+  events_.push_back(std::move(event));
+  bytes_ += bytes;
+  delta = std::get_if<api::TextDelta>(&events_.back());
+  if (delta == nullptr) return;
+  --credit_;
+  ++deltas_;
+  token_count_ += delta->tokens;
+  tokens_.insert(tokens_.end(), delta->token_ids.begin(), delta->token_ids.end());
+  if (!delta->token_ids.empty()) state_ = delta->state;
+  if (delta->state_at_shift) state_at_shift_ = delta->state_at_shift;
 }
 
 api::Result<void> EventQueue::CheckTokens(const api::TextDelta& delta) const {

@@ -56,6 +56,7 @@ class EventQueue {
 
  private:
   void PushProgress(api::PrefillProgress progress);
+  void Append(api::Event event, size_t bytes);
   api::Result<void> CheckTokens(const api::TextDelta& delta) const;
   void End();
 

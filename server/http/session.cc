@@ -401,7 +401,10 @@ Awaitable<void> Session::Answer(RequestScope& scope) {
     co_await Refuse(scope, *scope.body.failure());
     co_return;
   }
-  if (!scope.body.done()) co_return;  // the client left in the middle of its body
+  if (!scope.body.done()) {
+    if (connection_->ended()) co_return;  // the client left in the middle of its body
+    scope.writer.CloseAfterwards();       // the handler failed before it had all of it
+  }
   scope.log.error = "no response";
   const HttpResponse failure =
       transport_.error_response(scope.parser.request(), 500, "internal server error", scope.log.id);
