@@ -2,11 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <boost/asio/local/connect_pair.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/write.hpp>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -132,6 +136,24 @@ TEST_F(RunnerLinkTest, AHeaderOfAFrameTooLargeForItsTypeEndsIt) {
   header[10] = 1;  // 64 KiB
   FromPeer(header);
   EXPECT_TRUE(End().protocol_error);
+}
+
+// However much a runner sends, what else the I/O thread has to do waits for 64 KiB of it at most.
+TEST_F(RunnerLinkTest, OthersHaveTheirTurnsBetweenReads) {
+  const std::string frame = Heartbeat(1);
+  const size_t count = (size_t{128} << 10) / frame.size();
+  std::string frames;
+  for (size_t i = 0; i < count; ++i) frames += frame;
+  FromPeer(frames);
+  size_t seen = 0;
+  size_t most = 0;
+  std::function<void()> take_turn = [&] {
+    most = std::max(most, recorder().messages.size() - std::exchange(seen, recorder().messages.size()));
+    if (seen < count) boost::asio::post(loop().executor(), take_turn);
+  };
+  boost::asio::post(loop().executor(), take_turn);
+  loop().RunUntil([&] { return seen == count; });
+  EXPECT_LE((most - 1) * frame.size(), size_t{64} << 10);
 }
 
 TEST_F(RunnerLinkTest, AFrameForTheOtherSideEndsIt) {
