@@ -6,6 +6,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <cstdint>
 #include <functional>
 #include <future>
 #include <memory>
@@ -28,6 +29,8 @@ class TestServer {
   uint16_t port() const { return port_; }
   // Listens with TLS, too. The port.
   uint16_t ListenTls(const TlsContext& context);
+  // From now on this many steps of TLS handshakes are computed, and then none.
+  void AllowHandshakeSteps(size_t steps);
   HttpServer& server() { return *server_; }
 
   // Runs on the I/O thread; returns when it has run.
@@ -45,6 +48,7 @@ class TestServer {
 
  private:
   void AddRoutes(Router& router);
+  Awaitable<void> ComputeInTime(const std::function<void()>& step);
   Awaitable<void> Echo(Exchange& exchange);
   Awaitable<void> Stream(Exchange& exchange);
   Awaitable<void> Upload(Exchange& exchange);
@@ -57,6 +61,8 @@ class TestServer {
   // Keeps the I/O thread when listeners and sessions are gone, until the destructor lets it end.
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{io_.get_executor()};
   boost::asio::steady_timer released_;
+  boost::asio::steady_timer steps_allowed_;  // ends when the number changes
+  size_t handshake_steps_ = SIZE_MAX;        // that may still be computed
   std::promise<void> entered_;
   std::promise<bool> cancel_seen_;
   std::atomic<uint64_t> flooded_bytes_ = 0;
