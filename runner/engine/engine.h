@@ -181,7 +181,7 @@ class Engine {
   std::optional<Leader> FindLeaderOf(const ActiveRequest& request);
   void Start(std::unique_ptr<ActiveRequest> request);
   size_t BytesFor(const ActiveRequest& request) const;
-  size_t HeldBytes(const ActiveRequest& request) const;
+  size_t MemoryOf(const ActiveRequest& request) const;
   bool GiveUpWideLeases();  // false when there are none
   bool PreemptYoungest();   // false when there is nobody to preempt
 

@@ -91,7 +91,7 @@ std::vector<Place> Engine::Places() const {
                       .arrival = request->arrival,
                       .stalled = stalled,
                       .exact = request->exact,
-                      .bytes = HeldBytes(*request),
+                      .bytes = MemoryOf(*request),
                       .member = request->member,
                       .given = request->place_given,
                       .produced = request->generation->output_tokens() > request->output_before,
@@ -108,7 +108,7 @@ Leaving Engine::LeavingOf(const ActiveRequest& request, size_t paused_bytes) con
   const bool has_snapshot = limits_.prefix_cache && request.reuses && request.exact;
   const bool has_same_bits = layout.recurrent.empty() || layout.stored_state == cache::ElementType::kF32;
   if (has_snapshot && has_same_bits) return Leaving::kSnapshot;
-  const bool fits = paused_bytes + HeldBytes(request) <= limits_.cache_bytes / kPausedPart;
+  const bool fits = paused_bytes + MemoryOf(request) <= limits_.cache_bytes / kPausedPart;
   if (fits) return Leaving::kPaused;
   return has_snapshot ? Leaving::kSnapshot : Leaving::kInexact;
 }
@@ -168,14 +168,14 @@ std::optional<Engine::Succession> Engine::ChooseByRotation(const Contenders& con
 
 size_t Engine::MemoryLeft() const {
   size_t reserved = 0;
-  for (const auto& request : running_) reserved += HeldBytes(*request);
+  for (const auto& request : running_) reserved += MemoryOf(*request);
   reserved += PausedBytes();
   return limits_.cache_bytes - std::min(limits_.cache_bytes, reserved);
 }
 
 size_t Engine::PausedBytes() const {
   size_t bytes = 0;
-  for (const auto& request : waiting_) bytes += HeldBytes(*request);
+  for (const auto& request : waiting_) bytes += MemoryOf(*request);
   return bytes;
 }
 
@@ -184,7 +184,7 @@ size_t Engine::GiveUpPaused() {
   size_t bytes = 0;
   for (const auto& request : waiting_) {
     if (!request->sequence) continue;
-    bytes += HeldBytes(*request);
+    bytes += MemoryOf(*request);
     prefixes_.StorePrefix(*request);
   }
   return bytes;
@@ -253,7 +253,7 @@ size_t Engine::BytesFor(const ActiveRequest& request) const {
 }
 
 // It grows with the answer. A shared prefix is counted at its source; a recurrent slot is its own.
-size_t Engine::HeldBytes(const ActiveRequest& request) const {
+size_t Engine::MemoryOf(const ActiveRequest& request) const {
   if (!request.sequence) return 0;
   const cache::Layout& layout = cache_->layout();
   const size_t whole = BytesFor(request);

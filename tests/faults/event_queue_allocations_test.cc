@@ -14,7 +14,9 @@ namespace {
 constexpr int kDeltas = 40;  // some more than the first blocks of a deque and of a vector hold
 
 api::TextDelta Delta(int number) {
-  return {.text = "a text that is not short, number " + std::to_string(number), .tokens = 1, .token_ids = {number}};
+  return {.text = "a text that is not short, number " + std::to_string(number),
+          .tokens = 1,
+          .token_ids = {number}};
 }
 
 // True: the push failed. The queue then has `before` deltas, and resumes behind them.
@@ -37,7 +39,8 @@ bool PushFails(int before, int64_t point) {
   const int expected = failed ? before : before + 1;
   EXPECT_EQ(deltas, expected);
   EXPECT_EQ(resume.deltas, expected);
-  EXPECT_EQ(resume.tokens.size(), static_cast<size_t>(expected > 0 ? expected - 1 : 0));  // the last is sampled again
+  EXPECT_EQ(resume.tokens.size(),
+            static_cast<size_t>(expected > 0 ? expected - 1 : 0));  // the last is sampled again
   return failed;
 }
 
