@@ -22,7 +22,7 @@ constexpr size_t kSliceBytes = size_t{1} << 20;
 constexpr size_t kRequestBytes = 1024;  // beside its texts
 
 // About what its frame has.
-size_t BytesOf(const api::Request& request) {
+size_t TextBytesOf(const api::Request& request) {
   const size_t format = request.format ? request.format->text.size() : 0;
   return kRequestBytes + api::TextBytes(request.prompt) + request.go_template.size() + format;
 }
@@ -36,13 +36,15 @@ void Dispatcher::Impl::RequestSending() {
   if (sending_requested_) return;
   sending_requested_ = true;
   boost::asio::post(executor_, [weak = weak_from_this()] {
-    if (const Self self = weak.lock()) self->SendAdmitted();
+    const Self self = weak.lock();
+    if (!self) return;
+    self->sending_requested_ = false;
+    self->SendAdmitted();
   });
 }
 
 void Dispatcher::Impl::SendAdmitted() {
   const api::ReservedMemoryScope reserved;
-  sending_requested_ = false;
   std::deque<api::RequestId> without_room;
   size_t left = kSliceBytes;
   for (; !unsent_.empty() && left > 0; unsent_.pop_front()) {
@@ -67,9 +69,9 @@ void Dispatcher::Impl::OnRoom() {
 // 0: there is nothing to encode.
 size_t Dispatcher::Impl::UnsentBytes(api::RequestId id) const {
   if (const auto running = running_.find(id); running != running_.end())
-    return BytesOf(running->second.request);
+    return TextBytesOf(running->second.request);
   const auto pending = pending_.find(id);
-  return pending != pending_.end() && pending->second->request ? BytesOf(*pending->second->request) : 0;
+  return pending != pending_.end() && pending->second->request ? TextBytesOf(*pending->second->request) : 0;
 }
 
 // The runner of the model takes nothing more: the scheduler admits them again.
@@ -132,7 +134,7 @@ api::Result<std::unique_ptr<TokenStream>> Dispatcher::Impl::SubmitTo(ModelRunner
     return std::unexpected(api::WithContextOptions(api::ExceedsBounds(bounds, num_ctx), num_ctx,
                                                    runner.info().context_length, runner.info().num_ctx));
   }
-  if (!runner.HasRoomFor(BytesOf(*pending.request), pending.request->client.Party())) {
+  if (!runner.HasRoomFor(TextBytesOf(*pending.request), pending.request->client.Party())) {
     return api::Fail(api::ErrorCode::kOverloaded, RunnerLink::kBehind);
   }
 
@@ -150,13 +152,14 @@ api::Result<std::unique_ptr<TokenStream>> Dispatcher::Impl::SubmitTo(ModelRunner
                                              Clock::now() - pending.arrived);
 } catch (const std::exception& e) {
   runner.Cancel(pending.id);
+  running_.erase(pending.id);
   return api::Fail(api::ErrorCode::kInternal, std::string("the request could not be sent: ") + e.what());
 }
 
 // Its client has some of the answer, so that it waits for room.
 bool Dispatcher::Impl::Resume(api::RequestId id, Running& running) {
   ModelRunner& runner = *runners_.at(running.spec.key);
-  if (!runner.HasRoomFor(BytesOf(running.request), running.request.client.Party())) return false;
+  if (!runner.HasRoomFor(TextBytesOf(running.request), running.request.client.Party())) return false;
   const auto sent = ResumeIn(runner, id, running);
   if (sent) return true;
   if (sent.error().code == api::ErrorCode::kOverloaded) return false;

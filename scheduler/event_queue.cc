@@ -132,7 +132,7 @@ api::Result<void> EventQueue::CheckTokens(const api::TextDelta& delta) const {
 // Nothing is resumed any more.
 void EventQueue::End() {
   ended_ = true;
-  tokens_ = {};
+  decltype(tokens_)().swap(tokens_);
 }
 
 // A runner that took the request over computes the prompt again, also behind text that the client has.

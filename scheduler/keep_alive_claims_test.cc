@@ -39,6 +39,11 @@ class SchedulerClaimsTest : public SchedulerTest {
     ASSERT_THAT(Plan().admit, ElementsAre(Id(id)));
     scheduler().Remove(Id(id), kStart);
   }
+  // As the dispatcher does when a runner that was to stop has.
+  void Reap(const std::string& key) {
+    EXPECT_THAT(scheduler().RunnerStopping(key, ExitCause::kRefused, kStart), IsEmpty());
+    scheduler().RunnerReaped(key);
+  }
   // Returns what it admits. Two models that are large need more than there is of 100 bytes.
   std::vector<api::RequestId> FinishLoad(const std::string& key, bool large, Time at) {
     if (large) {
@@ -212,7 +217,7 @@ TEST_F(SchedulerClaimsTest, APinDoesNotEndAnswersThatHaveBegun) {
     }
     (void)Plan();
     EXPECT_THAT(Plan(now).unload, ElementsAre("a"));
-    scheduler().RunnerReaped("a");
+    Reap("a");
     if (memory) {
       EXPECT_EQ(Plan(now).grants.size(), 1U);
       scheduler().LoadDone("b", now);
@@ -226,7 +231,7 @@ TEST_F(SchedulerClaimsTest, APinDoesNotEndAnswersThatHaveBegun) {
     EXPECT_THAT(plan.reject, IsEmpty());
     EXPECT_THAT(plan.too_large, IsEmpty());
     EXPECT_THAT(plan.unload, ElementsAre("b"));
-    scheduler().RunnerReaped("b");
+    Reap("b");
     if (memory) {
       const auto granted = Plan(now);
       EXPECT_THAT(LoadsOf(granted), IsEmpty());
@@ -240,7 +245,7 @@ TEST_F(SchedulerClaimsTest, APinDoesNotEndAnswersThatHaveBegun) {
     scheduler().Remove(Id(1), now);
     now += minutes(6);
     EXPECT_THAT(Plan(now).unload, ElementsAre("a"));
-    scheduler().RunnerReaped("a");
+    Reap("a");
     EXPECT_THAT(LoadsOf(Plan(now)), ElementsAre("b"));
     FinishLoad("b", memory, now);
     EXPECT_THAT(Plan(now + hours(1)).unload, IsEmpty()) << "it is pinned as before";
@@ -256,18 +261,38 @@ TEST_F(SchedulerClaimsTest, ASuspensionKeepsClaims) {
   EnqueueOf("bob", 2, "b");
   (void)Plan();
   EXPECT_THAT(Plan(kStart + seconds(10)).unload, ElementsAre("a"));
-  scheduler().RunnerReaped("a");
+  Reap("a");
   EXPECT_THAT(LoadsOf(Plan()), ElementsAre("b"));
   scheduler().LoadDone("b", kStart);
   (void)Plan();
   scheduler().Remove(Id(2), kStart);
   (void)Plan();
-  scheduler().RunnerReaped("b");
+  Reap("b");
   EXPECT_THAT(LoadsOf(Plan()), ElementsAre("a"));
   scheduler().LoadDone("a", kStart);
   (void)Plan();
   scheduler().Remove(Id(1), kStart);
   EXPECT_EQ(Plan().wake_at, kStart + hours(1));
+}
+
+// An admin's pin ends with an admin's unload, also where the model is suspended for its own next requests.
+TEST_F(SchedulerClaimsTest, AnUnloadForAllEndsThePinOfASuspendedModel) {
+  Make({.models_max = 1, .drain_limit = seconds(10)});
+  UseOnce("root", 1, "a", kPinOfAdmin);
+  EnqueueOf("root", 2, "a");
+  (void)Plan();
+  scheduler().Start(Id(2));
+  scheduler().Unload("a");
+  EnqueueOf("alice", 3, "a");
+  (void)Plan();
+  EXPECT_THAT(Plan(kStart + seconds(10)).unload, ElementsAre("a"));
+  Reap("a");
+  EXPECT_THAT(LoadsOf(Plan()), ElementsAre("a"));
+  scheduler().LoadDone("a", kStart);
+  EXPECT_THAT(Plan().admit, ElementsAre(Id(2), Id(3)));
+  scheduler().Remove(Id(2), kStart);
+  scheduler().Remove(Id(3), kStart);
+  EXPECT_THAT(Plan(kStart + minutes(5)).unload, ElementsAre("a")) << "nothing is pinned";
 }
 
 // Else every address that ever asked would cost each decision something.

@@ -87,8 +87,9 @@ const char* OpenFds(const RunnerProgram& program, StartFds& fds) {
   bool moved = MoveUp(fds.child_ipc, free) && MoveUp(fds.child_status, free) &&
                MoveUp(fds.child_output, free) && MoveUp(fds.null, free);
   for (api::FileDescriptor& file : fds.files) moved = moved && MoveUp(file, free);
+  if (!moved) return "fcntl";
   fds.program = api::FileDescriptor(::fcntl(program.fd(), F_DUPFD_CLOEXEC, free));
-  if (!moved || !fds.program.valid()) return "fcntl";
+  if (!fds.program.valid()) return "fcntl";
   return nullptr;
 }
 

@@ -163,7 +163,9 @@ std::vector<api::RequestId> Scheduler::RunnerStopping(const std::string& key, Ex
   }
   // A pinned model is reloaded by itself unless its file can no longer be loaded.
   const bool was_pinned = model.claims.IsPinned() && (model.state == State::kReady || model.restart_pinned);
-  model.restart_pinned = was_pinned && !model.unload_requested && cause != ExitCause::kRefused && !closed_;
+  const bool gives_room = model.state == State::kStopping && model.gave_room && model.restart_pinned;
+  const bool comes_back = gives_room || (was_pinned && cause != ExitCause::kRefused);
+  model.restart_pinned = comes_back && !model.unload_requested && !closed_;
   std::ranges::sort(again);
   model.waiting.insert(model.waiting.begin(), again.begin(), again.end());
   model.running = 0;
@@ -190,7 +192,8 @@ void Scheduler::RunnerReaped(const std::string& key) {
   next.suspension = found->second.suspension;
   next.gave_way = next.loads_as.has_value();
   next.gave_room = found->second.gave_room;
-  if (deaths_.contains(key) || next.loads_as || next.gave_room) {
+  const bool unloaded_for_all = found->second.unload_requested && !found->second.unload_by;
+  if ((deaths_.contains(key) || next.loads_as || next.gave_room) && !unloaded_for_all) {
     next.restarted = true;
     next.claims = std::move(found->second.claims);
   }
@@ -203,6 +206,8 @@ void Scheduler::Unload(const std::string& key) {
   if (found->second.state == State::kLoading || found->second.state == State::kReady) {
     found->second.unload_requested = true;
     found->second.unload_by.reset();
+  } else {
+    found->second.claims = {};
   }
   CancelRestart(found);
 }

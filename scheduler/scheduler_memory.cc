@@ -71,7 +71,7 @@ bool Scheduler::GrantTo(Models::iterator position, Time now, Plan& plan) {
     EraseRequest(id);
   }
   model.waiting.clear();
-  model.restart_pinned = false;
+  model.restart_pinned = model.restart_pinned && AwaitsFreeRoom(model);
   StartUnload(position, plan, UnloadReason::kTooLarge);
   return true;
 }

@@ -97,9 +97,10 @@ class Simulation : private SimulatedRequests {
       loading_.erase(key);
       granted_.erase(key);
       ready_.erase(key);
-      unloading_.erase(key);
+      if (unloading_.erase(key) != 0) forgotten_.insert(key);
       unloaded_by_.erase(key);
       stopping_.insert(key);
+      unloaded_.insert(key);
     }
     for (const Scheduler::MemoryGrant& grant : plan.grants) {
       ASSERT_TRUE(loading_.contains(grant.key));
@@ -310,7 +311,12 @@ class Simulation : private SimulatedRequests {
   void Unload() {
     const std::string key = Key();
     scheduler_.Unload(key);
-    if (ready_.contains(key) || loading_.contains(key)) unloading_.insert(key);
+    if (ready_.contains(key) || loading_.contains(key)) {
+      unloading_.insert(key);
+      unloaded_by_.erase(key);
+    } else {
+      claims_.Clear(key);
+    }
   }
   void EndClaim() {
     const std::string key = Key();
@@ -421,7 +427,7 @@ class Simulation : private SimulatedRequests {
       return true;
     });
     probation_until_.erase(key);
-    unloading_.erase(key);
+    if (unloading_.erase(key) != 0) forgotten_.insert(key);
     unloaded_by_.erase(key);
     stopping_.insert(key);
   }
@@ -430,7 +436,11 @@ class Simulation : private SimulatedRequests {
     const std::string key = *Any(stopping_);
     stopping_.erase(key);
     memory_.erase(key);
+    if (unloaded_.erase(key) != 0) {
+      ASSERT_TRUE(scheduler_.RunnerStopping(key, ExitCause::kRefused, now_).empty());
+    }
     scheduler_.RunnerReaped(key);
+    if (forgotten_.erase(key) != 0) claims_.Clear(key);
     if (!dies_.contains(key) && !suspended_.contains(key) && !scheduler_.WillRestart(key)) claims_.Clear(key);
   }
 
@@ -444,7 +454,9 @@ class Simulation : private SimulatedRequests {
   uint64_t ids_ = 0;
   std::set<std::string> loading_, granted_, ready_, stopping_;
   ClaimsModel claims_{kKeepAlive};
-  std::set<std::string> dies_;  // models whose runners died, and have computed nothing since
+  std::set<std::string> unloaded_;   // models whose runners stop because the scheduler said so
+  std::set<std::string> forgotten_;  // models that stop and were unloaded by name: no claim is left
+  std::set<std::string> dies_;       // models whose runners died, and have computed nothing since
   std::map<std::string, Time> loading_since_, paid_off_at_;
   uint64_t turns_checked_ = 0, unloads_checked_ = 0, rejects_checked_ = 0;
   std::map<RequestId, Time> full_since_;  // all room, by models that run, while this request waits for some

@@ -78,6 +78,8 @@ void Scheduler::Suspend(Models::iterator position, Time now, Plan& plan) {
   model.on_probation.reset();
   model.loads_as = newest_;
   model.suspension = ++suspensions_;
+  if (model.claims.IsPinnedByAdmin() && !model.unload_requested)
+    GiveRoom(model);  // its requests may leave meanwhile
   // The runner has none of those that this plan admitted.
   std::erase_if(suspended, [&plan](api::RequestId id) { return std::erase(plan.admit, id) != 0; });
   plan.suspended.insert(plan.suspended.end(), suspended.begin(), suspended.end());

@@ -105,8 +105,7 @@ void RunnerLink::Send(const api::ipc::ToRunner& message) {
 }
 
 api::Result<void> RunnerLink::TrySend(const api::ipc::SubmitView& submit) {
-  if (!HasRoomFor(0))
-    return api::Fail(api::ErrorCode::kOverloaded, "the model runner is overloaded");
+  if (!HasRoomFor(0)) return api::Fail(api::ErrorCode::kOverloaded, "the model runner is overloaded");
   Send(api::ipc::Submit{submit.id, submit.request, submit.resume});
   return {};
 }
