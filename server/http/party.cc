@@ -33,6 +33,16 @@ std::string PartyOf(std::string_view key, std::string_view peer) {
   return ip::address_v6(bytes).to_string() + "/64";
 }
 
+bool IsOfThisMachine(std::string_view peer) {
+  if (peer.starts_with("unix:")) return true;
+  boost::system::error_code error;
+  const ip::address address = ip::make_address(std::string(HostOf(peer)), error);
+  if (error) return false;
+  if (address.is_v6() && address.to_v6().is_v4_mapped())
+    return ip::make_address_v4(ip::v4_mapped, address.to_v6()).is_loopback();
+  return address.is_loopback();
+}
+
 std::string PartyOf(Exchange& exchange) {
   return PartyOf(exchange.request().identity, exchange.log().client);
 }

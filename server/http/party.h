@@ -11,6 +11,9 @@ namespace quire::server {
 // of one IPv6 network (/64), which one machine may use all of, are one party, as all connections of one local user are.
 std::string PartyOf(std::string_view key, std::string_view peer);
 
+// Whether the peer runs on this machine, and is not a proxy's client.
+bool IsOfThisMachine(std::string_view peer);
+
 class Exchange;
 std::string PartyOf(Exchange& exchange);
 

@@ -25,5 +25,13 @@ TEST(PartyOf, AnIpv6NetworkIsOneParty) {
   EXPECT_NE(PartyOf("", "[2001:db8::1]:1"), PartyOf("", "[2001:db8:0:1::1]:1"));
 }
 
+TEST(IsOfThisMachine, LoopbackAndLocalUsersAre) {
+  for (const char* peer :
+       {"127.0.0.1:4000", "127.8.8.8:1", "[::1]:4000", "[::ffff:127.0.0.1]:1", "unix:1000"})
+    EXPECT_TRUE(IsOfThisMachine(peer)) << peer;
+  for (const char* peer : {"172.17.0.2:4000", "[2001:db8::1]:4000", "[::ffff:10.0.0.1]:1", "", "localhost:1"})
+    EXPECT_FALSE(IsOfThisMachine(peer)) << peer;
+}
+
 }  // namespace
 }  // namespace quire::server

@@ -70,6 +70,11 @@ std::string QueuePartyOf(Exchange& exchange) {
   return client.Party();
 }
 
+bool MayUnloadForAll(Exchange& exchange) {
+  const HttpRequest& request = exchange.request();
+  return request.admin && (!request.identity.empty() || IsOfThisMachine(exchange.log().client));
+}
+
 std::optional<scheduler::KeepAliveClaim> ClaimOf(Exchange& exchange,
                                                  std::optional<scheduler::KeepAlive> keep_alive) {
   if (!keep_alive) return std::nullopt;

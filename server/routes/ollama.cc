@@ -16,14 +16,14 @@ bool IsLoadOnly(const ollama::GenerateRequest& request) {
 }
 bool IsLoadOnly(const ollama::ChatRequest& request) { return request.messages.empty(); }
 
-// A request without a prompt loads the model, or, when it asks to be kept for no time, ends the claim of its client: an
-// admin's key unloads it for all.
+// A request without a prompt loads the model, or, when it asks to be kept for no time, ends the claim of its client: who may
+// unload it for all does.
 Awaitable<void> LoadOrUnload(Services& services, Exchange& exchange, ollama::Endpoint endpoint,
                              StoredModel model, ollama::CommonRequest request) {
   const bool unload = request.keep_alive == std::chrono::nanoseconds::zero();
   std::chrono::nanoseconds load{};
   const auto claim = ClaimOf(exchange, request.keep_alive);
-  if (unload && claim->by_admin) {
+  if (unload && MayUnloadForAll(exchange)) {
     services.backend.Unload(model.digest);
   } else if (unload) {
     services.backend.EndClaim(model.digest, QueuePartyOf(exchange));
