@@ -19,8 +19,8 @@ std::shared_ptr<Constraint> FormatMemory::Use(const std::string& party,
                                               std::shared_ptr<Constraint> constraint, size_t source_bytes) {
   Constraint* const used = constraint.get();
   const size_t bytes = used->grammar().bytes() + source_bytes;
-  const auto release = [memory = shared_from_this(), party, bytes,
-                        constraint = std::move(constraint)](Constraint*) mutable {
+  auto release = [memory = shared_from_this(), party, bytes,
+                  constraint = std::move(constraint)](Constraint*) mutable {
     constraint.reset();
     memory->Release(party, bytes);
   };
@@ -29,7 +29,8 @@ std::shared_ptr<Constraint> FormatMemory::Use(const std::string& party,
     by_party_[party] += bytes;
     in_use_ += bytes;
   }
-  return std::shared_ptr<Constraint>(used, release);
+  // Moved: a copy might have no memory, and nobody would give back what is counted.
+  return std::shared_ptr<Constraint>(used, std::move(release));
 }
 
 void FormatMemory::Release(const std::string& party, size_t bytes) {

@@ -125,13 +125,18 @@ TEST_F(FormatsInUse, OneThatHasWaitedIsNotSentBack) {
 }
 
 TEST_F(FormatsInUse, OneThatIsTooLargeIsAnErrorWithItsSize) {
-  ConstraintCache cache([this] { return vocabulary_.Index(); }, size_t{1} << 20);
-  const auto compiled = cache.Get({api::OutputFormat::Kind::kRegex, "(a|b)*a(a|b){13}c", "format"});
+  ConstraintCache cache([this] { return vocabulary_.Index(); }, size_t{1} << 18);
+  const std::string pattern = "(a|b)*a(a|b){13}c";
+  const auto compiled = cache.Get({api::OutputFormat::Kind::kRegex, pattern, "format"});
   ASSERT_FALSE(compiled);
   EXPECT_EQ(compiled.error().code, api::ErrorCode::kUnsupported);
   EXPECT_EQ(compiled.error().field, "format");
-  EXPECT_THAT(compiled.error().message, HasSubstr("this model's formats may have 256 KiB each"));
+  EXPECT_THAT(compiled.error().message, HasSubstr("this model's formats may have 192 KiB each"));
   EXPECT_EQ(cache.memory().in_use(), 0U);
+  // An answer that began where it was not too large goes on.
+  const auto make = [&](GrammarBuilder&) { return Regex(pattern, Anchoring::kWhole, Utf8); };
+  EXPECT_FALSE(cache.Get(pattern, make, {.party = "a"}));
+  EXPECT_TRUE(cache.Get(pattern, make, {.party = "a", .resumed = true}));
 }
 
 // Each has less than its own limit.

@@ -104,15 +104,6 @@ std::optional<ConstraintCache::Compiled> ConstraintCache::Find(const std::string
   return Use(entries_.front(), user);
 }
 
-ConstraintCache::Compiled ConstraintCache::Use(Entry& entry, const FormatUser& user) {
-  if (!entry.compiled) return entry.compiled;
-  if (auto in_use = entry.in_use.lock()) return in_use;
-  WaitUnlessItMayBegin(*memory_, user);
-  auto used = memory_->Use(user.party, *entry.compiled, entry.key.size());
-  entry.in_use = used;
-  return used;
-}
-
 namespace {
 
 std::unexpected<api::Error> GrammarTooLarge(size_t bytes, size_t bytes_max) {
@@ -125,6 +116,17 @@ std::unexpected<api::Error> GrammarTooLarge(size_t bytes, size_t bytes_max) {
 
 }  // namespace
 
+ConstraintCache::Compiled ConstraintCache::Use(Entry& entry, const FormatUser& user) {
+  if (!entry.compiled) return entry.compiled;
+  const size_t bytes = (*entry.compiled)->grammar().bytes();
+  if (bytes > grammar_bytes_max() && !user.resumed) return GrammarTooLarge(bytes, grammar_bytes_max());
+  if (auto in_use = entry.in_use.lock()) return in_use;
+  WaitUnlessItMayBegin(*memory_, user);
+  auto used = memory_->Use(user.party, *entry.compiled, entry.key.size());
+  entry.in_use = used;
+  return used;
+}
+
 ConstraintCache::Compiled ConstraintCache::Compile(const MakeGrammar& make) {
   const WorkMemory memory(kCompileBytesMax);
   try {
@@ -134,8 +136,6 @@ ConstraintCache::Compiled ConstraintCache::Compile(const MakeGrammar& make) {
     if (!whole) return std::unexpected(whole.error());
     auto grammar = CompileGrammar(*whole, builder);
     if (!grammar) return std::unexpected(grammar.error());
-    if ((*grammar)->bytes() > grammar_bytes_max())
-      return GrammarTooLarge((*grammar)->bytes(), grammar_bytes_max());
     return std::make_shared<Constraint>(std::move(*grammar), vocabulary_, masks_);
   } catch (const WorkStopped& stopped) {
     if (stopped.reason != WorkStopped::Reason::kUnits) throw;
@@ -163,7 +163,7 @@ api::Result<std::shared_ptr<Constraint>> ConstraintCache::Get(const std::string&
   });
   Compiled compiled = Compile(make);
   // It has its memory now; what others began meanwhile does not matter.
-  const FormatUser now{user.party};
+  const FormatUser now{.party = user.party, .resumed = user.resumed};
   std::lock_guard lock(mutex_);
   if (auto found = Find(key, now)) return *std::move(found);
   entries_.push_front({key, std::move(compiled)});

@@ -1,6 +1,7 @@
 // The output format of a request as a grammar; compiled once and cached.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <functional>
 #include <list>
@@ -26,6 +27,7 @@ struct FormatUser {
   std::string party = {};
   bool may_wait =
       false;  // Get() may throw WorkStopped with kFormatMemory: ask again when memory().MayBegin(party)
+  bool resumed = false;  // its answer began in another runner: no size is too large for it
 };
 
 // Compiled grammars, and the errors of those that cannot be compiled, by their source. Those that requests use are shared,
@@ -40,6 +42,8 @@ class ConstraintCache {
   // Work units of compiling one grammar (runner/work): 0.2 to 0.6 s of CPU time. And its memory while it lasts.
   static constexpr uint64_t kCompileUnitsMax = 60'000'000;
   static constexpr size_t kCompileBytesMax = size_t{128} << 20;
+
+  static constexpr size_t kGrammarBytesMin = size_t{32} << 20;
 
   using MakeVocabulary = std::function<std::shared_ptr<const VocabularyIndex>()>;  // called at most once
   ConstraintCache(MakeVocabulary make_vocabulary, size_t budget_bytes)
@@ -56,7 +60,10 @@ class ConstraintCache {
 
   const FormatMemory& memory() const { return *memory_; }
   const MaskMemory& masks() const { return *masks_; }
-  size_t grammar_bytes_max() const { return memory_->bytes_max() / 3; }
+  // A third of all, but not less than a large set of tools takes where there is as much.
+  size_t grammar_bytes_max() const {
+    return std::max(memory_->bytes_max() / 3, std::min(memory_->bytes_max(), kGrammarBytesMin));
+  }
   size_t size() const {
     std::lock_guard lock(mutex_);
     return entries_.size();

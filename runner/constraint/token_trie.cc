@@ -84,6 +84,7 @@ VocabularyIndex::VocabularyIndex(int32_t size, const BytesOf& bytes_of, const Is
   std::erase_if(eos_tokens_, [size](api::TokenId id) { return id < 0 || id >= size; });
   std::ranges::sort(eos_tokens_);
   for (api::TokenId id = 0; id < size; ++id) {
+    CountWork(1);
     begin_.push_back(static_cast<uint32_t>(pool_.size()));
     if (end_.contains(id)) continue;
     if (is_special(id)) {
@@ -97,6 +98,7 @@ VocabularyIndex::VocabularyIndex(int32_t size, const BytesOf& bytes_of, const Is
   std::vector<TokenTrie::Token> all;
   std::vector<TokenTrie::Token> other;
   for (api::TokenId id = 0; id < size; ++id) {
+    CountWork(1);
     const std::string_view bytes = Bytes(id);
     if (bytes.empty()) continue;
     all.push_back({id, bytes});

@@ -17,6 +17,16 @@ size_t SequenceBytes(const cache::Layout& layout, int64_t tokens, int64_t batch)
   return bytes;
 }
 
+size_t SharedBytes(const cache::Layout& layout, int64_t tokens) {
+  size_t bytes = 0;
+  for (size_t group = 0; group < layout.groups.size(); ++group) {
+    const int64_t pages = (tokens + layout.page_tokens - 1) / layout.page_tokens;
+    if (layout.groups[group].window == 0)
+      bytes += static_cast<size_t>(pages) * cache::PageBytes(layout, group);
+  }
+  return bytes;
+}
+
 std::optional<size_t> NextToAdmit(std::span<const WaitingState> waiting, size_t bytes_left,
                                   bool anyone_running) {
   const auto order = [&](size_t i) {

@@ -27,6 +27,7 @@ struct ConstraintInputs {
   bool thinking_open = false;    // the prompt ends inside a block of thinking
   bool may_think = false;        // the answer may begin one
   bool may_wait = false;         // for formats that others use: see constraint::FormatUser
+  bool resumed = false;          // the answer began in another runner
 };
 
 // Null where the answer is unconstrained. With required tool calls the answer is tool calls; with a format it

@@ -252,13 +252,12 @@ size_t Engine::BytesFor(const ActiveRequest& request) const {
   return SequenceBytes(cache_->layout(), std::min<int64_t>(tokens, context_max_), StepTarget().tokens_max);
 }
 
-// It grows with the answer. A shared prefix is counted at its source; a recurrent slot is its own.
+// It grows with the answer. A shared prefix is counted at its source.
 size_t Engine::MemoryOf(const ActiveRequest& request) const {
   if (!request.sequence) return 0;
   const cache::Layout& layout = cache_->layout();
   const size_t whole = BytesFor(request);
-  const size_t shared = SequenceBytes(layout, request.shared_tokens, 0) - SequenceBytes(layout, 0, 0);
-  return whole - std::min(whole, shared);
+  return whole - std::min(whole, SharedBytes(layout, request.shared_tokens));
 }
 
 void Engine::Start(std::unique_ptr<ActiveRequest> request) {

@@ -120,7 +120,8 @@ api::Result<std::shared_ptr<constraint::Constraint>> OutputPlan::ConstraintOf(
                                 .rendered = RendersPrompt(),
                                 .thinking_open = thinking_open_,
                                 .may_think = may_think,
-                                .may_wait = context.formats_may_wait};
+                                .may_wait = context.formats_may_wait,
+                                .resumed = context.resumed};
   return CompileAnswerConstraint(inputs, *context.tokenizer, *context.constraints);
 }
 

@@ -154,6 +154,7 @@ Preparation::End Preparation::Work(PreparationJob& job) {
   if (job.submit.request.prompt_only) return Describe(job, limits);
   PromptContext context = context_;
   context.formats_may_wait = !job.waits_for_formats;
+  context.resumed = job.submit.resume.spent.has_value();
   const auto begin = Clock::now();
   auto [stopped, prompt] = TryToPrepare(context, job, limits);
   if (stopped && stopped->canceled) return End::kDone;

@@ -66,7 +66,7 @@ class PreparationQueue {
 
   // Asked once per heartbeat: jobs that nothing bounds. Their threads have counted no work between that many questions, or have
   // used more CPU time than this.
-  static constexpr int kStuckQuestions = 3;
+  static constexpr int kStuckQuestions = 10;  // a busy machine may give a thread no time for some seconds
   std::vector<api::RequestId> FindStuck(std::chrono::nanoseconds cpu_time);
 
  private:

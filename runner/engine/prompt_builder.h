@@ -69,6 +69,7 @@ struct PromptContext {
   ModelTask task = ModelTask::kGenerate;  // such models embed too
   const models::RankPrompt* rank_prompt = nullptr;  // of a decoder that ranks
   const SentencePrompts* sentence_prompts = nullptr;
+  bool resumed = false;           // the answer began in another runner
   bool formats_may_wait = false;  // the caller waits until WorkStopped says that there is memory for one more
 };
 
