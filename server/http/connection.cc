@@ -245,7 +245,7 @@ Awaitable<void> Connection::CloseGracefully(uint64_t announced_bytes) {
   error_code ec;
   socket_.shutdown(Socket::shutdown_send, ec);
   if (!ec) {
-    input_ = {};
+    std::string().swap(input_);
     const bool more = co_await DropAnnounced(announced_bytes);
     if (more) co_await DropRest();
   }

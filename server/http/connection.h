@@ -46,7 +46,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::string_view input() const { return input_; }
   void Consume(size_t bytes) {
     input_.erase(0, bytes);
-    if (input_.empty() && input_.capacity() > kKeptInputBytesMax) input_ = {};
+    if (input_.empty() && input_.capacity() > kKeptInputBytesMax) std::string().swap(input_);
   }
 
   // Waits for more input, until the deadline set by ArmRead().

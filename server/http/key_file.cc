@@ -49,8 +49,10 @@ std::string TextOf(int error) {
 std::expected<api::FileDescriptor, int> OpenLocked(const fs::path& path) {
   for (int attempt = 0; attempt < kLockAttempts; ++attempt) {
     if (attempt > 0) std::this_thread::sleep_for(kLockPause);
-    // A pipe is refused by who reads it, not waited for.
-    api::FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+    // A pipe is refused by who reads it, not waited for. NFS locks only what is open for writing.
+    constexpr int kFlags = O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+    api::FileDescriptor fd(::open(path.c_str(), O_RDWR | kFlags));
+    if (!fd.valid()) fd = api::FileDescriptor(::open(path.c_str(), O_RDONLY | kFlags));
     if (!fd.valid()) return std::unexpected(errno);
     const bool locked = ::flock(fd.get(), LOCK_EX | LOCK_NB) == 0;
     if (!locked && errno != EWOULDBLOCK) return std::unexpected(errno);
