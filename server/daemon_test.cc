@@ -197,7 +197,7 @@ TEST(DaemonEnd, ASecondSignalDoesNotWait) {
   EXPECT_THAT(quired.output(), HasSubstr("stopping immediately"));
 }
 
-// Work that outlasts the drain is told to stop: its request ends before the store goes, whoever holds the lock.
+// Work that outlasts the drain stops: its request ends before the store goes, whoever holds the lock.
 TEST(DaemonEnd, ARequestThatOutlastsTheDrainEndsBeforeTheStore) {
   const testing::StoreFixture store;
   Quired quired({"OLLAMA_HOST=127.0.0.1:0", "QUIRE_DRAIN_TIMEOUT=1ms"}, store);

@@ -14,7 +14,7 @@ namespace quire::runner::engine {
 
 // Bytes of a sequence of `tokens` tokens that shares nothing, appended in batches of at most `batch`.
 size_t SequenceBytes(const cache::Layout& layout, int64_t tokens, int64_t batch);
-// What a sequence need not have of its own of a prefix of so many tokens that it shares: a window leaves it behind, and each
+// What a sequence need not have of its own of a prefix of this many tokens that it shares: a window leaves it behind, and each
 // sequence has a recurrent slot.
 size_t SharedBytes(const cache::Layout& layout, int64_t tokens);
 
