@@ -121,7 +121,7 @@ class AnswerGrammar {
   // Between thinking and an answer.
   ExprRef AfterThinking() const {
     if (!markup_.after_thinking.empty()) return MarkupText(tokenizer_, markup_.after_thinking);
-    const ExprRef lines = constraint::Repeat(constraint::Literal("\n"), 0, 2);
+    ExprRef lines = constraint::Repeat(constraint::Literal("\n"), 0, 2);
     if (markup_.answer_begin.empty()) return lines;
     const ExprRef tag = constraint::Sequence({MarkupText(tokenizer_, markup_.answer_begin), lines});
     return constraint::Sequence({lines, constraint::Optional(tag)});

@@ -132,10 +132,17 @@ void Preparation::Run(std::span<const Lane> lanes) {
   };
   while (auto job = queue_.Pop(lanes, may_use_format)) {
     const api::RequestId id = job->submit.id;
-    const End end = Work(*job);
-    if (end == End::kDone) queue_.Finish(id);
-    if (end == End::kSpent) queue_.Demote(*std::move(job));
-    if (end == End::kWaits) queue_.Wait(*std::move(job));
+    switch (Work(*job)) {
+      case End::kDone:
+        queue_.Finish(id);
+        break;
+      case End::kSpent:
+        queue_.Demote(*std::move(job));
+        break;
+      case End::kWaits:
+        queue_.Wait(*std::move(job));
+        break;
+    }
   }
 }
 
