@@ -6,6 +6,7 @@
 
 #include "api/base/utf8.h"
 #include "runner/constraint/grammar_expr.h"
+#include "runner/work/work_budget.h"
 
 namespace quire::runner::constraint {
 namespace {
