@@ -149,24 +149,31 @@ TEST(Engine, AFewPlacesStayFreeOfOneTenant) {
   harness.Post(api::ipc::Cancel{waits});
 }
 
+api::Request OfTenant(std::string tenant, std::string text, int32_t tokens) {
+  api::Request request = Greedy(std::move(text), tokens);
+  request.client = {.tenant = std::move(tenant), .cache_salt = {}, .weight = 1, .exchange = {}};
+  return request;
+}
+
+std::string ManyWords() {
+  std::string words;
+  for (int i = 0; i < 40; ++i) words += "the cat sat on the mat. ";
+  return words;
+}
+
 // Memory is short: requests of the greedy tenant are preempted and wait for it. The other tenant needs more than one of
 // the running ones has.
 TEST(Engine, RequestsPreemptedForMemoryDoNotKeepAnIdleTenantOut) {
   EngineHarness alone({.model_stops = false});
   EngineHarness harness(
       {.limits = {.running_max = 8, .cache_bytes = alone.SequenceBytesOf(900)}, .model_stops = false});
-  const auto of = [](std::string tenant, std::string text, int32_t tokens) {
-    api::Request request = Greedy(std::move(text), tokens);
-    request.client = {.tenant = std::move(tenant), .cache_salt = {}, .weight = 1, .exchange = {}};
-    return request;
-  };
-  std::string words;
-  for (int i = 0; i < 40; ++i) words += "the cat sat on the mat. ";
-  const std::string expected = alone.Generate(of("", words, 20)).text();
+  const std::string words = ManyWords();
+  const std::string expected = alone.Generate(OfTenant("", words, 20)).text();
   std::vector<api::RequestId> endless;
-  for (int i = 0; i < 8; ++i) endless.push_back(harness.Submit(of("greedy", "Tell me a story.", 1'000'000)));
+  for (int i = 0; i < 8; ++i)
+    endless.push_back(harness.Submit(OfTenant("greedy", "Tell me a story.", 1'000'000)));
   harness.WaitUntil(endless[0], [](const Outcome& outcome) { return outcome.deltas.size() >= 60; });
-  EXPECT_EQ(harness.Generate(of("other", words, 20)).text(), expected);
+  EXPECT_EQ(harness.Generate(OfTenant("other", words, 20)).text(), expected);
   for (const auto id : endless) harness.Post(api::ipc::Cancel{id});
 }
 
@@ -175,23 +182,17 @@ TEST(Engine, GrownAnswersDoNotKeepAnIdleTenantOut) {
   EngineHarness alone({.model_stops = false});
   EngineHarness harness(
       {.limits = {.running_max = 8, .cache_bytes = alone.SequenceBytesOf(900)}, .model_stops = false});
-  const auto of = [](std::string tenant, std::string text, int32_t tokens) {
-    api::Request request = Greedy(std::move(text), tokens);
-    request.client = {.tenant = std::move(tenant), .cache_salt = {}, .weight = 1, .exchange = {}};
-    return request;
-  };
-  std::string words;
-  for (int i = 0; i < 40; ++i) words += "the cat sat on the mat. ";
-  const std::string expected = alone.Generate(of("", words, 20)).text();
+  const std::string words = ManyWords();
+  const std::string expected = alone.Generate(OfTenant("", words, 20)).text();
   std::vector<api::RequestId> endless;
   for (int i = 0; i < 4; ++i) {
-    api::Request request = of("greedy", "Tell me a story.", 1'000'000);
+    api::Request request = OfTenant("greedy", "Tell me a story.", 1'000'000);
     request.params.num_ctx = 280;
     endless.push_back(harness.Submit(std::move(request)));
     harness.Post(api::ipc::Credit{endless.back(), 1'000'000});
   }
   harness.WaitUntil(endless[0], [](const Outcome& outcome) { return outcome.deltas.size() >= 400; });
-  EXPECT_EQ(harness.Generate(of("other", words, 20)).text(), expected);
+  EXPECT_EQ(harness.Generate(OfTenant("other", words, 20)).text(), expected);
   for (const auto id : endless) harness.Post(api::ipc::Cancel{id});
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <boost/asio/ip/address.hpp>
+#include <optional>
 
 #include "server/http/exchange.h"
 
@@ -18,29 +19,32 @@ std::string_view HostOf(std::string_view peer) {
   return host.starts_with('[') && host.ends_with(']') ? host.substr(1, host.size() - 2) : host;
 }
 
+// Nothing: the peer has none, as a local user. An IPv4 address stays one where IPv6 carries it.
+std::optional<ip::address> AddressOf(std::string_view peer) {
+  boost::system::error_code error;
+  const ip::address address = ip::make_address(std::string(HostOf(peer)), error);
+  if (error) return std::nullopt;
+  if (address.is_v6() && address.to_v6().is_v4_mapped())
+    return ip::make_address_v4(ip::v4_mapped, address.to_v6());
+  return address;
+}
+
 }  // namespace
 
 std::string PartyOf(std::string_view key, std::string_view peer) {
   if (!key.empty()) return "key:" + std::string(key);
-  boost::system::error_code error;
-  const ip::address address = ip::make_address(std::string(HostOf(peer)), error);
-  if (error) return std::string(peer);
-  if (address.is_v4()) return address.to_string();
-  const ip::address_v6 v6 = address.to_v6();
-  if (v6.is_v4_mapped()) return ip::make_address_v4(ip::v4_mapped, v6).to_string();
-  ip::address_v6::bytes_type bytes = v6.to_bytes();
+  const auto address = AddressOf(peer);
+  if (!address) return std::string(peer);
+  if (address->is_v4()) return address->to_string();
+  ip::address_v6::bytes_type bytes = address->to_v6().to_bytes();
   std::fill(bytes.begin() + kNetworkBytes, bytes.end(), 0);
   return ip::address_v6(bytes).to_string() + "/64";
 }
 
 bool IsOfThisMachine(std::string_view peer) {
   if (peer.starts_with("unix:")) return true;
-  boost::system::error_code error;
-  const ip::address address = ip::make_address(std::string(HostOf(peer)), error);
-  if (error) return false;
-  if (address.is_v6() && address.to_v6().is_v4_mapped())
-    return ip::make_address_v4(ip::v4_mapped, address.to_v6()).is_loopback();
-  return address.is_loopback();
+  const auto address = AddressOf(peer);
+  return address && address->is_loopback();
 }
 
 std::string PartyOf(Exchange& exchange) {

@@ -9,13 +9,12 @@ import re
 import resource
 import signal
 import socket
-import ssl
 import subprocess
 import sys
 import time
 import unittest
 
-from harness import BIN, MODEL, TIMEOUT_S, Daemon, UnreadDaemon, greedy
+from harness import BIN, MODEL, TIMEOUT_S, Daemon, UnreadDaemon, client_hello, greedy
 
 LIVE = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
@@ -262,17 +261,6 @@ class Memory(unittest.TestCase):
         pages = int((pathlib.Path("/proc") / str(daemon.process.pid) / "statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 
-    @staticmethod
-    def client_hello():
-        """The first flight of a handshake that is never continued."""
-        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-        with contextlib.suppress(ssl.SSLWantReadError):
-            context.wrap_bio(incoming, outgoing).do_handshake()
-        return outgoing.read()
-
     def test_a_flood_of_half_handshakes_leaves_no_memory_behind(self):
         daemon = Daemon()
         folder = pathlib.Path(daemon.folder.name)
@@ -290,7 +278,7 @@ class Memory(unittest.TestCase):
         try:
             daemon.get("/livez")
             before = peak = self.rss_mib(daemon)
-            hello = self.client_hello()
+            hello = client_hello()
             clients = []
             with contextlib.ExitStack() as held:
                 for _ in range(self.HANDSHAKES):
