@@ -135,11 +135,13 @@ TEST_F(DispatcherFaultsTest, ACrashOfALargeRequest) {
 
 TEST_F(DispatcherFaultsTest, AStoppedRunnerIsReplaced) {
   limits().stall_timeout = milliseconds(3000);
+  limits().probation_time = milliseconds(1500);  // longer than the second between two heartbeats
   ExpectKillsTheRunner("stop", "sent no heartbeat for 3 s and was killed");
 }
 
 TEST_F(DispatcherFaultsTest, AHungRunnerIsReplaced) {
   limits().stall_timeout = milliseconds(3000);
+  limits().probation_time = milliseconds(1500);  // longer than the second between two heartbeats
   ExpectKillsTheRunner("circle", "hung for 3 s and was killed");
 }
 
@@ -177,6 +179,7 @@ TEST_F(DispatcherFaultsTest, Garbage) { ExpectKillsTheRunner("garbage", "protoco
 TEST_F(DispatcherFaultsTest, ATornFrame) { ExpectKillsTheRunner("half-frame", "exited with status 5"); }
 TEST_F(DispatcherFaultsTest, AnUnexpectedMessage) { ExpectKillsTheRunner("unasked", "protocol error"); }
 TEST_F(DispatcherFaultsTest, TextBeforeItsPrompt) { ExpectKillsTheRunner("early", "before PromptReady"); }
+// That it ends is known a second later: until then requests come that are not why.
 TEST_F(DispatcherFaultsTest, AClosedLinkWithoutAnExit) {
   ExpectKillsTheRunner("hang up", "closed the connection");
 }

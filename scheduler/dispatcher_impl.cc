@@ -377,7 +377,8 @@ void Dispatcher::Impl::OnStopping(ModelRunner& runner, Scheduler::ExitCause caus
     ++restarts_[runner.stalled() ? "stalled" : killed ? "killed" : "crashed"];
   }
   DropUnsent(runner.key());
-  for (const api::RequestId id : scheduler_.RunnerStopping(runner.key(), cause, Clock::now())) {
+  for (const api::RequestId id :
+       scheduler_.RunnerStopping(runner.key(), cause, Clock::now(), runner.died_by())) {
     FailWith(id, cause, why);
   }
   RequestPlan();

@@ -125,7 +125,9 @@ class ModelRunner : public RunnerSession {
   Time last_activity() const {
     return state_ == State::kLoaded ? std::min(last_frame_at_, last_progress_at_) : last_frame_at_;
   }
-  bool stalled() const { return stalled_; }  // it was killed because it hung
+  bool stalled() const { return hung_since_.has_value(); }  // it was killed because it hung
+  // By when it had died or hung: a request that came later is not why. Nothing: it was asked to stop.
+  std::optional<Time> died_by() const { return stalled() || !over() ? hung_since_ : over_since(); }
   bool stopping() const { return state_ == State::kStopping; }
   bool loaded() const { return state_ == State::kLoaded; }
 
@@ -185,7 +187,7 @@ class ModelRunner : public RunnerSession {
   Time estimated_at_{};
   std::chrono::nanoseconds waited_{};  // for ApproveLoad()
   std::chrono::nanoseconds load_time_{};
-  bool stalled_ = false;
+  std::optional<Time> hung_since_;
   uint64_t last_question_ = 0;
   std::optional<uint64_t> engine_asked_;  // the question that is open
   std::optional<api::ipc::EngineInspected> engine_;

@@ -130,7 +130,9 @@ boost::asio::awaitable<bool> RunnerSession::ExitedBy(Time until) {
 }
 
 boost::asio::awaitable<void> RunnerSession::WatchExit(std::shared_ptr<RunnerSession> self) {
-  self->exit_ = co_await self->process_->Wait();
+  const std::optional<ExitStatus> exit = co_await self->process_->Wait();
+  if (!self->over()) self->over_since_ = Clock::now();
+  self->exit_ = exit;
   self->changed_.Notify();
 }
 
@@ -148,6 +150,7 @@ api::Result<void> RunnerSession::OnMessage(api::ipc::ToDaemon message) {
 }
 
 void RunnerSession::OnLinkEnd(const LinkEnd& end) {
+  if (!over()) over_since_ = Clock::now();
   link_end_ = end;
   changed_.Notify();
 }

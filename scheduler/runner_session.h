@@ -82,6 +82,7 @@ class RunnerSession : public RunnerLink::Listener, public std::enable_shared_fro
   bool stop_requested() const { return stop_requested_; }
   const std::optional<ExitStatus>& exit_status() const { return exit_; }  // once reaped
   bool over() const { return exit_.has_value() || link_end_.has_value(); }
+  Time over_since() const { return over_since_; }  // its first sign. REQUIRES: over()
   RunnerLink* link() { return link_.get(); }
   AsyncEvent& changed() { return changed_; }  // notified on Hello, the end and Stop(), and by derived classes
   const std::string& name() const { return name_; }
@@ -107,6 +108,7 @@ class RunnerSession : public RunnerLink::Listener, public std::enable_shared_fro
   bool at_once_ = false;
   std::optional<ExitStatus> exit_;
   std::optional<LinkEnd> link_end_;
+  Time over_since_{};
 };
 
 }  // namespace quire::scheduler

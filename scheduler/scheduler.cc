@@ -59,9 +59,11 @@ void Scheduler::Progress(api::RequestId id, Time now) {
   Request& request = found->second;
   if (!request.progressed_at) request.progressed_at = now;
   Model& model = models_.at(request.key);
-  if (model.on_probation == id) model.on_probation.reset();
+  model.in_turn.erase(id);
   request.quarantined = false;
   request.probation_failures = 0;
+  request.unexplained_deaths = 0;
+  request.tried_first = false;
   deaths_.erase(request.key);
 }
 
@@ -85,7 +87,7 @@ void Scheduler::RemoveExisting(api::RequestId id, Time now) {
     model.claims.End(request.party, now);
     model.last_use = ++uses_;
     if (model.running == 0) model.idle_since = now;
-    if (model.on_probation == id) model.on_probation.reset();
+    model.in_turn.erase(id);
   } else {
     std::erase(model.waiting, id);
   }
@@ -116,68 +118,6 @@ void Scheduler::LoadDone(const std::string& key, Time now) {
   model.last_use = ++uses_;
 }
 
-// Counts a runner's death against an admitted request. True: the request fails.
-bool Scheduler::ShouldFail(Request& request, bool on_probation, bool alone, ExitCause cause) const {
-  if (cause == ExitCause::kRefused) return true;
-  const bool certain = alone && cause == ExitCause::kCrashed;
-  if (on_probation && (certain || ++request.probation_failures >= kProbationFailuresMax)) return true;
-  request.quarantined = true;
-  return false;
-}
-
-// The next runner is not started at once when one after the other dies.
-void Scheduler::RecordDeath(const std::string& key, Time now) {
-  constexpr auto kFirstPause = std::chrono::milliseconds(250);
-  constexpr int32_t kDoublingsMax = 7;  // half a minute
-  Deaths& deaths = deaths_[key];
-  ++deaths.count;
-  deaths.retry_at =
-      deaths.count == 1 ? now : now + kFirstPause * (1 << std::min(deaths.count - 2, kDoublingsMax));
-}
-
-std::vector<api::RequestId> Scheduler::RunnerStopping(const std::string& key, ExitCause cause, Time now) {
-  std::vector<api::RequestId> lost;
-  const auto found = models_.find(key);
-  if (found == models_.end() || found->second.state == State::kNotLoaded) return lost;
-  Model& model = found->second;
-  if (cause != ExitCause::kRefused) RecordDeath(key, now);
-  // Requests that waited for the load fail with a runner that dies during it or right after it: a model that
-  // always does must not be reloaded again and again for them.
-  const bool killed = cause == ExitCause::kKilled && deaths_.at(key).count < kLoadDeathsMax;
-  if ((model.state == State::kLoading || model.just_loaded) && !killed) {
-    lost.assign(model.waiting.begin(), model.waiting.end());
-    model.waiting.clear();
-  }
-  const auto quarantined_count = std::ranges::count_if(requests_, [&key](const auto& entry) {
-    return entry.second.admitted && entry.second.quarantined && entry.second.key == key;
-  });
-  std::vector<api::RequestId> again;
-  for (auto& [id, request] : requests_) {
-    if (!request.admitted || request.key != key) continue;
-    if (ShouldFail(request, model.on_probation == id, quarantined_count == 1, cause)) {
-      lost.push_back(id);
-    } else {
-      EndRun(request, now);
-      again.push_back(id);
-    }
-  }
-  // A pinned model is reloaded by itself unless its file can no longer be loaded.
-  const bool was_pinned = model.claims.IsPinned() && (model.state == State::kReady || model.restart_pinned);
-  const bool gives_room = model.state == State::kStopping && model.gave_room && model.restart_pinned;
-  const bool comes_back = gives_room || (was_pinned && cause != ExitCause::kRefused);
-  model.restart_pinned = comes_back && !model.unload_requested && !closed_;
-  std::ranges::sort(again);
-  model.waiting.insert(model.waiting.begin(), again.begin(), again.end());
-  model.running = 0;
-  model.claims.EndAll(now);
-  model.on_probation.reset();
-  model.just_loaded = false;
-  model.state = State::kStopping;
-  for (const api::RequestId id : lost) EraseRequest(id);
-  std::ranges::sort(lost);
-  return lost;
-}
-
 void Scheduler::RunnerReaped(const std::string& key) {
   const auto found = models_.find(key);
   if (found == models_.end()) return;
@@ -187,6 +127,7 @@ void Scheduler::RunnerReaped(const std::string& key) {
   }
   Model next;
   next.waiting = std::move(found->second.waiting);
+  next.last_probations = std::move(found->second.last_probations);
   next.restart_pinned = found->second.restart_pinned;
   next.loads_as = found->second.loads_as;
   next.suspension = found->second.suspension;
@@ -281,8 +222,8 @@ Scheduler::Plan Scheduler::NextPlan(Time now) {
   }
   for (auto& [key, model] : models_) {
     model.gave_way = false;
-    if (model.on_probation && !model.waiting.empty() && model.probation_until > now)
-      WakeBy(model.probation_until, plan);
+    if (!model.in_turn.empty() && !model.waiting.empty() && model.turn_ends > now)
+      WakeBy(model.turn_ends, plan);
     if (model.state != State::kReady || !Idle(model)) continue;
     if (const auto expires_at = ExpiresAt(model, now)) WakeBy(*expires_at, plan);
   }
@@ -305,27 +246,6 @@ void Scheduler::Expire(Time now, Plan& plan) {
   }
   std::ranges::sort(plan.expire);
   for (const api::RequestId id : plan.expire) RemoveExisting(id, now);
-}
-
-// Admits all requests that wait for a ready model; quarantined ones one at a time, with none behind them.
-void Scheduler::Admit(Models::iterator position, Time now, Plan& plan) {
-  Model& model = position->second;
-  while (!model.waiting.empty() && (!model.on_probation || model.probation_until <= now)) {
-    const api::RequestId id = model.waiting.front();
-    model.waiting.pop_front();
-    Request& request = requests_.find(id)->second;
-    request.admitted = true;
-    request.admitted_at = now;
-    request.progressed_at.reset();
-    ++model.running;
-    model.last_use = ++uses_;
-    if (request.quarantined) {
-      model.on_probation = id;
-      model.probation_until = now + options_.probation_time;
-    }
-    model.claims.Start(request.party, request.keep_alive, options_.default_keep_alive);
-    plan.admit.push_back(id);
-  }
 }
 
 void Scheduler::StartUnload(Models::iterator model, Plan& plan, UnloadReason reason) {
@@ -457,6 +377,12 @@ std::string Scheduler::CheckInvariants() const {
     const auto admitted = std::ranges::count_if(
         requests_, [&key](const auto& entry) { return entry.second.admitted && entry.second.key == key; });
     if (admitted != model.running) return "model " + key + " has a wrong count of running requests";
+    for (const api::RequestId id : model.in_turn) {
+      const auto found = requests_.find(id);
+      if (found == requests_.end() || !found->second.admitted || found->second.key != key)
+        return "model " + key + " waits for a request that it does not run";
+    }
+    if (!std::ranges::is_sorted(model.waiting)) return "model " + key + " queues its requests out of order";
     for (const api::RequestId id : model.waiting) {
       const auto found = requests_.find(id);
       if (found == requests_.end() || found->second.admitted || found->second.key != key) {

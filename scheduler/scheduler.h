@@ -9,9 +9,8 @@
 //    eighth more of parties that have few of them (QueuePlaces), whether or not their model is loaded;
 //  - a plan never unloads a model that has admitted requests, unless it has had its turn (scheduler_turns.cc): then
 //    they wait for its next runner and go on there;
-//  - requests whose runner died are quarantined: they are re-admitted one at a time, each after the one
-//    before has made progress or its probation_time is over, so that the request that kills the next runner
-//    is known.
+//  - requests whose runner died are quarantined: they are re-admitted one at a time, in turns of their parties, so that
+//    the request that kills the next runner is known. Between two of them others have their turn (scheduler_quarantine.cc).
 // A pinned model whose runner dies is reloaded without a request, with a growing delay. Nothing waits
 // forever: a model that must make room stops admitting requests and becomes idle when its running requests
 // finish, or is suspended after its turn. If short requests have ended and long ones have not, which drain_pause tells
@@ -24,6 +23,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -51,8 +51,9 @@ class Scheduler {
     KeepAlive default_keep_alive = std::chrono::minutes(5);
     int32_t model_queue_max = 0;  // < 1: no limit of its own
     int64_t memory_bytes = 0;     // of all runners together; < 1: no limit
-    KeepAlive probation_time =
-        std::chrono::seconds(2);  // then the next one is admitted even without progress
+    // The longest turn of quarantined requests and of those between them; 4 and 16 times as long for one that was in
+    // runners of whose deaths nothing told the cause.
+    KeepAlive probation_time = std::chrono::seconds(2);
     // The longest turn of a model that drains, as long as its answers get on in such turns: then they are suspended.
     // <= 0: never.
     KeepAlive drain_limit = std::chrono::seconds(10);
@@ -150,8 +151,9 @@ class Scheduler {
   void Remove(api::RequestId id, Time now);
   void LoadDone(const std::string& key, Time now);
   // The runner accepts nothing more. Returns, oldest first, the requests that fail with it; they are dropped
-  // here. The others, including admitted ones, wait for the next runner.
-  std::vector<api::RequestId> RunnerStopping(const std::string& key, ExitCause cause, Time now);
+  // here. The others, including admitted ones, wait for the next runner. `died_by`: it had died or hung by then.
+  std::vector<api::RequestId> RunnerStopping(const std::string& key, ExitCause cause, Time now,
+                                             std::optional<Time> died_by = {});
   // The runner is reaped: its model slot is free.
   void RunnerReaped(const std::string& key);
   // Unloads the model when its admitted requests have finished; later requests get a new runner. Unknown keys
@@ -201,10 +203,12 @@ class Scheduler {
     bool gave_way = false;    // its runner was reaped since the last plan, and its requests were suspended
     Time loading_since{};     // with its memory granted
     Time paid_off_at{};       // it has run as long as its load took
-    std::optional<api::RequestId> on_probation;  // the quarantined request admitted last; no progress yet
-    Time probation_until{};                      // no further request is admitted before this time
-    std::optional<MemoryEstimate> estimate;      // known while it loads and after
-    std::optional<int64_t> granted;              // bytes, fixed and cache; taken until the runner is reaped
+    std::set<api::RequestId> in_turn;  // while quarantined ones wait: admitted last, without progress
+    Time turn_ends{};                  // then others are admitted even so
+    bool open_turn_is_next = false;
+    std::map<std::string, uint64_t> last_probations;  // of parties; a later one has a larger number
+    std::optional<MemoryEstimate> estimate;           // known while it loads and after
+    std::optional<int64_t> granted;  // bytes, fixed and cache; taken until the runner is reaped
     // It is pinned and gave its room to answers that had begun: it comes back once as many bytes and a slot are free.
     std::optional<int64_t> gave_room;
     Time idle_since{};
@@ -220,7 +224,9 @@ class Scheduler {
     bool started = false;
     std::optional<Time> give_up_at = {};     // unless started
     bool quarantined = false;                // was in a runner that died; no progress since
-    int32_t probation_failures = 0;          // runners that died while it was on probation
+    int32_t probation_failures = 0;          // runners that were killed, perhaps because of it
+    int32_t unexplained_deaths = 0;          // runners that died while it was one of several candidates
+    bool tried_first = false;                // the last to come before such a death
     Time admitted_at{};                      // last
     std::optional<Time> progressed_at = {};  // since it was admitted: the first time
     KeepAlive ran{};                         // in runners before
@@ -258,7 +264,19 @@ class Scheduler {
 
   void EraseRequest(api::RequestId id);
   void RemoveExisting(api::RequestId id, Time now);
-  bool ShouldFail(Request& request, bool on_probation, bool alone, ExitCause cause) const;
+  // Admitted requests that may have ended their runner: it has computed nothing for them.
+  struct Candidates {
+    int32_t admitted = 0;               // of the runner, candidates or not
+    int32_t quarantined = 0;            // candidates of an earlier death, too
+    int32_t had_longest_probation = 0;  // of these
+    int32_t newcomers = 0;              // of this one only
+    api::RequestId last{};              // quarantined, admitted last
+  };
+  Candidates CandidatesFor(const std::string& key, Time died_at) const;
+  KeepAlive ProbationOf(const Request& request) const;
+  bool IsToBlame(const Request& request, const Candidates& candidates, Time died_at) const;
+  bool ShouldFail(api::RequestId id, Request& request, const Candidates& candidates, ExitCause cause,
+                  Time died_at) const;
   void RecordDeath(const std::string& key, Time now);
   static void WakeBy(Time time, Plan& plan);
   void Expire(Time now, Plan& plan);
@@ -268,6 +286,11 @@ class Scheduler {
   bool GrantTo(Models::iterator model, Time now, Plan& plan);
   int64_t Granted(bool leaving_only) const;
   void Admit(Models::iterator model, Time now, Plan& plan);
+  void AdmitTurn(Model& model, Time now, Plan& plan);
+  void AdmitOne(Model& model, api::RequestId id, Time now, Plan& plan);
+  std::set<Owner> OwnersInQuarantine(const Model& model) const;
+  std::vector<api::RequestId> OpenTurnOf(const Model& model, const std::set<Owner>& quarantined) const;
+  api::RequestId NextOnProbation(const Model& model) const;
   void StartUnload(Models::iterator model, Plan& plan, UnloadReason reason);
   void AdmitAfterPause(Models::iterator model, Time now, Plan& plan);
   void SuspendIfOverdue(Models::iterator model, const Waiters& waiters, Time now, Plan& plan);
@@ -290,8 +313,7 @@ class Scheduler {
   bool MayLoad(const Model& model) const;
   void Reject(Models::iterator model, Plan& plan);
 
-  // Deaths on probation; one is enough for a crash if no other quarantined request was in the runner.
-  static constexpr int32_t kProbationFailuresMax = 2;
+  static constexpr int32_t kProbationFailuresMax = 2;  // runners killed by a signal; a crash is enough
   static constexpr int32_t kLoadDeathsMax =
       3;  // runners killed while loading before the waiting requests fail
 
@@ -302,6 +324,7 @@ class Scheduler {
   QueuePlaces places_;                    // of requests that no runner has started
   api::RequestId newest_{};               // of all requests so far
   uint64_t suspensions_ = 0;
+  uint64_t probations_ = 0;
   std::map<UnloadReason, uint64_t> unloads_;
   uint64_t uses_ = 0;
   bool closed_ = false;

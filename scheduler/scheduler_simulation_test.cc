@@ -1,14 +1,14 @@
 // The scheduler alone, over random events of runners and clients in virtual time. All follows from one seed;
 // QUIRE_SIMULATION_SEEDS is how many there are, QUIRE_SIMULATION_FIRST the first.
 //
-// Checked after every plan: its invariants; memory and model slots as the runners see them; quarantined requests are
-// admitted one at a time; requests of one model are admitted in the order in which they came; no model is loaded before
+// Checked after every plan: its invariants; memory and model slots as the runners see them; requests of one model are
+// admitted in the order in which they came, and while some of them are quarantined in the turns of
+// testing/quarantine_model.h; none fails for a death that one that came later may have caused; no model is loaded before
 // another one that has waited longer and whose party asks for nothing else; a party, or a member of one, of which nothing
 // runs waits for room for two drain_pauses at most, or as long as the load took of what has the room; a request whose model is
 // loaded is passed over for a drain_pause at most, also while another party unloads the model; no model is unloaded for its
-// age, or by name, that another party keeps (testing/claims_model.h); none is refused its room but by pins of its own party or
-// an admin's. At every arrival: a party is refused only where the rule of the queue's places says so (scheduler/README.md,
-// invariant 8). In the end every request is served.
+// age, or by name, that another party keeps (testing/claims_model.h); only pins of its own party or an admin's refuse one its
+// room. At every arrival: only the rule of the queue's places refuses a party (scheduler/README.md). All are served in the end.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,6 +24,7 @@
 #include "api/base/testing/simulation_seeds.h"
 #include "scheduler/scheduler.h"
 #include "scheduler/testing/claims_model.h"
+#include "scheduler/testing/quarantine_model.h"
 #include "scheduler/testing/simulated_requests.h"
 
 namespace quire::scheduler {
@@ -40,7 +41,6 @@ const Time kSimulationStart{hours(1)};
 
 RequestId IdOf(uint64_t value) { return RequestId{value}; }
 
-// Random events of runners and clients; checks that every request is served.
 class Simulation : private SimulatedRequests {
  public:
   static constexpr int64_t kMemory = 80;
@@ -72,8 +72,7 @@ class Simulation : private SimulatedRequests {
     const Scheduler::Plan plan = scheduler_.NextPlan(now_);
     ASSERT_EQ(scheduler_.CheckInvariants(), "");
     for (const RequestId id : plan.expire) {
-      if (running_.contains(id) && quarantined_.contains(id)) probation_until_.erase(running_.at(id));
-      if (running_.contains(id)) claims_.End(running_.at(id), owners_.at(id).first, now_);
+      if (running_.contains(id)) EndRunOf(id);
       ASSERT_EQ(waiting_.erase(id) + running_.erase(id), 1U);
     }
     for (const RequestId id : plan.suspended) {
@@ -83,12 +82,11 @@ class Simulation : private SimulatedRequests {
       waiting_[id] = key;
       running_.erase(id);
       claims_.End(key, owners_.at(id).first, now_);
-      probation_until_.erase(key);
     }
     // Also one whose requests this very plan would have admitted.
     if (suspensions() > suspensions_before) {
       suspended_.insert(plan.unload.begin(), plan.unload.end());
-      for (const std::string& key : plan.unload) claims_.Suspend(key);
+      for (const std::string& key : plan.unload) claims_.Suspend(key), quarantine_.Reset(key);
     }
     if (RoomMade() == room_made_before) CheckUnloads(plan.unload);
     for (const std::string& key : plan.unload) {
@@ -97,6 +95,7 @@ class Simulation : private SimulatedRequests {
       loading_.erase(key);
       granted_.erase(key);
       ready_.erase(key);
+      quarantine_.EndRunner(key, /*unexplained=*/false);
       if (unloading_.erase(key) != 0) forgotten_.insert(key);
       unloaded_by_.erase(key);
       stopping_.insert(key);
@@ -127,13 +126,9 @@ class Simulation : private SimulatedRequests {
     for (const RequestId id : plan.admit) {
       ASSERT_TRUE(waiting_.contains(id) && ready_.contains(waiting_.at(id)));
       const std::string key = waiting_.at(id);
-      ASSERT_EQ(OldestWaiting(key), id) << "a younger request was admitted before an older one";
+      ASSERT_EQ(quarantine_.Admit(key, id, WaitingFor(key), now_), "");
       claims_.Start(key, owners_.at(id).first, said_.at(id));
-      if (quarantined_.contains(id)) {
-        ASSERT_TRUE(!probation_until_.contains(key) || probation_until_.at(key) <= now_)
-            << "two requests on probation at once";
-        probation_until_[key] = now_ + Scheduler::Options().probation_time;
-      }
+      progressed_.erase(id);
       running_[id] = key;
       admitted_.insert(id);
       waiting_.erase(id);
@@ -149,8 +144,10 @@ class Simulation : private SimulatedRequests {
     CheckTurns();
   }
 
-  // What was checked: turns, unloads, rejections.
-  std::array<uint64_t, 3> checked() const { return {turns_checked_, unloads_checked_, rejects_checked_}; }
+  // Checks of turns, unloads, rejections, requests that failed, waits for quarantined ones.
+  std::array<uint64_t, 5> checked() const {
+    return {turns_checked_, unloads_checked_, rejects_checked_, blames_checked_, quarantine_.checked()};
+  }
 
   // No more arrivals, crashes or cancels: with every runner doing its part all waiting requests are admitted.
   void Settle() {
@@ -220,7 +217,7 @@ class Simulation : private SimulatedRequests {
           << key << " is unloaded though a party keeps it";
     }
   }
-  // All requests for their model. Those admitted by the same plan may have pinned a model before, or unpinned it since.
+  // Those admitted by the same plan may have pinned a model before, or unpinned it since.
   void CheckRejects(const std::vector<RequestId>& rejected, const ClaimsModel& before) {
     for (const RequestId id : rejected) {
       const auto parties = PartiesWaitingFor(waiting_.at(id));
@@ -285,14 +282,12 @@ class Simulation : private SimulatedRequests {
     }
   }
 
-  // Requests whose model is loaded, and admits them. One after the other those are admitted that were in a runner that died.
+  // Requests whose model is loaded, and admits them, unless it is another one's turn.
   void CheckWaits() {
     std::set<std::string> busy = unloading_;
     for (const auto& [key, party] : unloaded_by_) busy.insert(key);
-    for (const auto* list : {&waiting_, &running_}) {
-      for (const auto& [id, key] : *list) {
-        if (quarantined_.contains(id)) busy.insert(key);
-      }
+    for (const std::string& key : ready_) {
+      if (quarantine_.IsTurn(key, now_)) busy.insert(key);
     }
     std::erase_if(waits_since_, [&](const auto& entry) {
       return !waiting_.contains(entry.first) || !ready_.contains(waiting_.at(entry.first));
@@ -361,13 +356,19 @@ class Simulation : private SimulatedRequests {
     if (Below(3) == 0) return;  // it goes on for a while
     Clear(one->first);
     scheduler_.Remove(one->first, now_);
-    claims_.End(one->second, owners_.at(one->first).first, now_);
+    EndRunOf(one->first);
     running_.erase(one);
+  }
+  void EndRunOf(RequestId id) {
+    claims_.End(running_.at(id), owners_.at(id).first, now_);
+    quarantine_.Prove(running_.at(id), id);
   }
   void Clear(RequestId id) {
     scheduler_.Progress(id, now_);
     dies_.erase(running_.at(id));
-    if (quarantined_.erase(id) != 0) probation_until_.erase(running_.at(id));
+    quarantined_.erase(id);
+    progressed_.insert(id);
+    quarantine_.Prove(running_.at(id), id);
   }
   static Scheduler::MemoryEstimate EstimateOf(const std::string& key) {
     const int64_t size = 15 * (key[0] - 'a' + 1);  // the largest never fits with its caches
@@ -382,9 +383,8 @@ class Simulation : private SimulatedRequests {
     auto& from = Below(2) == 0 ? waiting_ : running_;
     if (from.empty()) return;
     const auto one = Any(from);
-    if (&from == &running_ && quarantined_.contains(one->first)) probation_until_.erase(one->second);
     scheduler_.Remove(one->first, now_);
-    if (&from == &running_) claims_.End(one->second, owners_.at(one->first).first, now_);
+    if (&from == &running_) EndRunOf(one->first);
     from.erase(one);
   }
   void FinishLoad(bool well) {
@@ -416,7 +416,10 @@ class Simulation : private SimulatedRequests {
     for (const auto& [id, running] : running_) {
       if (running == key) claims_.End(key, owners_.at(id).first, now_);
     }
-    for (const RequestId id : scheduler_.RunnerStopping(key, cause, now_)) {
+    const auto lost = scheduler_.RunnerStopping(key, cause, now_);
+    CheckBlame(key, cause, lost);
+    quarantine_.EndRunner(key, cause != ExitCause::kRefused && HasQuarantinedBut(lost, key));
+    for (const RequestId id : lost) {
       ASSERT_EQ(waiting_.erase(id) + running_.erase(id), 1U) << "a request failed that was not there";
       quarantined_.erase(id);
     }
@@ -426,10 +429,17 @@ class Simulation : private SimulatedRequests {
       quarantined_.insert(entry.first);
       return true;
     });
-    probation_until_.erase(key);
     if (unloading_.erase(key) != 0) forgotten_.insert(key);
     unloaded_by_.erase(key);
     stopping_.insert(key);
+  }
+  void CheckBlame(const std::string& key, ExitCause cause, const std::vector<RequestId>& lost) {
+    for (const RequestId id : lost) {
+      if (cause == ExitCause::kRefused || !running_.contains(id)) continue;
+      ++blames_checked_;
+      const bool was_quarantined = quarantined_.contains(id);
+      ASSERT_TRUE(was_quarantined && (IsAlone(key) || !HasNewcomer(key))) << "it fails for another's death";
+    }
   }
   void Reap() {
     if (stopping_.empty()) return;
@@ -458,21 +468,19 @@ class Simulation : private SimulatedRequests {
   std::set<std::string> forgotten_;  // models that stop and were unloaded by name: no claim is left
   std::set<std::string> dies_;       // models whose runners died, and have computed nothing since
   std::map<std::string, Time> loading_since_, paid_off_at_;
-  uint64_t turns_checked_ = 0, unloads_checked_ = 0, rejects_checked_ = 0;
+  uint64_t turns_checked_ = 0, unloads_checked_ = 0, rejects_checked_ = 0, blames_checked_ = 0;
   std::map<RequestId, Time> full_since_;  // all room, by models that run, while this request waits for some
   std::map<RequestId, Time> waits_since_;
   std::set<std::string> unloading_;                 // by name, until they are
   std::map<std::string, std::string> unloaded_by_;  // by a party, the only one that uses them
-  std::set<RequestId> quarantined_;
-  std::map<std::string, int64_t> memory_;  // granted, by model
+  std::map<std::string, int64_t> memory_;           // granted, by model
   std::map<std::string, Time> died_at_;
   std::set<std::string> suspended_;  // models, until they are loaded again
-  std::map<std::string, Time>
-      probation_until_;  // by model: when the next quarantined request may be admitted
+  QuarantineModel quarantine_;
 };
 
 TEST(SchedulerSimulation, NoRequestIsLostStarvedOrFinishedTwice) {
-  std::array<uint64_t, 3> checked{};
+  std::array<uint64_t, 5> checked{};
   api::test::ForEachSimulationSeed(1000, [&checked](uint64_t seed) {
     SCOPED_TRACE(seed);
     Simulation simulation(static_cast<uint32_t>(seed));

@@ -71,11 +71,11 @@ void Scheduler::Suspend(Models::iterator position, Time now, Plan& plan) {
     EndRun(request, now);
     suspended.push_back(id);
   }
-  std::ranges::sort(suspended);
-  model.waiting.insert(model.waiting.begin(), suspended.begin(), suspended.end());
+  model.waiting.insert(model.waiting.end(), suspended.begin(), suspended.end());
+  std::ranges::sort(model.waiting);
   model.running = 0;
   model.claims.EndAll(now);
-  model.on_probation.reset();
+  model.in_turn.clear();
   model.loads_as = newest_;
   model.suspension = ++suspensions_;
   if (model.claims.IsPinnedByAdmin() && !model.unload_requested)

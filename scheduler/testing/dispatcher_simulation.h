@@ -3,7 +3,8 @@
 // how many there are, QUIRE_SIMULATION_FIRST the first.
 //
 // Checked after every step: the dispatcher's and the scheduler's invariants; no more processes than model slots, and no
-// more memory granted to them than there is; requests of one model reach runners in the order in which they came.
+// more memory granted to them than there is; requests of one model reach runners in the order in which they came, and those of
+// one owner also after deaths.
 // Checked of every request: its tokens come once each and in order, then one end; it fails only for a reason that it
 // has; and it ends within a bound of time once the faults have stopped.
 #pragma once

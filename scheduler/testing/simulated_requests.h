@@ -7,10 +7,12 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "api/base/ids.h"
 #include "scheduler/scheduler.h"
 #include "scheduler/testing/claims_model.h"
+#include "scheduler/testing/quarantine_model.h"
 
 namespace quire::scheduler {
 
@@ -28,6 +30,30 @@ class SimulatedRequests {
       if (model == key) return id;
     }
     return Scheduler::kNoRequest;
+  }
+  std::vector<QuarantineModel::Waiting> WaitingFor(const std::string& wanted) const {
+    std::vector<QuarantineModel::Waiting> requests;
+    for (const auto& [id, key] : waiting_) {
+      if (key == wanted) requests.push_back({id, owners_.at(id), quarantined_.contains(id)});
+    }
+    return requests;
+  }
+  bool AnyRuns(const std::string& key, auto of) const {
+    return std::ranges::any_of(running_,
+                               [&](const auto& entry) { return entry.second == key && of(entry.first); });
+  }
+  bool IsAlone(const std::string& key) const {
+    return std::ranges::count_if(running_, [&](const auto& entry) { return entry.second == key; }) == 1;
+  }
+  // Something that has not been in a runner that died, and for which nothing has been computed.
+  bool HasNewcomer(const std::string& key) const {
+    return AnyRuns(key,
+                   [this](RequestId id) { return !quarantined_.contains(id) && !progressed_.contains(id); });
+  }
+  bool HasQuarantinedBut(const std::vector<RequestId>& lost, const std::string& key) const {
+    return AnyRuns(key, [&](RequestId id) {
+      return quarantined_.contains(id) && std::ranges::find(lost, id) == lost.end();
+    });
   }
   ClaimsModel::Parties PartiesWaitingFor(const std::string& wanted) const {
     ClaimsModel::Parties parties;
@@ -85,7 +111,9 @@ class SimulatedRequests {
   std::map<RequestId, AnswerLength> lengths_;
   std::map<RequestId, std::optional<KeepAliveClaim>> said_;
   std::set<RequestId> started_, admitted_;
-  std::set<std::string> dropped_;  // parties whose requests the last plan has dropped
+  std::set<RequestId> quarantined_;  // were in a runner that died, without progress since
+  std::set<RequestId> progressed_;   // since they were admitted
+  std::set<std::string> dropped_;    // parties whose requests the last plan has dropped
 };
 
 }  // namespace quire::scheduler

@@ -180,7 +180,8 @@ void SimulatedRunner::OnSubmit(const ipc::Submit& submit) {
   if (!loaded_) world_.Break("a request for a model that is not loaded");
   if (!seen_.insert(submit.id).second) world_.Break("a request was submitted twice to one runner");
   if (submit.request.params.seed != script->number) world_.Break("a request was resumed with another seed");
-  if (!world_.InOrder(model_, submit.id)) world_.Break("a younger request was admitted before an older one");
+  if (!world_.InOrder(model_, submit.id, submit.request.client))
+    world_.Break("a younger request was admitted before an older one");
   CheckResume(submit, *script);
   answers_[submit.id] = {.script = *script, .next = submit.resume.deltas, .credit = submit.resume.credit};
   Later([this, id = submit.id] {

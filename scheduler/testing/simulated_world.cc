@@ -64,11 +64,16 @@ uint64_t World::FaultsBefore(const std::string& model) const {
   return FaultsOf(model) - (doomed ? 1 : 0);
 }
 
-bool World::InOrder(const std::string& model, api::RequestId id) {
-  std::set<api::RequestId>& submitted = submitted_[model];
-  const bool in_order = submitted.contains(id) || submitted.empty() || *submitted.rbegin() < id;
-  submitted.insert(id);
-  return in_order;
+bool World::InOrder(const std::string& model, api::RequestId id, const api::Client& owner) {
+  const auto is_newest = [this, id](const std::string& of) {
+    std::set<api::RequestId>& submitted = submitted_[of];
+    const bool newest = submitted.contains(id) || submitted.empty() || *submitted.rbegin() < id;
+    submitted.insert(id);
+    return newest;
+  };
+  const bool in_order = is_newest(model);
+  const bool in_order_of_owner = is_newest(model + '/' + owner.Party() + '/' + owner.Member());
+  return FaultsOf(model) > 0 ? in_order_of_owner : in_order;
 }
 
 void World::ReadLinks() {

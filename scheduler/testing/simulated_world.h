@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "api/base/ids.h"
+#include "api/base/request.h"
 #include "scheduler/async_event.h"
 #include "scheduler/runner_process.h"
 
@@ -68,8 +69,9 @@ class World {
   uint64_t FaultsOf(const std::string& model) const;
   // Those that a request that comes now is not affected by.
   uint64_t FaultsBefore(const std::string& model) const;
-  // A request reaches a runner of this model. False: a younger one did so before, for the first time.
-  bool InOrder(const std::string& model, api::RequestId id);
+  // A request reaches a runner of this model. False: a younger one did so before, for the first time. Once runners of the model
+  // have died its owners take turns: then a younger one of its own owner did.
+  bool InOrder(const std::string& model, api::RequestId id, const api::Client& owner);
 
   // Delivers what the scheduler sent, and does what is due. Moves the time on to that, by at most `step`.
   void Advance(Milliseconds step);
@@ -100,7 +102,7 @@ class World {
   std::vector<Event> events_;  // a heap
   uint64_t orders_ = 0;
   std::map<std::string, uint64_t> faults_of_;
-  std::map<std::string, std::set<api::RequestId>> submitted_;  // by model
+  std::map<std::string, std::set<api::RequestId>> submitted_;  // by model, and by model and owner
   std::map<pid_t, std::unique_ptr<SimulatedRunner>> runners_;  // until reaped
   uint64_t runners_started_ = 0;
 };

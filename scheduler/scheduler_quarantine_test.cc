@@ -1,0 +1,267 @@
+// Which request killed a runner, and who waits until that is known.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "scheduler/scheduler.h"
+#include "scheduler/testing/scheduler_fixture.h"
+
+namespace quire::scheduler {
+namespace {
+
+using api::RequestId;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::ElementsAre;
+using testing::IsEmpty;
+using Time = Scheduler::Time;
+using ExitCause = Scheduler::ExitCause;
+
+// One model; `now` moves on where a runner is restarted late.
+class QuarantineTest : public SchedulerTest {
+ protected:
+  void SetUp() override { Make(/*models_max=*/1, /*queue_max=*/1000); }
+  void Add(uint64_t id, const std::string& party, const std::string& member = {}) {
+    ASSERT_TRUE(scheduler().Enqueue(Id(id), "m", {}, now, party, AnswerLength::kAny, member));
+  }
+  void Load() {
+    Scheduler::Plan plan = Plan(now);
+    while (plan.load.empty()) {
+      ASSERT_TRUE(plan.wake_at) << "the model is not loaded";
+      now = *plan.wake_at;
+      plan = Plan(now);
+    }
+    scheduler().LoadDone("m", now);
+  }
+  // Requests that fail.
+  std::vector<RequestId> Die(ExitCause cause = ExitCause::kCrashed, std::optional<Time> hung_since = {}) {
+    auto lost = scheduler().RunnerStopping("m", cause, now, hung_since);
+    scheduler().RunnerReaped("m");
+    return lost;
+  }
+  std::vector<RequestId> Admitted() { return Plan(now).admit; }
+  void Prove(uint64_t id) { scheduler().Progress(Id(id), now); }
+
+  Time now = kStart;
+};
+
+TEST_F(QuarantineTest, AFloodOfOnePartyHoldsUpNobodyElse) {
+  constexpr uint64_t kFlood = 384, kOther = 500, kNew = 501;
+  for (uint64_t id = 1; id <= kFlood; ++id) Add(id, "flood");
+  Add(kOther, "other");
+  Load();
+  ASSERT_EQ(Admitted().size(), kFlood + 1);
+  ASSERT_THAT(Die(ExitCause::kKilled), IsEmpty());
+  Add(kNew, "new");
+  Add(kNew + 1, "flood");
+  Load();
+  EXPECT_THAT(Admitted(), ElementsAre(Id(1)));
+  now += seconds(2);
+  EXPECT_THAT(Admitted(), ElementsAre(Id(kNew))) << "it was in no runner that died";
+  now += milliseconds(100);
+  EXPECT_THAT(Admitted(), IsEmpty());
+  Prove(kNew);
+  EXPECT_THAT(Admitted(), ElementsAre(Id(kOther))) << "its party has had no turn";
+  Prove(kOther);
+  EXPECT_THAT(Admitted(), ElementsAre(Id(2)));
+  Add(kNew + 2, "new");
+  Add(kNew + 3, "other");
+  Prove(2);
+  EXPECT_THAT(Admitted(), ElementsAre(Id(kNew + 2), Id(kNew + 3)));
+}
+
+TEST_F(QuarantineTest, AnotherExchangeOfTheSameAddressIsNotBehindItsQuarantine) {
+  Add(1, "address", "exchange 1");
+  Add(2, "address", "exchange 2");
+  Load();
+  ASSERT_EQ(Admitted().size(), 2U);
+  ASSERT_THAT(Die(), IsEmpty());
+  Add(3, "address", "exchange 3");
+  Load();
+  EXPECT_THAT(Admitted(), ElementsAre(Id(1)));
+  Prove(1);
+  EXPECT_THAT(Admitted(), ElementsAre(Id(3)));
+}
+
+TEST_F(QuarantineTest, TurnsOutliveRunners) {
+  for (const uint64_t id : {1, 2, 3}) Add(id, "flood");
+  Add(4, "other");
+  Load();
+  ASSERT_EQ(Admitted().size(), 4U);
+  ASSERT_THAT(Die(), IsEmpty());
+  Load();
+  EXPECT_THAT(Admitted(), ElementsAre(Id(1)));
+  EXPECT_THAT(Die(), ElementsAre(Id(1)));
+  Add(5, "flood");
+  Load();
+  EXPECT_THAT(Admitted(), ElementsAre(Id(4))) << "one that kills has had the turn of its party";
+}
+
+TEST_F(QuarantineTest, ANewcomersKillIsHeldAgainstNobody) {
+  Add(1, "slow");
+  Load();
+  ASSERT_EQ(Admitted().size(), 1U);
+  ASSERT_THAT(Die(ExitCause::kKilled), IsEmpty());
+  Add(2, "killer");
+  Load();
+  EXPECT_THAT(Admitted(), ElementsAre(Id(1)));
+  now += seconds(2);
+  EXPECT_THAT(Admitted(), ElementsAre(Id(2)));
+  now += seconds(1);
+  EXPECT_THAT(Die(), IsEmpty());
+  Load();
+  EXPECT_THAT(Admitted(), ElementsAre(Id(1)));
+  now += seconds(7);
+  EXPECT_THAT(Admitted(), IsEmpty()) << "its probation is longer";
+  Prove(1);
+  EXPECT_THAT(Admitted(), ElementsAre(Id(2)));
+  EXPECT_THAT(Die(), ElementsAre(Id(2)));
+}
+
+TEST_F(QuarantineTest, ARunnerThatHangsDoesSoForWhatItHadThen) {
+  Add(1, "hangs");
+  Load();
+  ASSERT_EQ(Admitted().size(), 1U);
+  ASSERT_THAT(Die(), IsEmpty());
+  Load();
+  EXPECT_THAT(Admitted(), ElementsAre(Id(1)));
+  const Time hung_since = now + seconds(1);
+  now += seconds(2);
+  Add(2, "other");
+  EXPECT_THAT(Admitted(), ElementsAre(Id(2)));
+  now += seconds(6);
+  EXPECT_THAT(Die(ExitCause::kCrashed, hung_since), ElementsAre(Id(1)));
+}
+
+// Of several candidates the last one goes first, alone.
+TEST_F(QuarantineTest, TheLastCandidateIsTriedFirst) {
+  for (const uint64_t id : {1, 2, 3}) Add(id, "a");
+  Load();
+  ASSERT_EQ(Admitted().size(), 3U);
+  ASSERT_THAT(Die(), IsEmpty());
+  Load();
+  EXPECT_THAT(Admitted(), ElementsAre(Id(1)));
+  now += seconds(2);
+  EXPECT_THAT(Admitted(), ElementsAre(Id(2)));
+  EXPECT_THAT(Die(), IsEmpty()) << "1 and 2 are candidates";
+  Load();
+  EXPECT_THAT(Admitted(), ElementsAre(Id(2)));
+  EXPECT_THAT(Die(), ElementsAre(Id(2)));
+}
+
+// Requests that compute something after a while, and others that kill their runner after a while, from several parties.
+class Scene {
+ public:
+  explicit Scene(uint32_t seed) : random_(seed) {
+    const int parties = 1 + Below(3);
+    for (int i = 2 + Below(12); i > 0; --i) {
+      const bool kills = Below(3) == 0;
+      const bool slow = Below(2) == 0;
+      requests_.push_back({.party = std::to_string(Below(parties)),
+                           .comes = kStart + seconds(Below(2) == 0 ? 0 : Below(30)),
+                           .takes = milliseconds(slow ? Below(30'000) : 1 + Below(100)),
+                           .kills = kills});
+    }
+    std::ranges::stable_sort(requests_, {}, &Request::comes);
+  }
+
+  void Play() {
+    for (size_t events = 0; events < 10'000; ++events) {
+      if (std::ranges::all_of(requests_, &Request::done)) return;
+      Arrive();
+      Apply(scheduler_.NextPlan(now_));
+      ASSERT_EQ(scheduler_.CheckInvariants(), "");
+      Advance();
+      if (testing::Test::HasFatalFailure()) return;
+    }
+    FAIL() << "a request that kills is never found";
+  }
+
+ private:
+  struct Request {
+    std::string party;
+    Time comes;
+    milliseconds takes;
+    bool kills = false;
+    bool queued = false;
+    bool done = false;
+    std::optional<Time> acts = {};  // in a runner
+  };
+  int Below(int bound) { return static_cast<int>(random_() % static_cast<uint32_t>(bound)); }
+
+  void Arrive() {
+    for (size_t i = 0; i < requests_.size(); ++i) {
+      Request& request = requests_[i];
+      if (request.queued || request.comes > now_) continue;
+      request.queued = true;
+      ASSERT_TRUE(scheduler_.Enqueue(Id(i), "m", {}, now_, request.party));
+    }
+  }
+  void Apply(const Scheduler::Plan& plan) {
+    wake_at_ = plan.wake_at;
+    for (const RequestId id : plan.admit) {
+      Request& request = requests_[static_cast<size_t>(id)];
+      request.acts = now_ + request.takes;
+    }
+    if (plan.load.empty()) return;
+    scheduler_.LoadDone("m", now_);
+    wake_at_ = now_;
+  }
+  // To what happens next.
+  void Advance() {
+    std::optional<Time> next = wake_at_;
+    const auto consider = [&next](Time time) { next = std::min(next.value_or(time), time); };
+    for (const Request& request : requests_) {
+      if (!request.queued) consider(request.comes);
+      if (request.acts) consider(*request.acts);
+    }
+    ASSERT_TRUE(next) << "nothing happens any more";
+    now_ = std::max(now_, *next);
+    for (size_t i = 0; i < requests_.size(); ++i) {
+      if (requests_[i].acts && *requests_[i].acts <= now_) return Act(i);
+    }
+  }
+  void Act(size_t index) {
+    Request& request = requests_[index];
+    if (request.kills) return Kill();
+    scheduler_.Progress(Id(index), now_);
+    scheduler_.Remove(Id(index), now_);
+    request.acts.reset();
+    request.done = true;
+  }
+  void Kill() {
+    for (const RequestId id : scheduler_.RunnerStopping("m", ExitCause::kCrashed, now_)) {
+      Request& request = requests_[static_cast<size_t>(id)];
+      ASSERT_TRUE(request.kills) << "a bystander fails";
+      request.done = true;
+    }
+    for (Request& request : requests_) request.acts.reset();
+    scheduler_.RunnerReaped("m");
+  }
+
+  std::mt19937 random_;
+  std::vector<Request> requests_;
+  Scheduler scheduler_{Scheduler::Options{.models_max = 1}};
+  Time now_ = kStart;
+  std::optional<Time> wake_at_;
+};
+
+TEST(Quarantine, FindsEveryRequestThatKillsAndFailsNoOther) {
+  for (uint32_t seed = 1; seed <= 2000 && !testing::Test::HasFatalFailure(); ++seed) {
+    SCOPED_TRACE(seed);
+    Scene(seed).Play();
+  }
+}
+
+}  // namespace
+}  // namespace quire::scheduler
