@@ -1,5 +1,6 @@
 // The eviction order of a SnapshotStore, and the nodes that are never evicted.
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "cache/store_node.h"
@@ -54,8 +55,9 @@ void SnapshotStore::Unqueue(PrefixNode* node) {
 void SnapshotStore::Requeue(PrefixNode* node) {
   EntryOf(node).tree->changes = ++changes_;
   Unqueue(node);
-  if (!Evictable(node)) return;
   StoreEntry& entry = EntryOf(node);
+  entry.claim.SetBytes(entry.snapshot.empty() ? 0 : entry.snapshot.bytes());
+  if (!Evictable(node)) return;
   entry.queued =
       EvictionKey{entry.last_use, -node->to, -static_cast<int64_t>(entry.snapshot.bytes()), entry.id};
   entry.place.key() = *entry.queued;
@@ -63,10 +65,17 @@ void SnapshotStore::Requeue(PrefixNode* node) {
   queue_.insert(std::move(entry.place));
 }
 
-void SnapshotStore::Touch(PrefixNode* node) {
+void SnapshotStore::Touch(PrefixNode* node, std::string_view owner) {
+  owners_.Use(EntryOf(node).claim, owner);
   EntryOf(node).last_use = clock_;
   EntryOf(node).used = std::chrono::steady_clock::now();
   Requeue(node);
+}
+
+OwnerShares::Claim SnapshotStore::Hold(std::string_view owner) try {
+  return owners_.EnterRunning(owner);
+} catch (const std::bad_alloc&) {
+  return {};
 }
 
 void SnapshotStore::Pin(PrefixNode* node, int change) {
@@ -151,20 +160,11 @@ bool SnapshotStore::Helps(const PrefixNode* node, const Demand& demand) const {
 
 void SnapshotStore::Reclaim(const Demand& demand) {
   Demand now = cache_.Refreshed(demand);
-  const auto helps = [&](const PrefixNode* node) { return Helps(node, now); };
-  bool progress = true;
-  while (progress && !now.fits()) {
-    progress = false;
-    auto at = queue_.begin();
-    // Nodes that do not help are passed once, not at every eviction.
-    while (PrefixNode* node = now.fits() ? nullptr : CheapestToLose(&at, helps)) {
-      const EvictionKey from = at->first;
-      Evict(node);
-      progress = true;
-      now = cache_.Refreshed(demand);
-      at = queue_.lower_bound(from);
-    }
-  }
+  const auto wanting = [&] {
+    now = cache_.Refreshed(demand);
+    return !now.fits();
+  };
+  (void)EvictWhile(wanting, [&](const PrefixNode* node) { return Helps(node, now); });
 }
 
 void SnapshotStore::set_budget(size_t bytes) {

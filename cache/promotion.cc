@@ -6,10 +6,11 @@
 
 namespace quire::cache {
 
-bool Promotion::Begin(std::string_view isolation, std::span<const TokenId> tokens) {
+bool Promotion::Begin(std::string_view isolation, std::span<const TokenId> tokens, std::string_view owner) {
   if (state_ != State::kIdle) return false;
   const Probed known = store_.Probe(isolation, tokens);
   isolation_ = isolation;
+  owner_ = owner;
   tokens_.assign(tokens.begin(), tokens.end());
   if (!tier_.StartFetch(isolation, tokens, known.matched, known.restorable)) return false;
   matched_ = known.matched;
@@ -86,7 +87,7 @@ void Promotion::Finish() {
   state_ = State::kIdle;
   Snapshot snapshot = import_->Finish();
   import_.reset();
-  if (store_.Promote(isolation_, std::span(tokens_), std::move(snapshot))) ++counters_.fetched;
+  if (store_.Promote(isolation_, std::span(tokens_), std::move(snapshot), owner_)) ++counters_.fetched;
 }
 
 void Promotion::Refuse() {

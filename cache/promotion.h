@@ -36,7 +36,8 @@ class Promotion {
     kFetching,
   };
   // False: something is under way, or the tier cannot begin.
-  bool Begin(std::string_view isolation, std::span<const TokenId> tokens);
+  // `owner`: for whom the store keeps it.
+  bool Begin(std::string_view isolation, std::span<const TokenId> tokens, std::string_view owner = {});
   // Goes on as far as possible without waiting, by at most `bytes_max` and one answer.
   State Poll(size_t bytes_max);
   State state() const { return state_; }
@@ -65,6 +66,7 @@ class Promotion {
   LowerTier& tier_;
   State state_ = State::kIdle;
   std::string isolation_;
+  std::string owner_;
   std::vector<TokenId> tokens_;
   Position matched_ = 0;
   Position restorable_ = 0;

@@ -36,7 +36,7 @@ std::string_view Name(MissReason reason) {
 }
 
 SnapshotStore::SnapshotStore(HybridCache& cache, StoreOptions options)
-    : cache_(cache), options_(options), bytes_(cache) {
+    : cache_(cache), options_(options), bytes_(cache), owners_(options.spared_for) {
   cache_.set_reclaimer(this);
 }
 
@@ -108,7 +108,7 @@ Probed SnapshotStore::Probe(std::string_view isolation, std::span<const TokenId>
 }
 
 Restored SnapshotStore::Restore(std::string_view isolation, std::span<const TokenId> tokens,
-                                Sequence& sequence) {
+                                Sequence& sequence, std::string_view owner) {
   const Probed probed = Probe(isolation, tokens);
   Restored result{probed.matched, 0, probed.reason, Lease()};
   if (probed.restorable == 0) {
@@ -134,8 +134,8 @@ Restored SnapshotStore::Restore(std::string_view isolation, std::span<const Toke
   result.restored = *restored;
   result.lease = std::move(lease);
   ++clock_;
-  Touch(FindTree(isolation)->prefixes.Find(tokens).node);
-  Touch(point.node);
+  Touch(FindTree(isolation)->prefixes.Find(tokens).node, owner);
+  Touch(point.node, owner);
   ++EntryOf(point.node).hits;
   ++counters_.hits;
   counters_.tokens_restored += static_cast<uint64_t>(result.restored);
@@ -168,8 +168,9 @@ Result<Snapshot> SnapshotStore::ImportBehind(std::string_view isolation, std::sp
   return NoMemory();
 }
 
-bool SnapshotStore::Promote(std::string_view isolation, std::span<const TokenId> tokens, Snapshot snapshot) {
-  if (!Insert(isolation, tokens, std::move(snapshot))) return false;
+bool SnapshotStore::Promote(std::string_view isolation, std::span<const TokenId> tokens, Snapshot snapshot,
+                            std::string_view owner) {
+  if (!Insert(isolation, tokens, std::move(snapshot), false, owner)) return false;
   ++counters_.promotions;
   return true;
 }
@@ -187,7 +188,7 @@ void SnapshotStore::RememberStart(std::string_view isolation, std::span<const To
 }
 
 Result<Lease> SnapshotStore::Insert(std::string_view isolation, std::span<const TokenId> tokens,
-                                    Snapshot snapshot, bool user_point) try {
+                                    Snapshot snapshot, bool user_point, std::string_view owner) try {
   const Position to = snapshot.to();
   const Position keys = static_cast<Position>(tokens.size()) - (options_.lookahead ? 1 : 0);
   if (snapshot.empty()) return Fail(ErrorCode::kInvalid, "the snapshot is empty");
@@ -208,7 +209,7 @@ Result<Lease> SnapshotStore::Insert(std::string_view isolation, std::span<const 
       return std::unexpected(std::move(stored.error()));
     }
   }
-  auto lease = InsertInto(MakeTree(isolation), tokens, std::move(snapshot), user_point);
+  auto lease = InsertInto(MakeTree(isolation), tokens, std::move(snapshot), user_point, owner);
   if (lease) RememberStart(isolation, tokens);
   return lease;
 } catch (const std::bad_alloc&) {
@@ -216,13 +217,15 @@ Result<Lease> SnapshotStore::Insert(std::string_view isolation, std::span<const 
 }
 
 Result<Lease> SnapshotStore::InsertInto(Tree& tree, std::span<const TokenId> tokens, Snapshot snapshot,
-                                        bool user_point) {
+                                        bool user_point, std::string_view owner) {
   const Position to = snapshot.to();
   const PrefixTree::Match match = tree.prefixes.Find(tokens);
   PrefixNode* node = match.node;
   const bool leaf = match.matched < to;
   std::unique_ptr<Lease::Record> record;
+  OwnerShares::Claim claim;
   try {
+    claim = owners_.Enter(owner);
     record = std::make_unique<Lease::Record>();
     bytes_.Reserve();
     snapshot.ShareFront(EntryOf(node).snapshot, leaf ? match.matched : 0);
@@ -235,6 +238,7 @@ Result<Lease> SnapshotStore::InsertInto(Tree& tree, std::span<const TokenId> tok
     return node->to == to && EntryOf(node).snapshot.whole() ? 0 : bytes_.MissingState(snapshot);
   };
   Pin(node, +1);
+  claim.SetBytes(missing());  // its owner's already when others' would make room for it
   const bool room = MakeRoom(missing);
   Pin(node, -1);
   try {
@@ -248,7 +252,7 @@ Result<Lease> SnapshotStore::InsertInto(Tree& tree, std::span<const TokenId> tok
     }
     if (match.matched < node->to) node = SplitNode(tree, node, match.matched);
     if (leaf) {
-      node = AddLeaf(tree, node, tokens, std::move(snapshot));
+      node = AddLeaf(tree, node, tokens, std::move(snapshot), std::move(claim));
     } else {
       FillMissingState(node, snapshot);
     }
@@ -259,7 +263,7 @@ Result<Lease> SnapshotStore::InsertInto(Tree& tree, std::span<const TokenId> tok
   StoreEntry& entry = EntryOf(node);
   entry.inserted = true;
   entry.user_point = entry.user_point || user_point;
-  Touch(node);
+  Touch(node, owner);
   ++counters_.inserts;
   Lease lease = NewLease(std::move(record), node, to);
   // Making room may have left the node that the tokens entered with nothing to stand for.
@@ -268,12 +272,13 @@ Result<Lease> SnapshotStore::InsertInto(Tree& tree, std::span<const TokenId> tok
 }
 
 PrefixNode* SnapshotStore::AddLeaf(Tree& tree, PrefixNode* parent, std::span<const TokenId> tokens,
-                                   Snapshot snapshot) {
+                                   Snapshot snapshot, OwnerShares::Claim claim) {
   auto entry = std::make_unique<StoreEntry>(&tree);
   PrefixNode* leaf = tree.prefixes.AddLeaf(parent, tokens, snapshot.to());
   entry->id = next_id_++;
   entry->number = ++tree.nodes_made;
   entry->snapshot = std::move(snapshot);
+  entry->claim = std::move(claim);
   bytes_.Add(entry->snapshot);
   leaf->value = std::move(entry);
   ++nodes_;
@@ -290,6 +295,7 @@ PrefixNode* SnapshotStore::SplitNode(Tree& tree, PrefixNode* node, Position at) 
   above->id = next_id_++;
   above->number = ++tree.nodes_made;
   above->last_use = below.last_use;
+  above->claim = below.claim.Copy();
   above->created = below.created;
   above->used = below.used;
   if (below.lost_at <= at) above->lost_at = std::exchange(below.lost_at, 0);

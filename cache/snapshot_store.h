@@ -20,7 +20,7 @@
 // tokens that a return would compute again, per byte that it frees and per moment since its last use. The rate at
 // which a model computes tokens is the same for all nodes, so tokens stand for time and no clock is read. Nodes
 // of equal cost, and those behind the candidates, go by last use, then depth (deeper first), then size (larger
-// first). A leaf is removed; a node with its own state and one child merges into the child, which supersedes it;
+// first). Before all that, whose nodes (owner_shares.h). A leaf is removed; a node with its own state and one child merges into the child, which supersedes it;
 // a node that branches stays; a user restore point is never merged, only removed as a leaf. A match counts as
 // use of the node it restores from and of the deepest one it enters, not of their ancestors. Engine thread
 // only. The cache outlives the store, the store its leases.
@@ -44,6 +44,7 @@
 #include <vector>
 
 #include "cache/hybrid_cache.h"
+#include "cache/owner_shares.h"
 #include "cache/prefix_tree.h"
 #include "cache/snapshot.h"
 #include "cache/store_accounting.h"
@@ -73,6 +74,7 @@ struct Probed {
 struct StoreOptions {
   size_t budget_bytes = 0;
   bool lookahead = false;  // keys pair each token with the next, see prefix_tree.h
+  std::chrono::nanoseconds spared_for = std::chrono::minutes(10);  // see owner_shares.h
 };
 
 // Keeps a node, and so the prefix up to it, while a running sequence stands on it. Move-only; a default one
@@ -163,16 +165,18 @@ class SnapshotStore : public Reclaimer {
 
   // Puts `sequence` at the deepest offset < tokens.size() that a known prefix can be restored at: a prompt
   // that matches fully still evaluates its last token. The lease keeps what the sequence then stands on.
-  // REQUIRES: no step and no draft is open on the sequence.
-  Restored Restore(std::string_view isolation, std::span<const TokenId> tokens, Sequence& sequence);
+  // `owner`: for whom. REQUIRES: no step and no draft is open on the sequence.
+  Restored Restore(std::string_view isolation, std::span<const TokenId> tokens, Sequence& sequence,
+                   std::string_view owner = {});
 
   // Keeps the snapshot [_, to) of the first `to` tokens. Splits an edge where the tokens diverge or end; a
-  // node that is already there takes over state that it lacks. `user_point` makes the node resist merging.
+  // node that is already there takes over state that it lacks. `user_point` makes the node resist merging. `owner`: for
+  // whom it is kept.
   // kOutOfPages: no room within the budget (names budget, held and demand); kUnsupported: not whole() or not
   // exact(); kOutOfSlots: no room for its state as the store has it; kInvalid: empty, or fewer tokens than it
   // spans (with look-ahead it takes one more). kOutOfMemory.
   Result<Lease> Insert(std::string_view isolation, std::span<const TokenId> tokens, Snapshot snapshot,
-                       bool user_point = false);
+                       bool user_point = false, std::string_view owner = {});
 
   // The snapshot that has the KV of all these tokens; its state too, where it ends with them. Null: none. Valid
   // until the store changes. With look-ahead there is none.
@@ -183,7 +187,13 @@ class SnapshotStore : public Reclaimer {
   Result<Snapshot> ImportBehind(std::string_view isolation, std::span<const TokenId> tokens, Position from,
                                 Position to, const std::function<void(const Snapshot::Part&)>& fill);
   // Insert() of what was filled meanwhile; false: there is no room.
-  bool Promote(std::string_view isolation, std::span<const TokenId> tokens, Snapshot snapshot);
+  bool Promote(std::string_view isolation, std::span<const TokenId> tokens, Snapshot snapshot,
+               std::string_view owner = {});
+
+  // What runs for an owner, and takes memory beside its nodes; nobody's where there is no memory for one more owner. The store
+  // outlives it.
+  OwnerShares::Claim Hold(std::string_view owner);
+  const OwnerShares& owners() const { return owners_; }
 
   // Moves the time of use on. Restore does too; what is inserted between two moments is equally old, and goes
   // by depth.
@@ -244,8 +254,10 @@ class SnapshotStore : public Reclaimer {
   void RememberStart(std::string_view isolation, std::span<const TokenId> tokens);
 
   // Keeps a snapshot that may be kept. Throws std::bad_alloc; then the store holds nothing that nothing needs.
-  Result<Lease> InsertInto(Tree& tree, std::span<const TokenId> tokens, Snapshot snapshot, bool user_point);
-  PrefixNode* AddLeaf(Tree& tree, PrefixNode* parent, std::span<const TokenId> tokens, Snapshot snapshot);
+  Result<Lease> InsertInto(Tree& tree, std::span<const TokenId> tokens, Snapshot snapshot, bool user_point,
+                           std::string_view owner);
+  PrefixNode* AddLeaf(Tree& tree, PrefixNode* parent, std::span<const TokenId> tokens, Snapshot snapshot,
+                      OwnerShares::Claim claim);
   PrefixNode* SplitNode(Tree& tree, PrefixNode* node, Position at);
   void MergeNode(PrefixNode* node);
   void RemoveLeaf(PrefixNode* node);
@@ -255,10 +267,14 @@ class SnapshotStore : public Reclaimer {
   bool Evictable(const PrefixNode* node) const;
   void Requeue(PrefixNode* node);  // after anything that its place in the order depends on has changed
   void Unqueue(PrefixNode* node);
-  void Touch(PrefixNode* node);
+  void Touch(PrefixNode* node, std::string_view owner);
   void Evict(PrefixNode* node);
   Position TokensToRecompute(const PrefixNode* node) const;
   double CostOfLoss(const PrefixNode* node) const;
+  // Evicts while `wanting` says so, of the nodes that `helps` accepts first those that are not spared. False: nothing more
+  // can be evicted.
+  template <class Wanting, class Helpful>
+  bool EvictWhile(const Wanting& wanting, const Helpful& helps);
   // The cheapest of the candidates that `helps` accepts, from `at` on; null: none. Moves `at` to the first of them.
   template <class Helpful>
   PrefixNode* CheapestToLose(EvictionQueue::iterator* at, const Helpful& helps);
@@ -271,12 +287,14 @@ class SnapshotStore : public Reclaimer {
            int change);  // keeps the node and its tree while an operation is at work on them
   Lease NewLease(std::unique_ptr<Lease::Record> record, PrefixNode* node, Position offset);
   void EndLease(Lease::Record& record);
-  std::expected<void, std::string> CheckTree(Tree& tree, StoreAccounting* bytes, size_t* leases,
+  using Owned = std::unordered_map<const OwnerShares::Owner*, size_t>;
+  std::expected<void, std::string> CheckTree(Tree& tree, StoreAccounting* bytes, Owned* owned, size_t* leases,
                                              size_t* queued) const;
 
   HybridCache& cache_;
   StoreOptions options_;
   StoreAccounting bytes_;
+  OwnerShares owners_;  // outlives the nodes
   std::unordered_map<std::string, std::unique_ptr<Tree>, TransparentHash, std::equal_to<>> trees_;
   EvictionQueue queue_;
   uint64_t clock_ = 0;

@@ -5,8 +5,8 @@
 
 namespace quire::cache {
 
-std::expected<void, std::string> SnapshotStore::CheckTree(Tree& tree, StoreAccounting* bytes, size_t* leases,
-                                                          size_t* queued) const {
+std::expected<void, std::string> SnapshotStore::CheckTree(Tree& tree, StoreAccounting* bytes, Owned* owned,
+                                                          size_t* leases, size_t* queued) const {
   std::vector<PrefixNode*> todo = {tree.prefixes.root()};
   while (!todo.empty()) {
     PrefixNode* node = todo.back();
@@ -41,6 +41,10 @@ std::expected<void, std::string> SnapshotStore::CheckTree(Tree& tree, StoreAccou
       if (*entry.queued != now) return fail("queued in an old place");
       ++*queued;
     }
+    if (entry.claim.owner() == nullptr || entry.claim.bytes() != snapshot.bytes()) {
+      return fail("of no owner, or its owner's bytes are miscounted");
+    }
+    (*owned)[entry.claim.owner()] += snapshot.bytes();
     *leases += entry.leases.size();
     // A node that was split or merged counts as if each had been added by itself.
     bytes->Add(snapshot);
@@ -51,15 +55,20 @@ std::expected<void, std::string> SnapshotStore::CheckTree(Tree& tree, StoreAccou
 std::expected<void, std::string> SnapshotStore::CheckInvariants() const {
   StoreAccounting again(cache_);
   size_t nodes = 0;
+  Owned owned;
   size_t leases = 0;
   size_t queued = 0;
   for (const auto& [isolation, tree] : trees_) {
     if (auto ok = tree->prefixes.CheckInvariants(); !ok) return ok;
     if (tree->prefixes.nodes() == 0) return std::unexpected("an empty tree is kept");
-    if (auto ok = CheckTree(*tree, &again, &leases, &queued); !ok) return ok;
+    if (auto ok = CheckTree(*tree, &again, &owned, &leases, &queued); !ok) return ok;
     nodes += tree->prefixes.nodes();
   }
   if (!(again == bytes_)) return std::unexpected("bytes held are miscounted");
+  // What runs for an owner is its, too.
+  for (const auto& [owner, bytes] : owned) {
+    if (bytes > owner->bytes) return std::unexpected("an owner has more than is counted");
+  }
   if (nodes != nodes_ || leases != leases_ || queued != queue_.size()) {
     return std::unexpected("nodes, leases or the eviction queue are miscounted");
   }

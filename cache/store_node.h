@@ -71,6 +71,7 @@ struct SnapshotStore::StoreEntry : NodeValue {
   uint64_t id = 0;
   uint64_t number = 0;  // among the nodes of its tree, from 1
   uint64_t last_use = 0;
+  OwnerShares::Claim claim;
   // For views only: nothing depends on them.
   uint64_t hits = 0;
   std::chrono::steady_clock::time_point created = std::chrono::steady_clock::now();
@@ -108,6 +109,38 @@ PrefixNode* SnapshotStore::CheapestToLose(EvictionQueue::iterator* at, const Hel
   return cheapest;
 }
 
+template <class Wanting, class Helpful>
+bool SnapshotStore::EvictWhile(const Wanting& wanting, const Helpful& helps) {
+  bool progress = true;
+  OwnerShares::Spared spared;
+  const auto accepts = [&](const PrefixNode* node) {
+    return !OwnerShares::IsSpared(EntryOf(node).claim, spared) && helps(node);
+  };
+  while (wanting()) {
+    if (progress) {
+      spared = owners_.AllButLargest();
+    } else if (spared.bytes_max == 0) {
+      return false;
+    } else {
+      spared.bytes_max /= 2;
+    }
+    progress = false;
+    auto at = queue_.begin();
+    while (PrefixNode* node = wanting() ? CheapestToLose(&at, accepts) : nullptr) {
+      // Nodes that are passed are passed once, not at every eviction.
+      const bool passed = at != queue_.begin();
+      const EvictionKey from = at->first;
+      Evict(node);
+      progress = true;
+      if (spared.bytes_max > 0) {
+        spared.bytes_max = std::min(spared.bytes_max, owners_.AllButLargest().bytes_max);
+      }
+      at = passed ? queue_.lower_bound(from) : queue_.begin();
+    }
+  }
+  return true;
+}
+
 // Evicts until `missing_bytes` fits the budget; false when nothing more can be evicted. The missing bytes may
 // grow when nodes that shared pages are evicted.
 template <class Missing>
@@ -116,12 +149,8 @@ bool SnapshotStore::MakeRoom(const Missing& missing_bytes) {
     const size_t missing = missing_bytes();
     if (missing > options_.budget_bytes) return false;
     if (bytes_.total() + missing <= options_.budget_bytes) return true;
-    while (bytes_.total() + missing > options_.budget_bytes) {
-      auto oldest = queue_.begin();
-      PrefixNode* node = CheapestToLose(&oldest, [](const PrefixNode*) { return true; });
-      if (node == nullptr) return false;
-      Evict(node);
-    }
+    const auto over = [&] { return bytes_.total() + missing > options_.budget_bytes; };
+    if (!EvictWhile(over, [](const PrefixNode*) { return true; })) return false;
   }
 }
 

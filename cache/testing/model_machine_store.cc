@@ -199,7 +199,7 @@ std::string Machine::Insert() {
   const bool empty = truth.tokens.empty();
   const std::string_view key = Key();
   const bool user_point = choices_.OneIn(6);
-  const auto insert = [&] { return store_->Insert(key, tokens, std::move(snapshot), user_point); };
+  const auto insert = [&] { return store_->Insert(key, tokens, std::move(snapshot), user_point, key); };
   // A snapshot that is kept here cannot be had again.
   const auto lease =
       live == nullptr ? insert()
@@ -244,7 +244,7 @@ std::string Machine::RestoreFromStore() {
   if (std::string wrong = CheckProbe(key, prompt, probed); !wrong.empty()) return wrong;
   Free([&] { live->lease = Lease(); });
   const Probed again = store_->Probe(key, prompt);
-  Restored restored = Try([&] { return store_->Restore(key, prompt, live->sequence); });
+  Restored restored = Try([&] { return store_->Restore(key, prompt, live->sequence, key); });
   if (restored.out_of_memory && stored_otherwise()) return {};
   if (restored.matched != again.matched || restored.restored != again.restorable)
     return "did not do as it said";

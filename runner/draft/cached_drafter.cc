@@ -37,10 +37,11 @@ bool CachedDrafter::ForkNeighbor(const DraftContext& context, CachedDraftState& 
 std::unique_ptr<DraftState> CachedDrafter::CreateState(const DraftContext& context) {
   auto state = std::make_unique<CachedDraftState>();
   state->isolation = context.isolation;
+  state->owner = context.owner;
   state->sequence = cache_->NewSequence();
   if (!state->sequence) throw std::bad_alloc();
   if (!ForkNeighbor(context, *state)) {
-    auto restored = store_.Restore(context.isolation, context.tokens, state->sequence);
+    auto restored = store_.Restore(context.isolation, context.tokens, state->sequence, context.owner);
     state->lease = std::move(restored.lease);
   }
   const auto boundaries = context.boundaries.last(std::min(context.boundaries.size(), kCapturesMax));
@@ -153,7 +154,7 @@ void CachedDrafter::Collect(CachedDraftState& state, std::span<const TokenId> to
   for (cache::Snapshot& snapshot : cache_->TakeCaptures(state.sequence)) {
     if (state.first != 0 || snapshot.empty() || !snapshot.whole() || !snapshot.exact()) continue;
     const auto prefix = tokens.first(KeyTokens(snapshot.to()));
-    if (auto lease = store_.Insert(state.isolation, prefix, std::move(snapshot)))
+    if (auto lease = store_.Insert(state.isolation, prefix, std::move(snapshot), false, state.owner))
       state.lease = std::move(*lease);
   }
 }
@@ -168,7 +169,7 @@ void CachedDrafter::End(std::unique_ptr<DraftState> state, std::span<const Token
   Collect(own, tokens);
   auto last = cache_->CaptureSnapshot(own.sequence);
   if (!last || last->empty() || !last->whole() || !last->exact()) return;
-  (void)store_.Insert(own.isolation, tokens.first(KeyTokens(entries)), std::move(*last));
+  (void)store_.Insert(own.isolation, tokens.first(KeyTokens(entries)), std::move(*last), false, own.owner);
 }
 
 }  // namespace quire::runner::draft

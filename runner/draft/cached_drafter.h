@@ -31,6 +31,7 @@ class CachedDrafter : public Drafter {
     cache::Sequence sequence;
     cache::Lease lease;
     std::string isolation;
+    std::string owner;
     // Of the target's tokens, the one that the first entry of the sequence belongs to. Only where it is 0 do
     // entries stand where others would look for them.
     int64_t first = 0;

@@ -29,6 +29,7 @@ struct DraftContext {
   std::span<const int32_t> boundaries;   // ends of messages, ascending: where others are likely to branch off
   const DraftState* neighbor = nullptr;  // of a running sequence that began alike; null: none
   int32_t shared = 0;                    // tokens that it has in common with this one
+  std::string_view owner = {};           // for whom its prefixes are kept (cache/owner_shares.h)
 };
 
 // One sequence to draft for, or only to follow.

@@ -194,12 +194,19 @@ std::optional<size_t> Engine::PickNext(const Contenders& contenders) {
   if (admission_paused_ && !running_.empty()) return std::nullopt;
   std::vector<WaitingState> states = contenders.waiting;
   const PlaceCounts counts(contenders.places);
+  const size_t left = MemoryLeft();
+  const cache::OwnerShares& owners = prefixes_.store().owners();
+  const cache::OwnerShares::Due due = owners.BytesDue(limits_.cache_bytes);
   for (size_t i = 0; i < states.size(); ++i) {
     const Owner owner{waiting_[i]->party, waiting_[i]->member};
     states[i].crowded =
         owner != Owner{} && std::cmp_greater_equal(counts.Of(owner), PlacesOfOne(limits_.running_max));
+    // A party that runs something begins no more in the memory of others' prefixes.
+    if (states[i].crowded || states[i].preempted || counts.OfParty(owner.party) == 0) continue;
+    const size_t others = owners.BytesDueToOthers(due, owner.party);
+    states[i].crowded = others > 0 && states[i].bytes > left - std::min(left, others);
   }
-  return NextToAdmit(states, MemoryLeft(), !running_.empty());
+  return NextToAdmit(states, left, !running_.empty());
 }
 
 std::vector<WaitingState> Engine::WaitingStates(const std::vector<Place>& places) {

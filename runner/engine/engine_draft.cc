@@ -29,7 +29,8 @@ void Engine::StartDraft(ActiveRequest& request, const PrefixReuse::Outcome& reus
                              .tokens = request.generation->tokens(),
                              .boundaries = request.boundaries,
                              .neighbor = reuse.source == nullptr ? nullptr : reuse.source->draft.state.get(),
-                             .shared = reuse.reused});
+                             .shared = reuse.reused,
+                             .owner = request.party});
 }
 
 void Engine::EndDraft(ActiveRequest& request) {

@@ -339,6 +339,26 @@ TEST(EngineMemory, ALongAnswerOfWhichAFewTokensAreSharedMakesRoom) {
   EXPECT_EQ(stats.preemptions, 0U);
 }
 
+// Prompts and long answers of one party fill the caches many times; another one's history is there as before.
+TEST(EngineMemory, ManyPromptsOfOnePartyDoNotEvictAnothersHistory) {
+  EngineHarness alone;
+  EngineHarness harness({.limits = Checked(alone.SequenceBytesOf(2000))});
+  auto turn = Chat({{.role = "user", .content = Words(400, 1)}});
+  turn.client.tenant = "one";
+  const auto first = harness.Generate(turn);
+  std::vector<api::RequestId> others;
+  for (int i = 0; i < 24; ++i) {
+    auto request = Greedy(Words(300, 100 + i), 40);
+    request.client.tenant = "many";
+    others.push_back(harness.Submit(request));
+  }
+  for (const auto id : others) EXPECT_TRUE(harness.Wait(id).finished);
+  EXPECT_GT(harness.engine_stats().prefix_evictions, 10U);
+  const auto again = harness.Generate(turn);
+  EXPECT_EQ(Computed(again), kHeaderTokens);
+  EXPECT_EQ(again.logprobs(), first.logprobs());
+}
+
 TEST(EngineMemory, AnIdleEngineGivesFreeMemoryBack) {
   const auto flood = [](EngineHarness& harness) {
     std::vector<api::RequestId> ids;

@@ -128,7 +128,7 @@ PrefixReuse::Outcome PrefixReuse::AttachPrefix(ActiveRequest& request, const Act
     }
   }
   if (outcome.reused == 0) {
-    auto restored = store_.Restore(request.isolation, tokens, request.sequence);
+    auto restored = store_.Restore(request.isolation, tokens, request.sequence, request.party);
     request.lease = std::move(restored.lease);
     outcome = {static_cast<int32_t>(restored.restored), MissText(restored.reason, restored.matched)};
   }
@@ -143,6 +143,8 @@ PrefixReuse::Outcome PrefixReuse::AttachPrefix(ActiveRequest& request, const Act
   std::ranges::sort(offsets);
   offsets.erase(std::ranges::unique(offsets).begin(), offsets.end());
   for (const int32_t at : offsets) Schedule(request, at);
+  request.held = store_.Hold(request.party);
+  request.held_from = outcome.reused;
   return outcome;
 }
 
@@ -173,7 +175,7 @@ void PrefixReuse::Insert(ActiveRequest& request, cache::Snapshot snapshot) {
   const auto tokens = request.generation->tokens().first(static_cast<size_t>(snapshot.to()));
   const bool marked = std::ranges::binary_search(request.restore_points, snapshot.to());
   // Rejected only for lack of memory: then the prefix is computed again next time.
-  auto lease = store_.Insert(request.isolation, tokens, std::move(snapshot), marked);
+  auto lease = store_.Insert(request.isolation, tokens, std::move(snapshot), marked, request.party);
   if (!lease) return;
   request.lease = std::move(*lease);
   if (tier_) tier_->Stored(request.isolation, tokens);
@@ -183,6 +185,13 @@ void PrefixReuse::Collect(ActiveRequest& request) {
   if (!enabled_) return;
   for (cache::Snapshot& snapshot : cache_.TakeCaptures(request.sequence))
     Insert(request, std::move(snapshot));
+  UpdateHeld(request);
+}
+
+// What it reused is stored, and counts there.
+void PrefixReuse::UpdateHeld(ActiveRequest& request) const {
+  const int64_t tokens = request.sequence ? request.sequence.offset() - request.held_from : 0;
+  request.held.SetBytes(tokens > 0 ? SequenceBytes(cache_.layout(), tokens, 0) : 0);
 }
 
 void PrefixReuse::StorePrefix(ActiveRequest& request) {
@@ -194,6 +203,7 @@ void PrefixReuse::StorePrefix(ActiveRequest& request) {
   }
   request.sequence = {};
   request.lease = {};
+  request.held = {};
 }
 
 }  // namespace quire::runner::engine

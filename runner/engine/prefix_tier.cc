@@ -51,7 +51,7 @@ ActiveRequest* PrefixTier::Find(const ActiveRequests& waiting, api::RequestId id
 void PrefixTier::Start(const ActiveRequests& waiting) {
   for (const auto& request : waiting) {
     if (request->tier_wait != ActiveRequest::TierWait::kWaiting) continue;
-    if (!promotion_.Begin(request->isolation, request->generation->tokens())) {
+    if (!promotion_.Begin(request->isolation, request->generation->tokens(), request->party)) {
       request->tier_wait = ActiveRequest::TierWait::kDone;
       continue;
     }
