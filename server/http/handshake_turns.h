@@ -55,6 +55,7 @@ class HandshakeTurn {
   Awaitable<bool> Compute(const std::function<void()>& step);
   // Now and for all later steps.
   void Cancel();
+  bool canceled() const { return canceled_; }
 
  private:
   friend class HandshakeTurns;

@@ -70,10 +70,12 @@ Awaitable<bool> TlsHandshake::Run() {
 
 // Exactly one: what follows the handshake is not for it. A header that is none is left to OpenSSL, which knows what to answer.
 Awaitable<bool> TlsHandshake::ReadRecord() {
+  if (turn_.canceled()) co_return false;
   record_.resize(kHeaderBytes);
   const auto [header_error, header_bytes] = co_await asio::async_read(socket_, asio::buffer(record_), kTuple);
   if (header_error) co_return false;
   malformed_ = !IsHeader(record_);
+  if (turn_.canceled()) co_return false;
   if (!malformed_) {
     record_.resize(kHeaderBytes + ContentBytes(record_));
     const auto [error, bytes] = co_await asio::async_read(
@@ -88,6 +90,7 @@ Awaitable<bool> TlsHandshake::SendOutput() {
   char* bytes = nullptr;
   const long size = BIO_get_mem_data(output_, &bytes);
   if (size <= 0) co_return true;
+  if (turn_.canceled()) co_return false;
   const auto [error, sent] =
       co_await asio::async_write(socket_, asio::buffer(bytes, static_cast<size_t>(size)), kTuple);
   BIO_reset(output_);

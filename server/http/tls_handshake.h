@@ -25,7 +25,7 @@ class TlsHandshake {
 
   // True: done, and nothing behind it has been read from the socket. Once.
   Awaitable<bool> Run();
-  // Run() ends. A read or write of the socket must be canceled, too.
+  // Run() ends, also where nothing is under way at the moment. A read or write of the socket must be canceled, too.
   void Cancel() { turn_.Cancel(); }
 
  private:

@@ -9,14 +9,22 @@
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 
 #include <algorithm>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/io_context.hpp>
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "server/http/tls_handshake.h"
 #include "server/testing/raw_client.h"
 #include "server/testing/test_server.h"
 
@@ -257,6 +265,32 @@ TEST(Tls, NobodyNegotiatesAgain) {
   EXPECT_EQ(SSL_renegotiate(client.ssl()), 1);
   client.ShakeHands();
   EXPECT_EQ(ERR_GET_REASON(ERR_peek_error()), SSL_R_NO_RENEGOTIATION);
+}
+
+// The deadline passed while nothing was under way that could be canceled.
+TEST(Tls, ACanceledHandshakeReadsNoMore) {
+  namespace asio = boost::asio;
+  asio::io_context io(1);
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  asio::generic::stream_protocol::socket client(io, asio::generic::stream_protocol(AF_UNIX, 0), ends[0]);
+  asio::generic::stream_protocol::socket socket(io, asio::generic::stream_protocol(AF_UNIX, 0), ends[1]);
+  HandshakeTurns turns([](const std::function<void()>& step) -> Awaitable<void> {
+    step();
+    co_return;
+  });
+  const std::unique_ptr<SSL_CTX, Freed<SSL_CTX_free>> context(SSL_CTX_new(TLS_server_method()));
+  const std::unique_ptr<SSL, Freed<SSL_free>> ssl(SSL_new(context.get()));
+  SSL_set_bio(ssl.get(), BIO_new(BIO_s_mem()), BIO_new(BIO_s_mem()));
+  TlsHandshake handshake(socket, ssl.get(), turns, "party");
+  handshake.Cancel();
+  std::optional<bool> done;
+  asio::co_spawn(
+      io, [&]() -> Awaitable<void> { done = co_await handshake.Run(); }, asio::detached);
+  io.poll();
+  EXPECT_EQ(done, false);
+  client.close();  // ends what still waits
+  io.run();
 }
 
 }  // namespace
