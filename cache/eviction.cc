@@ -72,7 +72,7 @@ void SnapshotStore::Touch(PrefixNode* node, std::string_view owner) {
   Requeue(node);
 }
 
-OwnerShares::Claim SnapshotStore::Hold(std::string_view owner) try {
+OwnerShares::Claim SnapshotStore::EnterRunning(std::string_view owner) try {
   return owners_.EnterRunning(owner);
 } catch (const std::bad_alloc&) {
   return {};

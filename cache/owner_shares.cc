@@ -24,7 +24,7 @@ OwnerShares::Claim& OwnerShares::Claim::operator=(Claim&& other) noexcept {
 OwnerShares::Claim::~Claim() {
   if (owner_ == nullptr) return;
   SetBytes(0);
-  Leave(*owner_);
+  Exit(*owner_);
 }
 
 void OwnerShares::Claim::SetBytes(size_t bytes) {
@@ -115,7 +115,7 @@ size_t OwnerShares::BytesOf(std::string_view owner) const {
   return found == owners_.end() ? 0 : found->second.bytes;
 }
 
-void OwnerShares::Leave(Owner& owner) {
+void OwnerShares::Exit(Owner& owner) {
   if (--owner.claims > 0) return;
   auto& owners = owner.shares->owners_;
   owners.erase(owners.find(owner.name));

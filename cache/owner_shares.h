@@ -94,7 +94,7 @@ class OwnerShares {
     using is_transparent = void;
     size_t operator()(std::string_view key) const { return std::hash<std::string_view>()(key); }
   };
-  static void Leave(Owner& owner);
+  static void Exit(Owner& owner);
   static size_t DueTo(const Owner& owner, const Due& due);
 
   const std::chrono::nanoseconds spared_for_;

@@ -31,7 +31,7 @@ class OwnersOfNodes : public testing::Test {
         StoreOptions{.budget_bytes = kPages * PageBytes(Causal(), 0), .spared_for = spared_for});
   }
 
-  void Keep(TokenId first, std::string_view owner) {
+  void Insert(TokenId first, std::string_view owner) {
     store_->AdvanceClock();
     const size_t i = rig_->New();
     rig_->AppendTokens(i, History(first));
@@ -50,7 +50,7 @@ class OwnersOfNodes : public testing::Test {
   }
 
   // How many of the histories from `first`, 100 apart, are still there.
-  int Kept(TokenId first, int count) {
+  int CountKept(TokenId first, int count) {
     int kept = 0;
     for (int i = 0; i < count; ++i)
       kept += store_->Probe("", History(first + 100 * i)).restorable > 0 ? 1 : 0;
@@ -68,68 +68,68 @@ class OwnersOfNodes : public testing::Test {
 
 TEST_F(OwnersOfNodes, WhoFillsTheStoreEvictsNodesOfItsOwn) {
   Make(std::chrono::hours(24));
-  for (int i = 0; i < 3; ++i) Keep(1000 + 100 * i, "one");
-  for (int i = 0; i < 40; ++i) Keep(10000 + 100 * i, "many");
-  EXPECT_EQ(Kept(1000, 3), 3);
-  EXPECT_EQ(Kept(10000, 40), 3);
+  for (int i = 0; i < 3; ++i) Insert(1000 + 100 * i, "one");
+  for (int i = 0; i < 40; ++i) Insert(10000 + 100 * i, "many");
+  EXPECT_EQ(CountKept(1000, 3), 3);
+  EXPECT_EQ(CountKept(10000, 40), 3);
 }
 
 TEST_F(OwnersOfNodes, WhatIsBeyondAShareIsNotSpared) {
   Make(std::chrono::hours(24));
-  for (int i = 0; i < 6; ++i) Keep(1000 + 100 * i, "one");  // alone: all of it
-  EXPECT_EQ(Kept(1000, 6), 6);
-  for (int i = 0; i < 40; ++i) Keep(10000 + 100 * i, "many");
-  EXPECT_EQ(Kept(1000, 6), 3);
+  for (int i = 0; i < 6; ++i) Insert(1000 + 100 * i, "one");  // alone: all of it
+  EXPECT_EQ(CountKept(1000, 6), 6);
+  for (int i = 0; i < 40; ++i) Insert(10000 + 100 * i, "many");
+  EXPECT_EQ(CountKept(1000, 6), 3);
 }
 
 TEST_F(OwnersOfNodes, WhoIsGoneIsNotSpared) {
   Make(std::chrono::nanoseconds(0));
-  for (int i = 0; i < 3; ++i) Keep(1000 + 100 * i, "one");
-  for (int i = 0; i < 40; ++i) Keep(10000 + 100 * i, "many");
-  EXPECT_EQ(Kept(1000, 3), 0);
+  for (int i = 0; i < 3; ++i) Insert(1000 + 100 * i, "one");
+  for (int i = 0; i < 40; ++i) Insert(10000 + 100 * i, "many");
+  EXPECT_EQ(CountKept(1000, 3), 0);
 }
 
 TEST_F(OwnersOfNodes, WhatRunsForAnOwnerIsItsToo) {
   Make(std::chrono::hours(24), kPages);
-  for (int i = 0; i < 2; ++i) Keep(1000 + 100 * i, "one");
-  for (int i = 0; i < 40; ++i) Keep(10000 + 100 * i, "many");
+  for (int i = 0; i < 2; ++i) Insert(1000 + 100 * i, "one");
+  for (int i = 0; i < 40; ++i) Insert(10000 + 100 * i, "many");
   TokenList tokens(4 * (kPages - 2 * kHistoryPages));
   std::iota(tokens.begin(), tokens.end(), 50000);
   const size_t i = rig_->New();
-  OwnerShares::Claim runs = store_->Hold("many");
+  OwnerShares::Claim runs = store_->EnterRunning("many");
   runs.SetBytes((kPages - 2 * kHistoryPages) * PageBytes(Causal(), 0));
   rig_->AppendTokens(i, tokens);
-  EXPECT_EQ(Kept(1000, 2), 2);
-  EXPECT_EQ(Kept(10000, 40), 0);
+  EXPECT_EQ(CountKept(1000, 2), 2);
+  EXPECT_EQ(CountKept(10000, 40), 0);
   // Nothing else is left: what runs goes before what is only kept.
   rig_->AppendTokens(i, {7, 8, 9});
-  EXPECT_EQ(Kept(1000, 2), 1);
+  EXPECT_EQ(CountKept(1000, 2), 1);
   rig_->Drop(i);
   Check();
 }
 
 TEST_F(OwnersOfNodes, OfThreeTheLargestGivesWay) {
   Make(std::chrono::hours(24));
-  Keep(1000, "small");
-  for (int i = 0; i < 2; ++i) Keep(2000 + 100 * i, "middle");
-  for (int i = 0; i < 40; ++i) Keep(10000 + 100 * i, "large");
-  EXPECT_EQ(Kept(1000, 1), 1);
-  EXPECT_EQ(Kept(2000, 2), 2);
-  for (int i = 0; i < 40; ++i) Keep(20000 + 100 * i, "middle");
-  EXPECT_EQ(Kept(1000, 1), 1);
-  EXPECT_EQ(Kept(10000, 40), 2)
+  Insert(1000, "small");
+  for (int i = 0; i < 2; ++i) Insert(2000 + 100 * i, "middle");
+  for (int i = 0; i < 40; ++i) Insert(10000 + 100 * i, "large");
+  EXPECT_EQ(CountKept(1000, 1), 1);
+  EXPECT_EQ(CountKept(2000, 2), 2);
+  for (int i = 0; i < 40; ++i) Insert(20000 + 100 * i, "middle");
+  EXPECT_EQ(CountKept(1000, 1), 1);
+  EXPECT_EQ(CountKept(10000, 40), 2)
       << "of 12 pages 2 are the small one's, and each of the others has about half of the rest";
 }
 
 TEST_F(OwnersOfNodes, ANodeStaysItsOwnersWhileThatUsesIt) {
   Make(std::chrono::hours(24));
-  Keep(1000, "one");
+  Insert(1000, "one");
   for (int i = 0; i < 20; ++i) {
-    Keep(10000 + 100 * i, "many");
+    Insert(10000 + 100 * i, "many");
     Use(1000, "many");
   }
-  for (int i = 0; i < 20; ++i) Keep(20000 + 100 * i, "many");
-  EXPECT_EQ(Kept(1000, 1), 1);
+  for (int i = 0; i < 20; ++i) Insert(20000 + 100 * i, "many");
+  EXPECT_EQ(CountKept(1000, 1), 1);
 }
 
 TEST(OwnerShares, WhoUsesANodeOfOneThatIsGoneTakesItOver) {

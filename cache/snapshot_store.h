@@ -192,7 +192,7 @@ class SnapshotStore : public Reclaimer {
 
   // What runs for an owner, and takes memory beside its nodes; nobody's where there is no memory for one more owner. The store
   // outlives it.
-  OwnerShares::Claim Hold(std::string_view owner);
+  OwnerShares::Claim EnterRunning(std::string_view owner);
   const OwnerShares& owners() const { return owners_; }
 
   // Moves the time of use on. Restore does too; what is inserted between two moments is equally old, and goes

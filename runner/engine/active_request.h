@@ -73,8 +73,8 @@ struct ActiveRequest {
   // While it runs; paused ones keep these while they wait:
   cache::Sequence sequence;
   cache::Lease lease;                              // on the deepest snapshot that the sequence stands on
-  cache::OwnerShares::Claim held;                  // what its party has beside stored prefixes,
-  int32_t held_from = 0;                           // from this token on
+  cache::OwnerShares::Claim claim;                 // what its party has beside stored prefixes,
+  int32_t claimed_from = 0;                        // from this token on
   bool exact = true;                               // the caches hold what computing its tokens in place gives
   int64_t skipped_tokens = 0;                      // see SequenceState
   bool sits_out = false;                           // its next token is not sampled yet (sampling_share.h)

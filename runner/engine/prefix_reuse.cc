@@ -143,8 +143,8 @@ PrefixReuse::Outcome PrefixReuse::AttachPrefix(ActiveRequest& request, const Act
   std::ranges::sort(offsets);
   offsets.erase(std::ranges::unique(offsets).begin(), offsets.end());
   for (const int32_t at : offsets) Schedule(request, at);
-  request.held = store_.Hold(request.party);
-  request.held_from = outcome.reused;
+  request.claim = store_.EnterRunning(request.party);
+  request.claimed_from = outcome.reused;
   return outcome;
 }
 
@@ -185,13 +185,13 @@ void PrefixReuse::Collect(ActiveRequest& request) {
   if (!enabled_) return;
   for (cache::Snapshot& snapshot : cache_.TakeCaptures(request.sequence))
     Insert(request, std::move(snapshot));
-  UpdateHeld(request);
+  UpdateClaim(request);
 }
 
 // What it reused is stored, and counts there.
-void PrefixReuse::UpdateHeld(ActiveRequest& request) const {
-  const int64_t tokens = request.sequence ? request.sequence.offset() - request.held_from : 0;
-  request.held.SetBytes(tokens > 0 ? SequenceBytes(cache_.layout(), tokens, 0) : 0);
+void PrefixReuse::UpdateClaim(ActiveRequest& request) const {
+  const int64_t tokens = request.sequence ? request.sequence.offset() - request.claimed_from : 0;
+  request.claim.SetBytes(tokens > 0 ? SequenceBytes(cache_.layout(), tokens, 0) : 0);
 }
 
 void PrefixReuse::StorePrefix(ActiveRequest& request) {
@@ -203,7 +203,7 @@ void PrefixReuse::StorePrefix(ActiveRequest& request) {
   }
   request.sequence = {};
   request.lease = {};
-  request.held = {};
+  request.claim = {};
 }
 
 }  // namespace quire::runner::engine

@@ -88,7 +88,7 @@ class PrefixReuse {
   void Schedule(ActiveRequest& request, int32_t offset);
   void RecordDivergence(const ActiveRequest& request, int32_t at, Outcome& outcome);
   void Insert(ActiveRequest& request, cache::Snapshot snapshot);
-  void UpdateHeld(ActiveRequest& request) const;
+  void UpdateClaim(ActiveRequest& request) const;
 
   cache::HybridCache& cache_;
   cache::SnapshotStore store_;
