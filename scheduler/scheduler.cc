@@ -215,6 +215,7 @@ Scheduler::Plan Scheduler::NextPlan(Time now) {
   GrantMemory(now, plan);
   for (const Models::iterator model : AwaitingMemory()) in_need.push_back(&model->second);
   const Waiters waiters = WaitersFor(in_need, now);
+  PassTurnsOn(now);
   for (auto model = models_.begin(); model != models_.end(); ++model) {
     SuspendIfOverdue(model, waiters, now, plan);
     const Model& m = model->second;

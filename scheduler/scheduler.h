@@ -292,6 +292,7 @@ class Scheduler {
   std::vector<api::RequestId> OpenTurnOf(const Model& model, const std::set<Owner>& quarantined) const;
   api::RequestId NextOnProbation(const Model& model) const;
   void StartUnload(Models::iterator model, Plan& plan, UnloadReason reason);
+  void PassTurnsOn(Time now);
   void AdmitAfterPause(Models::iterator model, Time now, Plan& plan);
   void SuspendIfOverdue(Models::iterator model, const Waiters& waiters, Time now, Plan& plan);
   void Suspend(Models::iterator model, Time now, Plan& plan);

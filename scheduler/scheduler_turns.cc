@@ -44,6 +44,22 @@ void Scheduler::AdmitAfterPause(Models::iterator position, Time now, Plan& plan)
   }
 }
 
+// Another model drains in the place of one that did, such as one that is unloaded by name: who waits does not wait for a turn
+// from its beginning again.
+void Scheduler::PassTurnsOn(Time now) {
+  std::optional<Time> since;
+  for (const auto& [key, model] : models_) {
+    const bool gives_up = model.state == State::kReady && !model.draining && model.draining_since;
+    if (gives_up) since = std::min(since.value_or(now), *model.draining_since);
+  }
+  if (!since) return;
+  for (auto& [key, model] : models_) {
+    if (!model.draining || model.draining_since) continue;
+    model.draining_since = since;
+    model.pause_ends = now + options_.drain_pause;
+  }
+}
+
 // A draining model that has had its turn gives up what it still runs.
 void Scheduler::SuspendIfOverdue(Models::iterator position, const Waiters& waiters, Time now, Plan& plan) {
   Model& model = position->second;

@@ -241,6 +241,23 @@ TEST_F(SchedulerTurns, AnAnswerThatIsAlwaysCutShortGetsAWholeTurnInTheEnd) {
   chat(kPause);
 }
 
+// b is to go anyway, for its own next requests: it goes in the place of a, as soon as a would have gone.
+TEST_F(SchedulerTurns, UnloadsByNameMakeNoTurnLonger) {
+  Make({.models_max = 2, .queue_max = 100, .drain_limit = kWhole, .drain_pause = kPause});
+  EnqueueFor("y", 1, "a");
+  LoadFirst("a");
+  EnqueueFor("y", 2, "b");
+  LoadFirst("b");
+  now_ += seconds(5);
+  EnqueueFor("x", 3, "c");
+  EXPECT_THAT(Plan(now_).unload, IsEmpty());
+  now_ += kPause / 2;
+  scheduler().Unload("b");
+  EnqueueFor("z", 4, "b");
+  ExpectTurn(kPause / 2);
+  EXPECT_THAT(Plan(now_).unload, ElementsAre("b"));
+}
+
 // However many models z asks for, x waits for one of them.
 TEST_F(SchedulerTurns, PartiesTakeTurnsNotModels) {
   EnqueueFor("z", 1, "a");
