@@ -1,6 +1,7 @@
 // Parsing shared by the request bodies of all dialects.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -8,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "api/base/limits.h"
 #include "api/base/request.h"
 #include "api/json/fields.h"
 #include "api/json/type.h"
@@ -60,6 +62,7 @@ std::vector<Message> MessageList::Get(GetMessage get) {
   std::vector<Message> messages;
   size_t count = 0;
   const Json* list = FindMessages(count);
+  messages.reserve(std::min(count, kMessagesMax));
   for (size_t i = 0; i < count && body_.ok(); ++i) {
     Fields message(At(*list, i), body_.PathOf("messages[" + std::to_string(i) + "]"), body_.error());
     messages.push_back(get(message));

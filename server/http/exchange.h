@@ -30,6 +30,10 @@ class Exchange {
   // Nothing: it cannot be had, and the handler returns without an answer, which is given for it.
   virtual Awaitable<std::optional<std::string>> ReadBody() = 0;
 
+  // Frees the body, which the handler needs no more.
+  virtual void DropBody() = 0;
+  virtual uint64_t body_bytes() const = 0;  // of the body, also of one that was freed
+
   virtual Awaitable<bool> Send(HttpResponse response) = 0;
   // One piece of a stream, sent at once. The first call sends the header too. `bytes` may be empty: header
   // only.
@@ -39,6 +43,9 @@ class Exchange {
   // comment). Starts the stream if nothing was sent by then; without bytes that is all it does.
   virtual void KeepAlive(std::string_view content_type, std::string_view bytes) = 0;
 
+  // Asks for room for `bytes` of memory that the body became when it was parsed; it has this room until the request ends.
+  // What a freed body had counts for it. Why there is none: 413 for one request, 429 for those of its party, 503 for all.
+  virtual std::optional<ParseFailure> ReserveRequest(uint64_t bytes) = 0;
   // Asks for room for `bytes` of an answer that is collected before it is sent; it has this room until the request ends.
   // Why there is none: 413 for one answer, 429 for those of its party, 503 for all.
   virtual std::optional<ParseFailure> ReserveAnswer(uint64_t bytes) = 0;

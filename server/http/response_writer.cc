@@ -27,23 +27,37 @@ bool HasNoBody(int status) { return status == 204 || status == 304; }
 
 }  // namespace
 
-ResponseWriter::ResponseWriter(const Transport& transport, Connection& connection, const HttpRequest& request,
-                               RequestLog& log, BodyReader& body, BodyMemoryLease& answer_memory,
+ResponseWriter::ResponseWriter(const Transport& transport, Connection& connection, HttpRequest& request,
+                               RequestLog& log, BodyReader& body, Memory memory,
                                const asio::any_io_executor& executor)
     : transport_(transport),
       connection_(connection),
       request_(request),
       log_(log),
       body_(body),
-      answer_memory_(answer_memory),
+      memory_(memory),
       keep_alive_interval_(transport.limits.keep_alive_interval),
       keep_alive_timer_(executor),
       write_done_(executor, Clock::time_point::max()),
       last_write_(Clock::now()) {}
 
+void ResponseWriter::DropBody() {
+  dropped_bytes_ += request_.body.size();
+  request_.body = {};
+}
+
+std::optional<ParseFailure> ResponseWriter::ReserveRequest(uint64_t bytes) {
+  const uint64_t limit = transport_.limits.Bodies().party;
+  const uint64_t all = request_.body.size() + bytes;
+  if (all <= limit) return memory_.body.GrowTo(all);
+  return ParseFailure{
+      413,
+      fmt::format("the request, with a copy for each choice, takes more than {} bytes of memory", limit)};
+}
+
 std::optional<ParseFailure> ResponseWriter::ReserveAnswer(uint64_t bytes) {
   const uint64_t limit = transport_.limits.answer_bytes_max;
-  if (bytes <= limit) return answer_memory_.GrowTo(bytes);
+  if (bytes <= limit) return memory_.answer.GrowTo(bytes);
   return ParseFailure{
       413, fmt::format("the answer is larger than {} bytes, the limit of one that is sent whole; ask for "
                        "fewer tokens, choices, logprobs or texts, or for a stream",

@@ -19,19 +19,25 @@ namespace quire::server {
 class ResponseWriter : public Exchange {
  public:
   // All references outlive the writer.
-  ResponseWriter(const Transport& transport, Connection& connection, const HttpRequest& request,
-                 RequestLog& log, BodyReader& body, BodyMemoryLease& answer_memory,
-                 const boost::asio::any_io_executor& executor);
+  struct Memory {
+    BodyMemoryLease& body;
+    BodyMemoryLease& answer;
+  };
+  ResponseWriter(const Transport& transport, Connection& connection, HttpRequest& request, RequestLog& log,
+                 BodyReader& body, Memory memory, const boost::asio::any_io_executor& executor);
 
   const HttpRequest& request() const override { return request_; }
   RequestLog& log() override { return log_; }
   const std::string& id() const override { return log_.id; }
   Awaitable<std::optional<std::string>> ReadBody() override { return body_.Next(); }
+  void DropBody() override;
+  uint64_t body_bytes() const override { return request_.body.size() + dropped_bytes_; }
   // The rest of the client's body is discarded first, or the connection is closed after the reply.
   Awaitable<bool> Send(HttpResponse response) override;
   Awaitable<bool> Stream(std::string_view content_type, std::string bytes) override;
   Awaitable<bool> EndStream() override;
   void KeepAlive(std::string_view content_type, std::string_view bytes) override;
+  std::optional<ParseFailure> ReserveRequest(uint64_t bytes) override;
   std::optional<ParseFailure> ReserveAnswer(uint64_t bytes) override;
   std::string ClientText(const std::string& message) override;
   bool started() const override { return state_ != State::kNothing; }
@@ -63,10 +69,11 @@ class ResponseWriter : public Exchange {
 
   const Transport& transport_;
   Connection& connection_;
-  const HttpRequest& request_;
+  HttpRequest& request_;
   RequestLog& log_;
   BodyReader& body_;
-  BodyMemoryLease& answer_memory_;
+  const Memory memory_;
+  uint64_t dropped_bytes_ = 0;  // of the body
   std::vector<HeaderField> fields_;
   size_t probed_header_bytes_ = 0;  // sent by ProbeClient()
   bool chunks_ = false;             // the next bytes of the answer are those of a chunk

@@ -68,7 +68,7 @@ struct Session::RequestScope {
         body_memory(transport.body_memory),
         answer_memory(transport.answer_memory),
         body(connection, parser, transport.limits),
-        writer(transport, connection, parser.request(), log, body, answer_memory, executor) {
+        writer(transport, connection, parser.request(), log, body, {body_memory, answer_memory}, executor) {
     log.id = api::RandomId("req_");
     log.client = connection.peer();
     log.start = Clock::now();

@@ -156,8 +156,13 @@ Awaitable<void> RelayJob(Services& services, Exchange& exchange, const StoredMod
     SetClient(exchange, request.client);
     request.now_s = now_s;
   }
+  if (job.memory_bytes == 0) job.memory_bytes = MemoryBytes(job.choices);
+  if (const auto full = ReserveRequest(exchange, job.memory_bytes)) {
+    co_await SendError(exchange, *full);
+    co_return;
+  }
   if (services.import_layers) co_await services.import_layers(model, job.choices.front().client.tenant);
-  exchange.log().body_bytes = exchange.request().body.size();
+  exchange.log().body_bytes = exchange.body_bytes();
   exchange.log().isolation = job.choices.front().client.IsolationKey();
   co_await RelayReply(exchange, services.backend, services.pools.cpu, std::move(job));
 }

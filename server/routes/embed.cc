@@ -89,7 +89,7 @@ Awaitable<std::vector<std::string>> HashTexts(Services& services, Exchange& exch
     for (size_t i = 0; i < keys.size(); ++i) keys[i] = key_maker.KeyOf(request.inputs[i]);
     return true;
   };
-  if (keys.size() <= kManyTexts && !IsLargeBody(exchange.request().body)) {
+  if (keys.size() <= kManyTexts && exchange.body_bytes() <= kLargeBodyBytes) {
     work();
   } else {
     co_await RunFor(exchange, services.pools.cpu, std::move(work));
@@ -227,17 +227,14 @@ Awaitable<api::Result<api::EmbedResult>> EmbedOrLoad(Services& services, Exchang
 
 Awaitable<api::Result<api::EmbedRequest>> Parse(Services& services, Exchange& exchange,
                                                 api::EmbedDialect dialect) {
-  const std::string& body = exchange.request().body;
-  WorkPool* const pool = PoolFor(services, body.size());
-  if (pool == nullptr) co_return api::ParseEmbed(dialect, body);
-  auto work = [dialect, &body] { return api::ParseEmbed(dialect, body); };
-  auto parsed = co_await RunFor(exchange, *pool, std::move(work));
+  auto work = [dialect, &body = exchange.request().body] { return api::ParseEmbed(dialect, body); };
+  auto parsed = co_await ParseTexts(services, exchange, std::move(work));
   co_return parsed;
 }
 
 // Where a reply to this body is written, which has `numbers` of them; null: at once.
-WorkPool* PoolForReply(Services& services, const std::string& body, size_t numbers) {
-  if (numbers > kLargeReplyNumbers || IsLargeBody(body)) return &services.pools.cpu;
+WorkPool* PoolForReply(Services& services, uint64_t body_bytes, size_t numbers) {
+  if (numbers > kLargeReplyNumbers || body_bytes > kLargeBodyBytes) return &services.pools.cpu;
   return numbers > kSmallReplyNumbers ? &services.pools.parses : nullptr;
 }
 
@@ -250,7 +247,7 @@ Awaitable<std::string> EncodeVectors(Services& services, Exchange& exchange, con
     result.vectors.clear();
     return body;
   };
-  WorkPool* const pool = PoolForReply(services, exchange.request().body, width * result.vectors.size());
+  WorkPool* const pool = PoolForReply(services, exchange.body_bytes(), width * result.vectors.size());
   if (pool == nullptr) co_return work();
   auto body = co_await RunFor(exchange, *pool, std::move(work));
   co_return body;

@@ -85,6 +85,5 @@ inline constexpr uint64_t kNameBodyBytesMax = uint64_t{64} << 10;
 
 // A larger body would hold other clients up while it is parsed: it is parsed on a pool.
 inline constexpr size_t kLargeBodyBytes = size_t{128} << 10;
-inline bool IsLargeBody(const std::string& body) { return body.size() > kLargeBodyBytes; }
 
 }  // namespace quire::server

@@ -57,8 +57,9 @@ Awaitable<void> AnswerForSlot(Services& services, SlotStorePtr slots, Exchange& 
   const auto keep_alive = parsed->keep_alive;
   const int32_t slot = SlotOf(*parsed);
   auto job = co_await MakeJob(services, exchange, *model, *parsed, make_job);
-  RememberIn(slots, {TenantOf(exchange.request()), model->digest}, slot, job);
-  co_await RelayJob(services, exchange, *model, keep_alive, std::move(job));
+  if (!job) co_return;
+  RememberIn(slots, {TenantOf(exchange.request()), model->digest}, slot, *job);
+  co_await RelayJob(services, exchange, *model, keep_alive, *std::move(job));
 }
 
 GenerationJob LlamaCompletionJob(llama_server::CompletionRequest parsed, const api::ModelDefaults& defaults) {

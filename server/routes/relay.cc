@@ -11,6 +11,7 @@
 #include <utility>
 #include <variant>
 
+#include "api/base/request_memory.h"
 #include "scheduler/async_event.h"
 #include "server/routes/blocking.h"
 #include "server/routes/error_response.h"
@@ -309,6 +310,11 @@ Awaitable<void> Relay(Exchange& exchange, WorkPool& cpu, Source& source, size_t 
   co_await exchange.EndStream();
 }
 
+std::optional<api::Error> AsError(std::optional<ParseFailure> refusal) {
+  if (!refusal) return std::nullopt;
+  return api::Error{api::CodeOf(refusal->status), std::move(refusal->reason)};
+}
+
 // Never throws, so that its end ends the generations too.
 Awaitable<std::exception_ptr> TryRelay(Exchange& exchange, WorkPool& cpu, ConcurrentGenerations& source,
                                        size_t choices, GenerationJob& job) {
@@ -336,10 +342,18 @@ scheduler::ModelSpec SpecOf(const StoredModel& model) {
           .prefix_layers = model.prefix_layers};
 }
 
+uint64_t MemoryBytes(const std::vector<api::Request>& choices) {
+  uint64_t bytes = 0;
+  for (const api::Request& request : choices) bytes += api::MemoryBytes(request);
+  return bytes;
+}
+
+std::optional<api::Error> ReserveRequest(Exchange& exchange, uint64_t bytes) {
+  return AsError(exchange.ReserveRequest(bytes));
+}
+
 std::optional<api::Error> ReserveAnswer(Exchange& exchange, uint64_t bytes) {
-  auto refusal = exchange.ReserveAnswer(bytes);
-  if (!refusal) return std::nullopt;
-  return api::Error{api::CodeOf(refusal->status), std::move(refusal->reason)};
+  return AsError(exchange.ReserveAnswer(bytes));
 }
 
 Awaitable<void> SendError(Exchange& exchange, const api::Error& error) {

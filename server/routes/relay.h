@@ -29,6 +29,7 @@ struct GenerationJob {
   std::unique_ptr<api::ReplyEncoder> reply;
   scheduler::ModelSpec spec = {};
   std::optional<scheduler::KeepAliveClaim> keep_alive = {};
+  uint64_t memory_bytes = 0;  // of the choices; 0: nobody has counted them yet
   // Called with the end of each choice before the reply's last bytes are encoded; empty: nobody wants to know.
   std::function<void(const api::Finished& finished)> on_finished = {};
 
@@ -40,9 +41,12 @@ struct GenerationJob {
       : choices(std::move(all)), reply(std::move(reply_encoder)) {}
 };
 
+uint64_t MemoryBytes(const std::vector<api::Request>& choices);
+
 scheduler::ModelSpec SpecOf(const StoredModel& model);
 
-// Exchange::ReserveAnswer(): an error when there is no room.
+// As Exchange has them: an error when there is no room.
+std::optional<api::Error> ReserveRequest(Exchange& exchange, uint64_t bytes);
 std::optional<api::Error> ReserveAnswer(Exchange& exchange, uint64_t bytes);
 
 // Answers with an error in the dialect of the request's path, and logs its kind.

@@ -1,13 +1,16 @@
 // The steps before a generation is submitted, shared by all dialects.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "api/base/error.h"
 #include "api/base/prompt.h"
+#include "api/base/request_memory.h"
 #include "server/routes/blocking.h"
 #include "server/routes/handlers.h"
 
@@ -29,24 +32,71 @@ size_t ChoicesOf(const Parsed& parsed) {
   return choices;
 }
 
-// The request's body, read on a pool when it is large enough for many such bodies to hold other clients up. Nothing: it was
-// answered with the error.
+// What the lists of a parsed request take in memory, with the copies that its choices are to have. Of many short elements that
+// is far more than their body was.
+template <class Parsed>
+uint64_t ListMemoryOf(const Parsed& parsed) {
+  uint64_t bytes = 0;
+  if constexpr (requires { api::HeapBytes(parsed.messages); }) bytes += api::HeapBytes(parsed.messages);
+  if constexpr (requires { api::HeapBytes(parsed.tools.tools); }) bytes += api::HeapBytes(parsed.tools.tools);
+  if constexpr (requires { parsed.prompts; }) {
+    for (const auto& prompt : parsed.prompts) bytes += sizeof(api::Request) + api::HeapBytes(prompt);
+  }
+  if constexpr (requires { api::HeapBytes(parsed.inputs); }) bytes += api::HeapBytes(parsed.inputs);
+  if constexpr (requires { api::HeapBytes(parsed.pairs.inputs); })
+    bytes += api::HeapBytes(parsed.pairs.inputs);
+  if constexpr (requires { parsed.n; }) bytes *= static_cast<uint64_t>(parsed.n);
+  return bytes;
+}
+
+// The texts of a body that are embedded or ranked, read by `parse` on a pool where the body is large, which is then freed.
+template <class Parse>
+Awaitable<std::invoke_result_t<Parse&>> ParseTexts(Services& services, Exchange& exchange, Parse parse) {
+  WorkPool* const pool = PoolFor(services, exchange.body_bytes());
+  std::optional<std::invoke_result_t<Parse&>> parsed;
+  if (pool == nullptr) {
+    parsed = parse();
+  } else {
+    parsed = co_await RunFor(exchange, *pool, std::move(parse));
+  }
+  exchange.DropBody();
+  if (*parsed) {
+    if (auto full = ReserveRequest(exchange, ListMemoryOf(**parsed)))
+      parsed = std::unexpected(*std::move(full));
+  }
+  co_return *std::move(parsed);
+}
+
+// The request's body, read on a pool when it is large enough for many such bodies to hold other clients up, and then freed.
+// Nothing: it was answered with the error.
 template <class Parsed>
 Awaitable<std::optional<Parsed>> ParseBody(Services& services, Exchange& exchange,
                                            api::Result<Parsed> (*parse)(std::string_view)) {
-  const std::string& body = exchange.request().body;
-  api::Result<Parsed> parsed = api::Fail(api::ErrorCode::kInternal, "");
-  if (WorkPool* pool = PoolFor(services, body.size())) {
-    auto work = [parse, &body] { return parse(body); };
-    parsed = co_await RunFor(exchange, *pool, std::move(work));
+  struct Parsing {
+    api::Result<Parsed> result;
+    uint64_t bytes = 0;
+  };
+  auto work = [parse, &body = exchange.request().body] {
+    Parsing parsing{parse(body)};
+    if (parsing.result) parsing.bytes = ListMemoryOf(*parsing.result);
+    return parsing;
+  };
+  Parsing parsing{api::Fail(api::ErrorCode::kInternal, "")};
+  if (WorkPool* pool = PoolFor(services, exchange.body_bytes())) {
+    parsing = co_await RunFor(exchange, *pool, std::move(work));
   } else {
-    parsed = parse(body);
+    parsing = work();
   }
-  if (!parsed) {
-    co_await SendError(exchange, parsed.error());
+  exchange.DropBody();
+  if (parsing.result) {
+    if (auto full = ReserveRequest(exchange, parsing.bytes))
+      parsing.result = std::unexpected(*std::move(full));
+  }
+  if (!parsing.result) {
+    co_await SendError(exchange, parsing.result.error());
     co_return std::nullopt;
   }
-  co_return *std::move(parsed);
+  co_return *std::move(parsing.result);
 }
 
 // The reply that lists `entries`, written on the pool when they are many.
@@ -86,14 +136,27 @@ scheduler::AnswerLength AnswerLengthOf(const Parsed& parsed) {
 api::ModelDefaults TakeDefaults(StoredModel& model);
 
 // The job of a parsed request, which is moved out; made where a body as long as all its copies is read: every choice copies
-// it, and the encoder writes out what the reply repeats.
+// it, and the encoder writes out what the reply repeats. Nothing: there is no room for the copies, and it was answered with the
+// error.
 template <class Parsed>
-Awaitable<GenerationJob> MakeJob(Services& services, Exchange& exchange, StoredModel& model, Parsed& parsed,
-                                 GenerationJob (*make_job)(Parsed, const api::ModelDefaults&)) {
+Awaitable<std::optional<GenerationJob>> MakeJob(Services& services, Exchange& exchange, StoredModel& model,
+                                                Parsed& parsed,
+                                                GenerationJob (*make_job)(Parsed,
+                                                                          const api::ModelDefaults&)) {
   const api::ModelDefaults defaults = TakeDefaults(model);
-  WorkPool* pool = PoolFor(services, exchange.request().body.size() * ChoicesOf(parsed));
-  if (pool == nullptr) co_return make_job(std::move(parsed), defaults);
-  auto work = [make_job, &parsed, &defaults] { return make_job(std::move(parsed), defaults); };
+  const size_t choices = ChoicesOf(parsed);
+  const uint64_t of_model = api::HeapBytes(defaults.messages) + defaults.system.size();
+  if (const auto full = ReserveRequest(exchange, ListMemoryOf(parsed) + choices * of_model)) {
+    co_await SendError(exchange, *full);
+    co_return std::nullopt;
+  }
+  auto work = [make_job, &parsed, &defaults] {
+    GenerationJob job = make_job(std::move(parsed), defaults);
+    job.memory_bytes = MemoryBytes(job.choices);
+    return job;
+  };
+  WorkPool* pool = PoolFor(services, exchange.body_bytes() * choices);
+  if (pool == nullptr) co_return work();
   auto job = co_await RunFor(exchange, *pool, std::move(work));
   co_return job;
 }
@@ -115,7 +178,8 @@ Awaitable<void> AnswerRequest(Services& services, Exchange& exchange,
   if (!model) co_return;
   const auto keep_alive = parsed->keep_alive;
   auto job = co_await MakeJob(services, exchange, *model, *parsed, make_job);
-  co_await RelayJob(services, exchange, *model, keep_alive, std::move(job));
+  if (!job) co_return;
+  co_await RelayJob(services, exchange, *model, keep_alive, *std::move(job));
 }
 
 }  // namespace quire::server

@@ -16,11 +16,8 @@ namespace {
 
 Awaitable<api::Result<api::RerankRequest>> ParseRerankBody(Services& services, Exchange& exchange,
                                                            api::RerankDialect dialect) {
-  const std::string& body = exchange.request().body;
-  WorkPool* const pool = PoolFor(services, body.size());
-  if (pool == nullptr) co_return api::ParseRerank(dialect, body);
-  auto work = [dialect, &body] { return api::ParseRerank(dialect, body); };
-  auto parsed = co_await RunFor(exchange, *pool, std::move(work));
+  auto work = [dialect, &body = exchange.request().body] { return api::ParseRerank(dialect, body); };
+  auto parsed = co_await ParseTexts(services, exchange, std::move(work));
   co_return parsed;
 }
 
@@ -28,7 +25,7 @@ Awaitable<api::Result<api::RerankRequest>> ParseRerankBody(Services& services, E
 Awaitable<std::string> Encode(Services& services, Exchange& exchange, const api::RerankRequest& request,
                               const api::EmbedResult& result, int64_t created) {
   constexpr size_t kManyDocuments = 256;
-  const bool long_ones = request.return_documents && IsLargeBody(exchange.request().body);
+  const bool long_ones = request.return_documents && exchange.body_bytes() > kLargeBodyBytes;
   if (result.vectors.size() <= kManyDocuments && !long_ones) {
     co_return api::EncodeRerank(request, result, created);
   }
@@ -51,7 +48,7 @@ Awaitable<void> Rerank(Services& services, Exchange& exchange, api::RerankDialec
     co_await SendError(exchange, model.error());
     co_return;
   }
-  const size_t repeated = request->return_documents ? exchange.request().body.size() : 0;
+  const size_t repeated = request->return_documents ? exchange.body_bytes() : 0;
   auto result = co_await EmbedAll(services, exchange, *model, request->pairs, repeated);
   if (!result) {
     co_await SendError(exchange, result.error());
