@@ -22,6 +22,7 @@
 #include "api/base/request.h"
 #include "api/ipc/messages.h"
 #include "scheduler/keep_alive_claims.h"
+#include "scheduler/preparation_room.h"
 #include "scheduler/queue_places.h"
 #include "scheduler/runner_program.h"
 
@@ -65,6 +66,7 @@ struct Limits {
   std::chrono::nanoseconds stop_grace = std::chrono::seconds(5);  // from the Shutdown message until SIGKILL
   std::shared_ptr<SnapshotTier> snapshots = {};                   // of all runners; null = none
   size_t link_bytes_max = 2 * api::ipc::kFrameBytesMax;  // of requests that wait to be sent to one runner
+  PreparationLimits preparation = {};                    // of large requests that one runner has not prepared
 };
 
 struct LoadedModel {

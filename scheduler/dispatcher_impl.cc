@@ -133,6 +133,7 @@ Awaitable<api::Result<std::unique_ptr<TokenStream>>> Dispatcher::Impl::Submit(
   pending->member = request.client.Member();
   pending->length = request.prompt_only ? AnswerLength::kShort : LengthOf(request.params.num_predict);
   if (request.now_s == 0) request.now_s = std::time(nullptr);
+  pending->size = SizeOf(request);
   pending->request = std::move(request);
   if (auto answered = co_await Await(self, pending, keep_alive); !answered) {
     co_return std::unexpected(std::move(answered).error());
@@ -282,7 +283,7 @@ void Dispatcher::Impl::StartRunner(const Scheduler::Load& load) {
       host_,
       ModelRunner::Job{spec.key, spec.name, spec.path, spec.go_template, spec.draft_path, spec.prefix_layers,
                        SettingsForRunner(), limits_.load_timeout, limits_.stall_timeout,
-                       ContextNeeded(load.key)},
+                       ContextNeeded(load.key), limits_.preparation},
       weak_from_this());
   last_use_[load.key].spec = spec;
   runners_[load.key] = runner;

@@ -13,9 +13,11 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "scheduler/async_event.h"
@@ -85,14 +87,21 @@ class Dispatcher::Impl : public ModelRunner::Owner,
   void End(bool at_once);
 
  private:
+  // In bytes, of a request. Long lists make this slow to know.
+  struct RequestSize {
+    size_t texts = 0;   // api::TextBytes()
+    size_t frame = 0;   // about what its frame has
+    size_t memory = 0;  // api::MemoryBytes()
+  };
   // A client that waits in Submit or Load. Also known to scheduler_, under the same id, until answered.
   struct Pending {
     explicit Pending(boost::asio::any_io_executor executor) : answered(std::move(executor)) {}
     api::RequestId id{};
     ModelSpec spec;
     std::optional<api::Request> request;  // absent: a bare load
-    std::string party;                    // whose it is (api::Client)
-    std::string member;                   // of the party
+    RequestSize size;
+    std::string party;   // whose it is (api::Client)
+    std::string member;  // of the party
     AnswerLength length = AnswerLength::kShort;
     std::chrono::steady_clock::time_point arrived;
     std::chrono::nanoseconds waited{};
@@ -105,6 +114,7 @@ class Dispatcher::Impl : public ModelRunner::Owner,
     ModelSpec spec;
     api::Request request;
     std::shared_ptr<EventStream> stream;
+    RequestSize size;
     // As the client sent them; `request` has the effective values.
     int32_t requested_num_ctx = 0;
     int64_t requested_seed = -1;
@@ -151,7 +161,17 @@ class Dispatcher::Impl : public ModelRunner::Owner,
   // Sending (dispatcher_sending.cc).
   void RequestSending();
   void SendAdmitted();
-  size_t UnsentBytes(api::RequestId id) const;
+  static RequestSize SizeOf(const api::Request& request);
+  // Whose large requests wait until a runner has prepared others: the runner's key, and the party.
+  using Delayed = std::set<std::pair<std::string_view, std::string_view>>;
+  struct Unsent {
+    std::string_view key, party;
+    RequestSize size;
+  };
+  Unsent FindUnsent(api::RequestId id) const;
+  bool AwaitsPreparation(const Unsent& unsent, Delayed& delayed) const;
+  std::optional<api::Error> CheckTexts(const api::Request& request, const RequestSize& size,
+                                       const api::ipc::ModelInfo& info) const;
   void DropUnsent(const std::string& key);
   bool Admit(api::RequestId id);
   int32_t ContextNeeded(const std::string& key) const;

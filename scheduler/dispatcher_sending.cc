@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "api/base/random_id.h"
+#include "api/base/request_memory.h"
 #include "api/base/reserved_memory.h"
 #include "api/base/text_bounds.h"
 #include "scheduler/dispatcher_impl.h"
@@ -20,12 +21,6 @@ namespace {
 // Of requests that are encoded in one go, unless one alone has more.
 constexpr size_t kSliceBytes = size_t{1} << 20;
 constexpr size_t kRequestBytes = 1024;  // beside its texts
-
-// About what its frame has.
-size_t TextBytesOf(const api::Request& request) {
-  const size_t format = request.format ? request.format->text.size() : 0;
-  return kRequestBytes + api::TextBytes(request.prompt) + request.go_template.size() + format;
-}
 
 // A seed of the daemon's own choosing: the request can then be repeated.
 int64_t DrawSeed() { return static_cast<int64_t>(api::RandomBits() & static_cast<uint64_t>(INT64_MAX)); }
@@ -43,13 +38,27 @@ void Dispatcher::Impl::RequestSending() {
   });
 }
 
+Dispatcher::Impl::RequestSize Dispatcher::Impl::SizeOf(const api::Request& request) {
+  const size_t format = request.format ? request.format->text.size() : 0;
+  const size_t texts = api::TextBytes(request.prompt);
+  return {.texts = texts,
+          .frame = kRequestBytes + texts + request.go_template.size() + format,
+          .memory = api::MemoryBytes(request)};
+}
+
 void Dispatcher::Impl::SendAdmitted() {
   const api::ReservedMemoryScope reserved;
   std::deque<api::RequestId> without_room;
+  Delayed delayed;
   size_t left = kSliceBytes;
   for (; !unsent_.empty() && left > 0; unsent_.pop_front()) {
     const api::RequestId id = unsent_.front();
-    const size_t bytes = UnsentBytes(id);
+    const Unsent unsent = FindUnsent(id);
+    if (AwaitsPreparation(unsent, delayed)) {
+      without_room.push_back(id);
+      continue;
+    }
+    const size_t bytes = unsent.size.frame;
     if (bytes > left && left < kSliceBytes) break;
     if (Admit(id)) {
       left -= std::min(bytes, left);
@@ -66,12 +75,28 @@ void Dispatcher::Impl::OnRoom() {
   if (!unsent_.empty()) RequestSending();
 }
 
-// 0: there is nothing to encode.
-size_t Dispatcher::Impl::UnsentBytes(api::RequestId id) const {
-  if (const auto running = running_.find(id); running != running_.end())
-    return TextBytesOf(running->second.request);
-  const auto pending = pending_.find(id);
-  return pending != pending_.end() && pending->second->request ? TextBytesOf(*pending->second->request) : 0;
+// Of size 0: there is nothing to encode.
+Dispatcher::Impl::Unsent Dispatcher::Impl::FindUnsent(api::RequestId id) const {
+  if (const auto found = running_.find(id); found != running_.end()) {
+    const Running& running = found->second;
+    return {running.spec.key, running.request.client.Party(), running.size};
+  }
+  const auto found = pending_.find(id);
+  if (found == pending_.end()) return {};
+  const Pending& pending = *found->second;
+  return {pending.spec.key, pending.party, pending.size};
+}
+
+// A large request waits while its runner has enough of them to prepare, and so do those of its party behind it: one that is
+// less large must not pass it again and again.
+bool Dispatcher::Impl::AwaitsPreparation(const Unsent& unsent, Delayed& delayed) const {
+  if (unsent.size.memory <= limits_.preparation.small) return false;
+  const std::pair owner{unsent.key, unsent.party};
+  if (delayed.contains(owner)) return true;
+  const ModelRunner& runner = *runners_.at(std::string(unsent.key));
+  if (runner.MayPrepare(unsent.size.memory, std::string(unsent.party))) return false;
+  delayed.insert(owner);
+  return true;
 }
 
 // The runner of the model takes nothing more: the scheduler admits them again.
@@ -118,6 +143,17 @@ void Dispatcher::Impl::DecideContext(Running& running, const api::ipc::ModelInfo
   running.context = info.num_ctx > 0 ? std::min(num_ctx, info.num_ctx) : num_ctx;
 }
 
+// Why the texts cannot fit the context of a model.
+std::optional<api::Error> Dispatcher::Impl::CheckTexts(const api::Request& request, const RequestSize& size,
+                                                       const api::ipc::ModelInfo& info) const {
+  if (request.prompt_only) return std::nullopt;
+  const int32_t num_ctx = EffectiveContext(request.params.num_ctx, limits_.default_num_ctx, info);
+  const api::TextBounds bounds = api::TextBoundsFor(num_ctx, request.overflow);
+  if (size.texts <= bounds.bytes) return std::nullopt;
+  return api::WithContextOptions(api::ExceedsBounds(bounds, num_ctx), num_ctx, info.context_length,
+                                 info.num_ctx);
+}
+
 // Null for a bare load.
 api::Result<std::unique_ptr<TokenStream>> Dispatcher::Impl::SubmitTo(ModelRunner& runner,
                                                                      Pending& pending) try {
@@ -129,17 +165,14 @@ api::Result<std::unique_ptr<TokenStream>> Dispatcher::Impl::SubmitTo(ModelRunner
   use.spec = pending.spec;
   if (!pending.request) return nullptr;
   // A text that cannot fit would hold up the link to the runner, and with it the answers of others.
-  const api::TextBounds bounds = api::TextBoundsFor(num_ctx, pending.request->overflow);
-  if (api::TextBytes(pending.request->prompt) > bounds.bytes && !pending.request->prompt_only) {
-    return std::unexpected(api::WithContextOptions(api::ExceedsBounds(bounds, num_ctx), num_ctx,
-                                                   runner.info().context_length, runner.info().num_ctx));
-  }
-  if (!runner.HasRoomFor(TextBytesOf(*pending.request), pending.request->client.Party())) {
+  if (auto misfit = CheckTexts(*pending.request, pending.size, runner.info()))
+    return std::unexpected(*std::move(misfit));
+  if (!runner.HasRoomFor(pending.size.frame, pending.party)) {
     return api::Fail(api::ErrorCode::kOverloaded, RunnerLink::kBehind);
   }
 
   auto stream = std::make_shared<EventStream>(executor_);
-  Running running{pending.spec, *std::move(pending.request), stream};
+  Running running{pending.spec, *std::move(pending.request), stream, pending.size};
   running.requested_num_ctx = asked;
   running.requested_seed = running.request.params.seed;
   if (running.requested_seed < 0) running.request.params.seed = DrawSeed();
@@ -159,7 +192,7 @@ api::Result<std::unique_ptr<TokenStream>> Dispatcher::Impl::SubmitTo(ModelRunner
 // Its client has some of the answer, so that it waits for room.
 bool Dispatcher::Impl::Resume(api::RequestId id, Running& running) {
   ModelRunner& runner = *runners_.at(running.spec.key);
-  if (!runner.HasRoomFor(TextBytesOf(running.request), running.request.client.Party())) return false;
+  if (!runner.HasRoomFor(running.size.frame, running.request.client.Party())) return false;
   const auto sent = ResumeIn(runner, id, running);
   if (sent) return true;
   if (sent.error().code == api::ErrorCode::kOverloaded) return false;

@@ -9,6 +9,7 @@
 #include <utility>
 #include <variant>
 
+#include "api/base/request_memory.h"
 #include "api/base/reserved_memory.h"
 #include "scheduler/clock.h"
 
@@ -44,7 +45,8 @@ std::string OneLine(std::string text) {
 ModelRunner::ModelRunner(RunnerHost host, Job job, std::weak_ptr<Owner> owner)
     : RunnerSession(std::move(host), job.name, {job.path, job.draft_path}),
       job_(std::move(job)),
-      owner_(std::move(owner)) {}
+      owner_(std::move(owner)),
+      preparing_(job_.preparation) {}
 
 void ModelRunner::Start() {
   Gate gate = host().gate;
@@ -232,6 +234,8 @@ api::Result<void> ModelRunner::Submit(api::RequestId id, const api::Request& req
   stream->events.set_tokens_max(TokensMaxOf(request));
   const auto served = requests_.emplace(id, Served{std::move(stream)}).first;
   CountTokens(served->second);
+  served->second.party = request.client.Party();
+  served->second.preparing = preparing_.Add(api::MemoryBytes(request), served->second.party);
   auto sent = link()->TrySend({id, request, resume});
   if (!sent) Remove(served);
   return sent;
@@ -239,7 +243,15 @@ api::Result<void> ModelRunner::Submit(api::RequestId id, const api::Request& req
 
 void ModelRunner::Remove(Requests::iterator request) {
   tokens_held_ -= request->second.tokens_held;
+  EndPreparation(request->second);
   requests_.erase(request);
+}
+
+// Whatever the runner says of a request first, it has prepared it.
+void ModelRunner::EndPreparation(Served& request) {
+  if (request.preparing == 0) return;
+  preparing_.Remove(std::exchange(request.preparing, 0), request.party);
+  OnRoom();
 }
 
 void ModelRunner::CountTokens(Served& request) {
@@ -273,6 +285,11 @@ api::Result<void> ModelRunner::OnRunnerMessage(api::ipc::ToDaemon message) {
     return {};
   }
   if (auto* event = std::get_if<api::ipc::RequestEvent>(&message)) return OnRequestEvent(std::move(*event));
+  if (const auto* prepared = std::get_if<api::ipc::RequestPrepared>(&message)) {
+    if (const auto found = requests_.find(prepared->id); found != requests_.end())
+      EndPreparation(found->second);
+    return {};
+  }
   if (const auto* estimate = std::get_if<api::ipc::MemoryEstimate>(&message))
     return HandleMemoryEstimate(*estimate);
   if (auto* loaded = std::get_if<api::ipc::Loaded>(&message)) return OnLoadResult(std::move(*loaded));
@@ -354,6 +371,7 @@ api::Result<void> ModelRunner::OnLoadResult(api::ipc::Loaded loaded) {
 api::Result<void> ModelRunner::OnRequestEvent(api::ipc::RequestEvent message) {
   const auto found = requests_.find(message.id);
   if (found == requests_.end()) return {};  // canceled while this was on its way
+  EndPreparation(found->second);
   const std::shared_ptr<EventStream> stream = found->second.stream;
   const bool is_ready = std::holds_alternative<api::PromptReady>(message.event);
   const auto* failed = std::get_if<api::Failed>(&message.event);

@@ -23,6 +23,7 @@
 #include "scheduler/answer_times.h"
 #include "scheduler/async_event.h"
 #include "scheduler/event_queue.h"
+#include "scheduler/preparation_room.h"
 #include "scheduler/runner_session.h"
 #include "scheduler/scheduler.h"
 
@@ -57,6 +58,7 @@ class ModelRunner : public RunnerSession {
     std::chrono::nanoseconds load_timeout;   // <= 0 = never; waiting for memory is not counted
     std::chrono::nanoseconds stall_timeout;  // without a frame or progress; <= 0 = never
     int32_t context_min = 0;                 // as in LoadModel
+    PreparationLimits preparation = {};
   };
 
   // Called in this order: OnMemoryEstimate and OnLoaded at most once, OnStopping, OnReaped. May call back
@@ -75,7 +77,7 @@ class ModelRunner : public RunnerSession {
     virtual void OnRequestProgress(api::RequestId id) = 0;  // the first that this runner computed for it
     virtual void OnRequestEnded(api::RequestId id) = 0;     // Finished or Failed came from the runner
     virtual void OnEngineInspected() {}                     // a runner has answered InspectEngine()
-    virtual void OnRoom() {}  // a runner was sent a request: there is room for others
+    virtual void OnRoom() {}  // a runner was sent a request, or has prepared one: there is room for others
   };
 
   ModelRunner(RunnerHost host, Job job, std::weak_ptr<Owner> owner);
@@ -89,6 +91,10 @@ class ModelRunner : public RunnerSession {
                            std::shared_ptr<EventStream> stream);
   // Whether a request of this size may be sent now. REQUIRES: loaded and not stopping.
   bool HasRoomFor(size_t bytes, const std::string& party) { return link()->HasRoomFor(bytes, party); }
+  // Whether it prepares so few large requests that it may be sent another one (api::MemoryBytes).
+  bool MayPrepare(size_t bytes, const std::string& party) const {
+    return preparing_.HasRoomFor(bytes, party);
+  }
   // The client took deltas: passes credit on if the request still runs.
   void GiveCredit(api::RequestId id, int32_t deltas);
   // The client went away: no more of its events come. False if the runner does not have the request.
@@ -162,9 +168,12 @@ class ModelRunner : public RunnerSession {
   struct Served {
     std::shared_ptr<EventStream> stream;
     size_t tokens_held = 0;  // by its stream, of tokens_held_
+    size_t preparing = 0;    // bytes of preparing_; 0: it is small, or prepared
+    std::string party = {};
   };
   using Requests = std::unordered_map<api::RequestId, Served>;
   void Remove(Requests::iterator request);
+  void EndPreparation(Served& request);
   void CountTokens(Served& request);
   api::Result<void> OnEngineInspected(api::ipc::EngineInspected inspected);
   api::Result<void> OnCacheInspected(api::ipc::CacheInspected inspected);
@@ -178,6 +187,7 @@ class ModelRunner : public RunnerSession {
   std::optional<api::Error> stop_reason_;
   Requests requests_;
   size_t tokens_held_ = 0;  // by the streams of requests_
+  PreparationRoom preparing_;
   api::ipc::LoadProgress load_progress_;
   Time last_frame_at_{};     // of any frame
   Time last_progress_at_{};  // of the last heartbeat with another progress

@@ -269,16 +269,11 @@ void VisitFields(M& m, V& visit) {
   visit("id", m.id);
   visit("deltas", m.deltas, 0);
 }
-template <Is<Cancel> M, class V>
-void VisitFields(M& m, V& visit) {
-  visit("id", m.id);
-}
+template <class M, class V>
+requires Is<M, Cancel> || Is<M, InspectEngine> || Is<M, RequestPrepared>
+void VisitFields(M& m, V& visit) { visit("id", m.id); }
 template <Is<Shutdown> M, class V>
 void VisitFields(M&, V&) {}
-template <Is<InspectEngine> M, class V>
-void VisitFields(M& m, V& visit) {
-  visit("id", m.id);
-}
 template <Is<InspectCache> M, class V>
 void VisitFields(M& m, V& visit) {
   visit("id", m.id);

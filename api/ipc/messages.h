@@ -22,7 +22,7 @@
 
 namespace quire::api::ipc {
 
-inline constexpr uint16_t kVersion = 16;
+inline constexpr uint16_t kVersion = 17;
 inline constexpr size_t kHeaderBytes = 16;
 // To a runner: a 100k-turn chat fits; a hostile length does not. To the daemon less, by its type: BoundsOf().
 inline constexpr size_t kFrameBytesMax = size_t{256} << 20;
@@ -223,6 +223,11 @@ struct RequestEvent {
   RequestId id;
   Event event;
 };
+// The runner has the tokens of the prompt, and its texts no more. Of large requests only (api::kSmallRequestBytes), so that
+// the daemon knows when to send the next one. Before the first event of the request.
+struct RequestPrepared {
+  RequestId id;
+};
 struct Heartbeat {  // sent every second from the start: liveness and statistics
   uint64_t progress =
       0;  // grows at least once in two seconds unless the engine is stuck; 0 before the model is loaded
@@ -302,7 +307,7 @@ struct CacheInspected {                         // answer to InspectCache
 };
 
 using ToDaemon = std::variant<Hello, LoadProgress, Loaded, LoadFailed, Inspected, RequestEvent, Heartbeat,
-                              Converted, MemoryEstimate, EngineInspected, CacheInspected>;
+                              Converted, MemoryEstimate, EngineInspected, CacheInspected, RequestPrepared>;
 
 // ---- codec; pure functions, any thread ----
 

@@ -32,7 +32,6 @@
 #include "runner/engine/mailbox.h"
 #include "runner/engine/memory_estimate.h"
 #include "runner/engine/preparation.h"
-#include "runner/engine/prompt_builder.h"
 #include "runner/engine/sandbox.h"
 #include "runner/engine/tier_link.h"
 #include "runner/engine/weights_budget.h"
@@ -285,6 +284,13 @@ void WaitForeverIfSet(const PreparationJob& job) {
   if (text != nullptr && prompt != nullptr && prompt->text == text) std::promise<void>().get_future().wait();
 }
 
+Preparation::Receivers ReceiversOf(Shared& shared, Link& link) {
+  return {.built = [&](PromptBuilt built) { shared.engine.Post(std::move(built)); },
+          .described = [&](ipc::RequestEvent event) { link.Send(std::move(event)); },
+          .before = WaitForeverIfSet,
+          .large_one_built = [&](api::RequestId id) { link.Send(ipc::RequestPrepared{id}); }};
+}
+
 void LogStreamed(const models::Model& model) {
   if (model.streamed_bytes() == 0) return;
   LogLine(fmt::format("{:.2f} GiB of the weights stay in the file and are read again for every step",
@@ -362,9 +368,7 @@ void ServeEncoder(Shared& shared, Link& link, const ipc::LoadModel& request, Ope
                        [&link](ipc::RequestEvent event) { link.Send(std::move(event)); });
   shared.preparation_max = PreparationMax(std::chrono::milliseconds(settings.prepare_ms), context);
   Preparation preparation(shared.prompts, prompts, std::chrono::milliseconds(settings.prepare_ms),
-                          {.built = [&shared](PromptBuilt built) { shared.engine.Post(std::move(built)); },
-                           .described = [&link](ipc::RequestEvent event) { link.Send(event); }},
-                          kEncoderNice);
+                          ReceiversOf(shared, link), kEncoderNice);
   if (auto closed = CloseLoading(shared); !closed) return link.Send(ipc::LoadFailed{closed.error()});
   link.Send(
       ipc::Loaded{info, std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count()});
@@ -459,9 +463,7 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
                               .sentence_prompts = sentence_prompts.get()};
   shared.preparation_max = PreparationMax(std::chrono::milliseconds(settings.prepare_ms), context_length);
   Preparation preparation(shared.prompts, context, std::chrono::milliseconds(settings.prepare_ms),
-                          {.built = [&shared](PromptBuilt built) { shared.engine.Post(std::move(built)); },
-                           .described = [&link](ipc::RequestEvent event) { link.Send(event); },
-                           .before = WaitForeverIfSet});
+                          ReceiversOf(shared, link));
   if (auto closed = CloseLoading(shared); !closed) return link.Send(ipc::LoadFailed{closed.error()});
   link.Send(
       ipc::Loaded{info, std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count()});

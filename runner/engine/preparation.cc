@@ -11,6 +11,7 @@
 #include <utility>
 #include <variant>
 
+#include "api/base/request_memory.h"
 #include "runner/constraint/output_format.h"
 #include "runner/work/work_budget.h"
 #include "runner/work/work_memory.h"
@@ -170,8 +171,10 @@ Preparation::End Preparation::Work(PreparationJob& job) {
   if (stopped && stopped->spent && job.lane != Lane::kLong) return End::kSpent;
   if (stopped) prompt = std::unexpected(std::move(stopped->error));
   if (*prompt) (*prompt)->build_time = job.tried;
+  const bool large = api::MemoryBytes(job.submit.request) > api::kSmallRequestBytes;
   receivers_.built(PromptBuilt{job.submit.id, std::move(job.submit.request), *std::move(prompt), job.arrived,
                                std::move(job.submit.resume)});
+  if (large && receivers_.large_one_built) receivers_.large_one_built(job.submit.id);
   return End::kDone;
 }
 
