@@ -134,6 +134,11 @@ Awaitable<api::Result<std::unique_ptr<TokenStream>>> Dispatcher::Impl::Submit(
   pending->length = request.prompt_only ? AnswerLength::kShort : LengthOf(request.params.num_predict);
   if (request.now_s == 0) request.now_s = std::time(nullptr);
   pending->size = SizeOf(request);
+  const auto runner = self->runners_.find(pending->spec.key);
+  const bool loaded = runner != self->runners_.end() && runner->second->loaded();
+  // What cannot fit takes no place in the queue.
+  auto misfit = self->CheckTexts(request, pending->size, loaded ? &runner->second->info() : nullptr);
+  if (misfit) co_return std::unexpected(*std::move(misfit));
   pending->request = std::move(request);
   if (auto answered = co_await Await(self, pending, keep_alive); !answered) {
     co_return std::unexpected(std::move(answered).error());

@@ -171,7 +171,7 @@ class Dispatcher::Impl : public ModelRunner::Owner,
   Unsent FindUnsent(api::RequestId id) const;
   bool AwaitsPreparation(const Unsent& unsent, Delayed& delayed) const;
   std::optional<api::Error> CheckTexts(const api::Request& request, const RequestSize& size,
-                                       const api::ipc::ModelInfo& info) const;
+                                       const api::ipc::ModelInfo* info) const;
   void DropUnsent(const std::string& key);
   bool Admit(api::RequestId id);
   int32_t ContextNeeded(const std::string& key) const;

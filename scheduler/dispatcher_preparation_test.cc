@@ -95,5 +95,22 @@ TEST_F(DispatcherPreparationTest, AnswersGoOnInTheNextRunnerOneAfterTheOther) {
   }
 }
 
+TEST_F(DispatcherPreparationTest, ATextThatCannotFitIsRefusedBeforeItWaits) {
+  const auto submit = [this](int32_t num_ctx, size_t bytes) {
+    api::Request request = Raw(std::string(bytes, 'x'));
+    request.params.num_ctx = num_ctx;
+    request.overflow = api::Overflow::kRefuse;
+    return loop().Spawn(dispatcher().Submit(Spec("ok"), std::move(request), {}));
+  };
+  const api::Error refused = RefusalOf(submit(512, 1100 * kKiB));
+  EXPECT_EQ(refused.code, api::ErrorCode::kContextLengthExceeded);
+  EXPECT_EQ(refused.tokens_max, 512);
+  EXPECT_TRUE(dispatcher().Loading().empty()) << "nothing is loaded for it";
+  EXPECT_FALSE(HasChildren());
+  const auto unknown = submit(0, 1100 * kKiB);
+  loop().RunUntil([this] { return !dispatcher().Loading().empty(); });
+  EXPECT_EQ(RefusalOf(unknown).code, api::ErrorCode::kContextLengthExceeded) << "once it is loaded";
+}
+
 }  // namespace
 }  // namespace quire::scheduler

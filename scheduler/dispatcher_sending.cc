@@ -143,15 +143,19 @@ void Dispatcher::Impl::DecideContext(Running& running, const api::ipc::ModelInfo
   running.context = info.num_ctx > 0 ? std::min(num_ctx, info.num_ctx) : num_ctx;
 }
 
-// Why the texts cannot fit the context of a model.
+// Why the texts cannot fit the context; nothing where that is not known. `info`: null while the model is not loaded; then the
+// context is no longer than what the request asks for.
 std::optional<api::Error> Dispatcher::Impl::CheckTexts(const api::Request& request, const RequestSize& size,
-                                                       const api::ipc::ModelInfo& info) const {
-  if (request.prompt_only) return std::nullopt;
-  const int32_t num_ctx = EffectiveContext(request.params.num_ctx, limits_.default_num_ctx, info);
+                                                       const api::ipc::ModelInfo* info) const {
+  const int32_t asked = request.params.num_ctx;
+  if (request.prompt_only || (info == nullptr && asked < 1)) return std::nullopt;
+  static const api::ipc::ModelInfo kUnknown;
+  const api::ipc::ModelInfo& known = info == nullptr ? kUnknown : *info;
+  const int32_t num_ctx = EffectiveContext(asked, limits_.default_num_ctx, known);
   const api::TextBounds bounds = api::TextBoundsFor(num_ctx, request.overflow);
   if (size.texts <= bounds.bytes) return std::nullopt;
-  return api::WithContextOptions(api::ExceedsBounds(bounds, num_ctx), num_ctx, info.context_length,
-                                 info.num_ctx);
+  return api::WithContextOptions(api::ExceedsBounds(bounds, num_ctx), num_ctx, known.context_length,
+                                 known.num_ctx);
 }
 
 // Null for a bare load.
@@ -165,7 +169,7 @@ api::Result<std::unique_ptr<TokenStream>> Dispatcher::Impl::SubmitTo(ModelRunner
   use.spec = pending.spec;
   if (!pending.request) return nullptr;
   // A text that cannot fit would hold up the link to the runner, and with it the answers of others.
-  if (auto misfit = CheckTexts(*pending.request, pending.size, runner.info()))
+  if (auto misfit = CheckTexts(*pending.request, pending.size, &runner.info()))
     return std::unexpected(*std::move(misfit));
   if (!runner.HasRoomFor(pending.size.frame, pending.party)) {
     return api::Fail(api::ErrorCode::kOverloaded, RunnerLink::kBehind);
