@@ -9,8 +9,8 @@
 
 The innocent client sends one chat after the other, of one token prompt and --tokens tokens. An attack runs in --clients
 threads; each sends its request again as soon as it was answered. A row shows the innocent's p50, p99 and maximum in
-milliseconds, how many of its chats failed, what the attacker got, and the largest resident size of a runner. The last
-column: p99 is at most 1 s, or at most twice the p99 at rest and one step (200 ms), whichever is larger. With --schema the
+milliseconds, how many of its chats failed, the largest resident sizes of a runner and of the daemon, and what the attacker got.
+"bound": p99 is at most 1 s, or at most twice the p99 at rest and one step (200 ms), whichever is larger. With --schema the
 innocent's chats have a small schema, which no chat before had.
 
 There are no keys, so that an address is a party. Each attack runs twice: attacker and innocent have one address, and two.
@@ -19,7 +19,8 @@ With --keys each of them has a key, and both have one address; of the attacks th
 Some attacks need a daemon of their own kind: one model at a time (other_model, and two_models with endless streams of both), a
 store whose lock somebody holds (store_lock), a log that nobody reads (unread_log), a TLS listener with an RSA key of 4,096
 bits (tls_handshakes; the innocent's chats are not encrypted), 501 models (tags_many), a disk each of whose changes takes 0.2 s
-(slow_fsync), a model whose chat template makes gigabytes when its client says so (jinja_bombs, jinja_bombs_text). In two the
+(slow_fsync), a model whose chat template makes gigabytes when its client says so (jinja_bombs, jinja_bombs_text). In one each of
+the attacker's threads has 50 requests of 85,000 messages under way (crowded_messages). In two the
 attacker has, without keys, a new credential for each request, which nobody checks: as many streams as there are places
 (address_streams), and more than the queue holds (address_queue).
 """
@@ -103,13 +104,15 @@ def quantile(values, share):
     return sorted(values)[min(len(values) - 1, int(share * len(values)))]
 
 
-def runner_mebibytes(daemon):
-    sizes = [0]
-    for pid in daemon.runner_pids():
-        for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                sizes.append(int(line.split()[1]) // 1024)
-    return max(sizes)
+def peak_mebibytes(pid):
+    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) // 1024
+    return 0
+
+
+def peaks(daemon):
+    return max(map(peak_mebibytes, daemon.runner_pids()), default=0), peak_mebibytes(daemon.process.pid)
 
 
 def measure(name, arguments, address=ATTACKER):
@@ -132,10 +135,10 @@ def measure(name, arguments, address=ATTACKER):
             time.sleep(0.2)
         innocent.run(arguments.seconds)
         ended.set()
-        size = runner_mebibytes(daemon)
+        sizes = peaks(daemon)
         for thread in threads:
             thread.join(5)
-        return innocent, seen, size
+        return innocent, seen, sizes
 
 
 def main():
@@ -155,19 +158,19 @@ def main():
     for name in arguments.attacks:
         if name not in {**ATTACKS, **CROWDS, **SCENES}:
             parser.error(f"no such attack: {name}")
-    rest, _, size = measure(None, arguments)
+    rest, _, sizes = measure(None, arguments)
     bound = max(1000, 2 * quantile(rest.latencies, 0.99) + STEP_MS)
-    print(f"{'attack':20} {'addresses':9} {'chats':>6} {'p50':>8} {'p99':>8} {'max':>8} {'failed':>7} {'MiB':>6}  bound  the attacker got")
+    print(f"{'attack':20} {'addresses':9} {'chats':>6} {'p50':>8} {'p99':>8} {'max':>8} {'failed':>7} {'MiB':>6} {'daemon':>6}  bound  the attacker got")
 
-    def row(name, addresses, innocent, size, seen):
+    def row(name, addresses, innocent, sizes, seen):
         p99 = quantile(innocent.latencies, 0.99)
         held = p99 <= bound and not innocent.failed and innocent.texts == rest.texts
         print(f"{name:20} {addresses:9} {len(innocent.latencies):6} {statistics.median(innocent.latencies):8.0f} {p99:8.0f} "
-              f"{max(innocent.latencies):8.0f} {sum(innocent.failed.values()):7} {size:6}  {'held' if held else 'BROKEN':6} "
+              f"{max(innocent.latencies):8.0f} {sum(innocent.failed.values()):7} {sizes[0]:6} {sizes[1]:6}  {'held' if held else 'BROKEN':6} "
               f"{dict(seen)}", flush=True)
         return held
 
-    row("(none)", "", rest, size, {})
+    row("(none)", "", rest, sizes, {})
     chosen = [addresses for addresses in ADDRESSES if arguments.addresses in (addresses, "both")]
     attacks = [*ATTACKS, *CROWDS, *SCENES]
     if arguments.keys:
@@ -175,8 +178,8 @@ def main():
     runs = [(name, addresses) for name in arguments.attacks or attacks for addresses in chosen]
     broken = []
     for name, addresses in runs:
-        innocent, seen, size = measure(name, arguments, ADDRESSES.get(addresses, ATTACKER))
-        if not row(name, addresses, innocent, size, seen):
+        innocent, seen, sizes = measure(name, arguments, ADDRESSES.get(addresses, ATTACKER))
+        if not row(name, addresses, innocent, sizes, seen):
             broken.append(f"{name} ({addresses})")
     print(f"{len(runs) - len(broken)} held, {len(broken)} broken: {', '.join(broken)}")
     return 1 if broken else 0

@@ -99,6 +99,10 @@ def keep(model, keep_alive):
     return post("/api/generate", {"model": model, "keep_alive": keep_alive}, THIRD_ADDRESS)
 
 
+# 1.2 MB that are 16 MB once they are parsed, as much as a prompt may have that is truncated.
+SHORT_MESSAGES = b'{"model":"%s","stream":false,"options":{"num_predict":1},"messages":[%s]}' % (
+    MODEL.encode(), b",".join([b'{"role":"u"}'] * 85_000))
+
 # name: (attack, the kind of daemon, its environment, what is there while it runs)
 SCENES = noisy_attacks.SCENES | {
     "tags_many": (get("/api/tags"), Daemon, {}, with_many_models),
@@ -107,9 +111,10 @@ SCENES = noisy_attacks.SCENES | {
     "pins": (keep("other", -1), Daemon, ONE_MODEL, with_other_model),
     "unloads": (keep(MODEL, 0), Daemon, {}, contextlib.nullcontext),
     "show_check": (at_once(post("/api/show", {"model": MODEL, "check": True}), 64), Daemon, {}, contextlib.nullcontext),
+    "crowded_messages": (at_once(post("/api/chat", SHORT_MESSAGES, ATTACKER), 50), Daemon, {}, contextlib.nullcontext),
     "jinja_bombs_text": (bombs("/apply-template"), Daemon, {}, with_bombs),
 }
 # Attacks that --keys runs where none is named: streams, prompts, schemas, models that take turns.
 KEYED = ("address_streams", "address_queue", "endless", "stalled_streams", "long_prompt", "many_messages", "one_word", "long_context",
          "bytes", "tokenize", "many_choices", "schema_dag", "schema_patterns", "schema_changing", "grammar_ambiguous",
-         "tools_required", "template_center", "other_model", "two_models", "pins", "unloads", "show_check")
+         "tools_required", "template_center", "other_model", "two_models", "pins", "unloads", "show_check", "crowded_messages")
