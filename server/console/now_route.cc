@@ -1,3 +1,4 @@
+#include <boost/asio/this_coro.hpp>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -7,6 +8,9 @@
 #include "server/console/change_stream.h"
 #include "server/console/console.h"
 #include "server/console/shared_now.h"
+#include "server/http/party.h"
+#include "server/routes/paced_turns.h"
+#include "server/routes/relay.h"
 
 namespace quire::server {
 namespace {
@@ -43,18 +47,34 @@ class NowChanges : public ChangeSource {
   std::optional<uint64_t> added_;            // recent requests that the client knows
 };
 
-Awaitable<void> Now(Exchange& exchange, const NowSources& sources, std::shared_ptr<SharedNow> shared,
-                    StreamCounts& streams) {
+// What the route's requests share.
+struct NowRoute {
+  NowRoute(const NowSources& from) : sources(from), shared(from, kSharedTime) {}
+
+  const NowSources& sources;
+  SharedNow shared;
+  StreamCounts streams;
+  std::optional<PacedTurns> turns;  // once the thread's executor is known
+};
+
+Awaitable<void> Now(Exchange& exchange, NowRoute& route) {
+  const NowSources& sources = route.sources;
   const HttpRequest& request = exchange.request();
   if (request.Accepts("accept", "text/event-stream")) {
-    NowChanges changes(sources, *shared, ViewerOf(request));
-    co_await StreamChanges(exchange, changes, sources.draining, streams);
+    NowChanges changes(sources, route.shared, ViewerOf(request));
+    co_await StreamChanges(exchange, changes, sources.draining, route.streams);
     co_return;
   }
   const Viewer viewer = ViewerOf(request);
   if (sources.inspect_engines) co_await sources.inspect_engines(Clock::now() + kEnginesWait);
-  HttpResponse response{.body = EncodeNow(sources, viewer, Clock::now()),
-                        .headers = {{"Cache-Control", "no-store"}}};
+  if (!route.turns) route.turns.emplace(co_await boost::asio::this_coro::executor);
+  PacedTurns::Work encode = [&sources, &viewer] { return EncodeNow(sources, viewer, Clock::now()); };
+  auto body = co_await route.turns->Run(PartyOf(exchange), std::move(encode));
+  if (!body) {
+    co_await SendError(exchange, body.error());
+    co_return;
+  }
+  HttpResponse response{.body = *std::move(body), .headers = {{"Cache-Control", "no-store"}}};
   co_await exchange.Send(std::move(response));
 }
 
@@ -62,13 +82,11 @@ Awaitable<void> Now(Exchange& exchange, const NowSources& sources, std::shared_p
 
 void AddNowRoutes(Router& router, const NowSources& sources) {
   constexpr uint64_t kBodyBytesMax = 1024;  // nobody needs one
-  const auto shared = std::make_shared<SharedNow>(sources, kSharedTime);
-  const auto streams = std::make_shared<StreamCounts>();
+  const auto route = std::make_shared<NowRoute>(sources);
   // Not cancel_on_disconnect: a page that looks takes none of its key's concurrent requests.
   router.Add({.method = "GET",
               .path = "/quire/now",
-              .handler = [&sources, shared,
-                          streams](Exchange& exchange) { return Now(exchange, sources, shared, *streams); },
+              .handler = [route](Exchange& exchange) { return Now(exchange, *route); },
               .body_bytes_max = kBodyBytesMax});
 }
 

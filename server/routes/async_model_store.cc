@@ -1,14 +1,7 @@
 #include "server/routes/async_model_store.h"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
-#include <algorithm>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
-#include <boost/asio/this_coro.hpp>
-#include <chrono>
-#include <exception>
 #include <utility>
 
 #include "api/base/model_name.h"
@@ -16,8 +9,6 @@
 
 namespace quire::server {
 namespace {
-
-namespace asio = boost::asio;
 
 // An object whose destructor blocks: it runs on the pool, also when the last owner is on the I/O thread.
 template <class T>
@@ -28,11 +19,6 @@ api::Result<std::shared_ptr<T>> DestroyedOn(WorkPool& pool, api::Result<T> objec
   };
   return std::shared_ptr<T>(new T(*std::move(object)), destroy);
 }
-
-// For those who wait for a listing that threw; made at the start, as memory may be short then.
-const std::shared_ptr<const api::Result<std::vector<StoredModel>>> kListingFailed =
-    std::make_shared<const api::Result<std::vector<StoredModel>>>(
-        api::Fail(api::ErrorCode::kInternal, "the models cannot be listed"));
 
 // Errors about a model that is not there name it as the client did.
 template <class T>
@@ -45,17 +31,17 @@ api::Result<T> Named(api::Result<T> result, const std::string& name) {
 
 }  // namespace
 
-// One listing of the store and those who wait for it.
-struct AsyncModelStore::Listing {
-  explicit Listing(const asio::any_io_executor& executor)
-      : done(executor, asio::steady_timer::time_point::max()) {}
-
-  asio::steady_timer done;  // never expires; canceled when there are models
-  Models models;
-};
-
 AsyncModelStore::AsyncModelStore(ModelStore store, WorkPools& pools)
-    : store_(std::move(store)), pools_(pools) {}
+    : store_(std::move(store)),
+      pools_(pools),
+      listing_([this] { return ListStore(); },
+               api::Fail(api::ErrorCode::kInternal, "the models cannot be listed")) {}
+
+Awaitable<api::Result<std::vector<StoredModel>>> AsyncModelStore::ListStore() {
+  auto list = [this] { return store_.List(); };
+  auto models = co_await RunBlocking(pools_.reads, std::move(list));
+  co_return models;
+}
 
 Awaitable<api::Result<StoredModel>> AsyncModelStore::Find(std::string name, std::string party) {
   auto parsed = api::ParseModelName(name);
@@ -66,33 +52,6 @@ Awaitable<api::Result<StoredModel>> AsyncModelStore::Find(std::string name, std:
   auto find = [this, wanted = *std::move(parsed)] { return store_.Find(wanted); };
   auto found = co_await RunBlocking(pools_.reads, std::move(find), party);
   co_return Named(std::move(found), name);
-}
-
-Awaitable<AsyncModelStore::Models> AsyncModelStore::List() {
-  const auto executor = co_await asio::this_coro::executor;
-  if (next_listing_ == nullptr) next_listing_ = std::make_shared<Listing>(executor);
-  const auto mine = next_listing_;
-  if (!std::exchange(listing_, true)) asio::co_spawn(executor, ServeListings(), asio::detached);
-  while (mine->models == nullptr) co_await mine->done.async_wait(kTuple);
-  co_return mine->models;
-}
-
-// One listing at a time, while somebody waits for one.
-Awaitable<void> AsyncModelStore::ServeListings() {
-  while (next_listing_ != nullptr) {
-    const auto current = std::exchange(next_listing_, nullptr);
-    auto list = [this] {
-      return std::make_shared<const api::Result<std::vector<StoredModel>>>(store_.List());
-    };
-    try {
-      current->models = co_await RunBlocking(pools_.reads, std::move(list));
-    } catch (const std::exception& error) {
-      spdlog::error("listing the models failed: {}", error.what());
-    }
-    if (current->models == nullptr) current->models = kListingFailed;
-    current->done.cancel();
-  }
-  listing_ = false;
 }
 
 Awaitable<api::Result<void>> AsyncModelStore::Copy(std::string from, std::string to) {

@@ -1,7 +1,6 @@
 // The model store for the I/O thread: every call runs on the pool of its kind.
 #pragma once
 
-#include <boost/asio/steady_timer.hpp>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -9,6 +8,7 @@
 
 #include "api/base/error.h"
 #include "server/http/awaitable.h"
+#include "server/routes/shared_work.h"
 #include "server/routes/work_pools.h"
 #include "server/store/model_store.h"
 
@@ -17,7 +17,8 @@ namespace quire::server {
 // I/O thread only.
 class AsyncModelStore {
  public:
-  using Models = std::shared_ptr<const api::Result<std::vector<StoredModel>>>;
+  using Listing = SharedWork<api::Result<std::vector<StoredModel>>>;
+  using Models = Listing::Result;
 
   // The pools outlive this, and this outlives every call.
   AsyncModelStore(ModelStore store, WorkPools& pools);
@@ -26,9 +27,8 @@ class AsyncModelStore {
   // party with many of them, and not the others. One that is in memory waits for no file but the look whether it changed.
   // Errors: an ill-formed name, kNotFound, a broken model.
   Awaitable<api::Result<StoredModel>> Find(std::string name, std::string party = {});
-  // Newest first; has every change that was made before the call. Those who ask while the store is being listed
-  // share the next list.
-  Awaitable<Models> List();
+  // Newest first; has every change that was made before the call (SharedWork).
+  Awaitable<Models> List() { return listing_.Get(); }
 
   // As the store's; names are as a client gave them.
   Awaitable<api::Result<void>> Copy(std::string from, std::string to);
@@ -58,13 +58,11 @@ class AsyncModelStore {
   const ModelStore& store() const { return store_; }
 
  private:
-  struct Listing;
-  Awaitable<void> ServeListings();
+  Awaitable<api::Result<std::vector<StoredModel>>> ListStore();
 
   ModelStore store_;
   WorkPools& pools_;
-  std::shared_ptr<Listing> next_listing_;  // has not begun; null when nobody waits for one
-  bool listing_ = false;
+  Listing listing_;
 };
 
 }  // namespace quire::server

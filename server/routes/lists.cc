@@ -12,6 +12,7 @@
 #include "server/routes/handlers.h"
 #include "server/routes/request_steps.h"
 #include "server/routes/resident_memory.h"
+#include "server/routes/shared_list.h"
 #include "server/store/model_manifest.h"
 
 namespace quire::server {
@@ -30,25 +31,23 @@ ollama::ModelDetails DetailsOf(const ModelDetails& details) {
           .quantization_level = details.quantization_level};
 }
 
-Awaitable<void> Tags(Services& services, Exchange& exchange) {
-  const auto models = co_await services.models.List();
-  if (!*models) {
-    co_await SendError(exchange, models->error());
-    co_return;
-  }
-  std::vector<ollama::TagEntry> entries;
-  for (const StoredModel& model : **models) {
-    auto capabilities = co_await services.inspector.Capabilities(model, PartyOf(exchange));
-    entries.push_back({.name = model.name.Display(),
-                       .modified_at = model.modified_at,
-                       .size = model.size,
-                       .digest = model.digest,
-                       .details = DetailsOf(model.details),
-                       .capabilities = std::move(capabilities)});
-  }
-  HttpResponse response;
-  response.body = co_await EncodeList(services, exchange, entries, ollama::EncodeTags);
-  co_await exchange.Send(std::move(response));
+Awaitable<ollama::TagEntry> TagOf(Services& services, const StoredModel& model) {
+  auto capabilities = co_await services.inspector.Capabilities(model, std::string(kSharedParty));
+  co_return ollama::TagEntry{.name = model.name.Display(),
+                             .modified_at = model.modified_at,
+                             .size = model.size,
+                             .digest = model.digest,
+                             .details = DetailsOf(model.details),
+                             .capabilities = std::move(capabilities)};
+}
+
+std::shared_ptr<SharedBody> SharedTags(Services& services) {
+  const auto encode = [&services] {
+    return EncodeModelList<ollama::TagEntry>(
+        services, [&services](const StoredModel& model) { return TagOf(services, model); },
+        ollama::EncodeTags);
+  };
+  return MakeSharedBody(encode);
 }
 
 using StoredModels = std::vector<StoredModel>;
@@ -209,7 +208,8 @@ Awaitable<void> Version(Exchange& exchange) {
 }  // namespace
 
 void AddOllamaListRoutes(Router& router, Services& services) {
-  router.Add({"GET", "/api/tags", [&services](Exchange& exchange) { return Tags(services, exchange); }});
+  router.Add({"GET", "/api/tags",
+              [tags = SharedTags(services)](Exchange& exchange) { return SendShared(exchange, *tags); }});
   router.Add({"GET", "/api/ps", [&services](Exchange& exchange) { return Ps(services, exchange); }});
   router.Add({.method = "POST",
               .path = "/api/show",

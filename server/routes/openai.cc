@@ -8,6 +8,7 @@
 #include "server/routes/handlers.h"
 #include "server/routes/openai_jobs.h"
 #include "server/routes/request_steps.h"
+#include "server/routes/shared_list.h"
 
 namespace quire::server {
 namespace {
@@ -42,29 +43,23 @@ GenerationJob CompletionJob(openai::CompletionRequest parsed, const api::ModelDe
   return {openai::ToRequests(std::move(parsed), defaults), std::move(reply)};
 }
 
-Awaitable<openai::ModelEntry> EntryOf(Services& services, Exchange& exchange, const StoredModel& model) {
-  const int32_t context_length = co_await services.inspector.DefaultContext(model, PartyOf(exchange));
-  auto capabilities = co_await services.inspector.Capabilities(model, PartyOf(exchange));
+Awaitable<openai::ModelEntry> EntryOf(Services& services, const StoredModel& model, std::string party) {
+  const int32_t context_length = co_await services.inspector.DefaultContext(model, party);
+  auto capabilities = co_await services.inspector.Capabilities(model, std::move(party));
   co_return openai::ModelEntry{.id = model.name.Display(),
                                .created = model.modified_at,
                                .context_length = context_length,
                                .capabilities = std::move(capabilities)};
 }
 
-Awaitable<void> ListModels(Services& services, Exchange& exchange) {
-  const auto models = co_await services.models.List();
-  if (!*models) {
-    co_await SendError(exchange, models->error());
-    co_return;
-  }
-  std::vector<openai::ModelEntry> entries;
-  for (const StoredModel& model : **models) {
-    auto entry = co_await EntryOf(services, exchange, model);
-    entries.push_back(std::move(entry));
-  }
-  HttpResponse response;
-  response.body = co_await EncodeList(services, exchange, entries, openai::EncodeModels);
-  co_await exchange.Send(std::move(response));
+std::shared_ptr<SharedBody> SharedModels(Services& services) {
+  const auto encode = [&services] {
+    return EncodeModelList<openai::ModelEntry>(
+        services,
+        [&services](const StoredModel& model) { return EntryOf(services, model, std::string(kSharedParty)); },
+        openai::EncodeModels);
+  };
+  return MakeSharedBody(encode);
 }
 
 Awaitable<void> ShowModel(Services& services, Exchange& exchange) {
@@ -74,7 +69,7 @@ Awaitable<void> ShowModel(Services& services, Exchange& exchange) {
     co_await SendError(exchange, model.error());
     co_return;
   }
-  openai::ModelEntry entry = co_await EntryOf(services, exchange, *model);
+  openai::ModelEntry entry = co_await EntryOf(services, *model, PartyOf(exchange));
   entry.id = name;
   HttpResponse response{.body = openai::EncodeModel(entry)};
   co_await exchange.Send(std::move(response));
@@ -100,8 +95,9 @@ void AddOpenAiRoutes(Router& router, Services& services) {
   };
   router.Add({"POST", "/v1/chat/completions", chat, true});
   router.Add({"POST", "/v1/completions", complete, true});
+  const std::shared_ptr<SharedBody> models = SharedModels(services);
   for (const char* path : {"/v1/models", "/models"}) {
-    router.Add({"GET", path, [&services](Exchange& exchange) { return ListModels(services, exchange); }});
+    router.Add({"GET", path, [models](Exchange& exchange) { return SendShared(exchange, *models); }});
   }
   router.Add({"GET", std::string(kModelPath),
               [&services](Exchange& exchange) { return ShowModel(services, exchange); }});

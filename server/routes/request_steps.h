@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -97,17 +98,6 @@ Awaitable<std::optional<Parsed>> ParseBody(Services& services, Exchange& exchang
     co_return std::nullopt;
   }
   co_return *std::move(parsing.result);
-}
-
-// The reply that lists `entries`, written on the pool when they are many.
-template <class Entry>
-Awaitable<std::string> EncodeList(Services& services, Exchange& exchange, const std::vector<Entry>& entries,
-                                  std::string (*encode)(const std::vector<Entry>&)) {
-  constexpr size_t kManyEntries = 32;
-  if (entries.size() <= kManyEntries) co_return encode(entries);
-  auto work = [&entries, encode] { return encode(entries); };
-  auto body = co_await RunFor(exchange, services.pools.cpu, std::move(work));
-  co_return body;
 }
 
 // The model that a request names. Nothing: the request was answered with the error.

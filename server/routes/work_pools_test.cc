@@ -280,6 +280,35 @@ TEST_F(Pools, ManyListsAtOnceReadTheStoreTwice) {
   EXPECT_LE(daemon_.pools().reads.tasks() - before, 2u);
 }
 
+// A client that asks on all its connections has the list made once, and once more for those that came meanwhile.
+class SharedLists : public Pools, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(SharedLists, AreWrittenTwiceForManyAtOnce) {
+  const auto layers =
+      json::array({daemon_.store().Layer("application/vnd.ollama.image.model", "GGUF weights")});
+  for (int i = 0; i < 40; ++i) {
+    testing::WriteFile(daemon_.store().ManifestPath(fmt::format("m{}", i)),
+                       daemon_.store().Manifest(layers).dump());
+  }
+  const auto free = std::make_shared<std::latch>(1);
+  for (int i = 0; i < 2; ++i) daemon_.pools().reads.Post([free] { free->wait(); });
+  const uint64_t before = daemon_.pools().cpu.tasks();
+  std::vector<std::unique_ptr<RawClient>> clients;
+  for (int i = 0; i < 10; ++i) {
+    clients.push_back(std::make_unique<RawClient>(daemon_.port()));
+    clients.back()->Send(fmt::format("GET {} HTTP/1.1\r\nHost: localhost\r\n\r\n", GetParam()));
+  }
+  WaitForRequests(clients.size());
+  free->count_down();
+  for (const auto& client : clients) {
+    const json reply = json::parse(client->Read().body);
+    EXPECT_EQ((reply.contains("data") ? reply["data"] : reply["models"]).size(), 41U);
+  }
+  EXPECT_LE(daemon_.pools().cpu.tasks() - before, 2U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Routes, SharedLists, ::testing::Values("/v1/models", "/models", "/api/tags"));
+
 TEST_F(Pools, OneDescriptionServesAllModelsOfTheSameWeights) {
   for (int i = 0; i < 5; ++i) {
     const auto layers = json::array(
