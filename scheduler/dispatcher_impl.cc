@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "api/base/reserved_memory.h"
+#include "api/base/text_bounds.h"
 
 namespace quire::scheduler {
 namespace {
@@ -131,7 +132,9 @@ Awaitable<api::Result<std::unique_ptr<TokenStream>>> Dispatcher::Impl::Submit(
   pending->spec = std::move(spec);
   pending->party = request.client.Party();
   pending->member = request.client.Member();
-  pending->length = request.prompt_only ? AnswerLength::kShort : LengthOf(request.params.num_predict);
+  pending->length = request.prompt_only
+                        ? AnswerLength::kShort
+                        : LengthOf(request.params.num_predict, api::TextBytes(request.prompt));
   if (request.now_s == 0) request.now_s = std::time(nullptr);
   pending->size = SizeOf(request);
   const auto runner = self->runners_.find(pending->spec.key);

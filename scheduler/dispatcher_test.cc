@@ -218,6 +218,21 @@ TEST_F(DispatcherTest, RefusesAtOnceWhenTheQueueIsFull) {
   EXPECT_EQ(Generate(Spec("ok"), "answer 1").text, "t0 ");
 }
 
+// Behind a full queue is a place for it, which a long prompt would have for long.
+TEST_F(DispatcherTest, AShortAnswerToALongTextIsNoShortRequest) {
+  limits().queue_max = 1;
+  const auto submit = [this](const std::string& prompt, int32_t num_predict = 1) {
+    api::Request request = Raw(prompt);
+    request.params.num_predict = num_predict;
+    request.client.address = "192.0.2.1";
+    return loop().Spawn(dispatcher().Submit(Spec("ok"), std::move(request), {}));
+  };
+  const auto queued = loop().Wait(submit("mute", 1000));
+  ASSERT_TRUE(queued);
+  EXPECT_EQ(RefusalOf(submit("answer 1" + std::string(8192, ' '))).code, api::ErrorCode::kOverloaded);
+  EXPECT_TRUE(loop().Wait(submit("answer 1")));
+}
+
 // ---- clients that leave ----
 
 TEST_F(DispatcherTest, AClientThatLeavesTheQueueIsForgotten) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <unordered_map>
@@ -15,9 +16,12 @@ namespace quire::scheduler {
 
 enum class AnswerLength : uint8_t { kAny, kShort };
 
-// Short: at most 128 tokens. Negative: the request sets no bound.
-constexpr AnswerLength LengthOf(int32_t num_predict) {
-  return num_predict >= 0 && num_predict <= 128 ? AnswerLength::kShort : AnswerLength::kAny;
+// Short: at most 128 tokens behind a text of at most 8 KiB, some 2,000 tokens, if anything is known of it. A negative
+// `num_predict` sets no bound.
+constexpr AnswerLength LengthOf(int32_t num_predict, size_t text_bytes = 0) {
+  constexpr size_t kTextBytesMax = size_t{8} << 10;
+  const bool is_short = num_predict >= 0 && num_predict <= 128 && text_bytes <= kTextBytesMax;
+  return is_short ? AnswerLength::kShort : AnswerLength::kAny;
 }
 
 // Owned by the scheduler; I/O thread only. A party is api::Client::Party(); the empty one, of which nobody knows how many

@@ -48,6 +48,8 @@ TEST(QueuePlaces, APartyThatFillsTheQueueLeavesRoomForItsShortRequests) {
   EXPECT_EQ(LengthOf(0), AnswerLength::kShort);
   EXPECT_EQ(LengthOf(128), AnswerLength::kShort);
   EXPECT_EQ(LengthOf(129), AnswerLength::kAny);
+  EXPECT_EQ(LengthOf(128, 8192), AnswerLength::kShort);
+  EXPECT_EQ(LengthOf(1, 8193), AnswerLength::kAny) << "its prompt takes longer than such an answer";
   EXPECT_EQ(LengthOf(-1), AnswerLength::kAny);
 }
 

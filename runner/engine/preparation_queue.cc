@@ -12,6 +12,7 @@ namespace quire::runner::engine {
 namespace {
 
 using std::chrono::nanoseconds;
+using Clock = std::chrono::steady_clock;
 
 // How often it is looked whether there is memory for formats again.
 constexpr std::chrono::milliseconds kFormatInterval(10);
@@ -45,6 +46,8 @@ Lane PreparationQueue::LaneOf(const api::Request& request) {
 
 void PreparationQueue::Push(PreparationJob job) {
   job.lane = LaneOf(job.submit.request);
+  job.due = job.arrived;
+  if (job.lane == Lane::kLight) job.due += api::TextBytes(job.submit.request.prompt) * kDelayPerByte;
   {
     std::lock_guard lock(mutex_);
     const api::Client& client = job.submit.request.client;
@@ -71,14 +74,14 @@ void PreparationQueue::Cancel(api::RequestId id) {
 std::optional<PreparationJob> PreparationQueue::PopFrom(std::deque<PreparationJob>& lane,
                                                         const MayUseFormat& may_use_format) {
   auto next = lane.end();
-  double least = 0;
+  std::pair<double, Clock::time_point> first;
   for (auto job = lane.begin(); job != lane.end(); ++job) {
     const std::string& party = job->submit.request.client.Party();
-    const double virtual_time = shares_.Of(party).virtual_time;
-    if (next != lane.end() && virtual_time >= least) continue;
+    const std::pair<double, Clock::time_point> rank(shares_.Of(party).virtual_time, job->due);
+    if (next != lane.end() && rank >= first) continue;
     if (job->waits_for_formats && may_use_format && !may_use_format(party)) continue;
     next = job;
-    least = virtual_time;
+    first = rank;
   }
   if (next == lane.end()) return std::nullopt;
   PreparationJob job = std::move(*next);
@@ -147,6 +150,7 @@ void PreparationQueue::EndTry(PreparationJob job, Lane next) {
     const std::string party = ChargeTry(job.submit.id);
     if (*job.canceled) return shares_.Exit(party);
     job.lane = next;
+    job.due = Clock::now();
     Waiting(next).push_back(std::move(job));
   }
   changed_.notify_all();

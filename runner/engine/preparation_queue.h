@@ -4,7 +4,8 @@
 // schemas of tools) costs milliseconds; any other one is tried for a short time first (a long text is not), then for
 // longer, and only then for all of its time. Each try is a lane and starts over. So a request that costs little waits for
 // tries of others, and never for all that an expensive one takes. In a lane the party that used the least CPU time goes
-// first, and within a party the request that came first.
+// first, and within a party the request that came first. A party may be several people behind an address, who send light
+// requests between 100 bytes and 64 KiB: each of these counts as if it had come later by a time that grows with its text.
 #pragma once
 
 #include <array>
@@ -40,6 +41,8 @@ struct PreparationJob {
   Lane lane = Lane::kLight;                        // Push() sets it
   std::chrono::steady_clock::duration tried = {};  // by the clock, in lanes before this one
   bool waits_for_formats = false;                  // it goes on only when its party may use one more
+  std::chrono::steady_clock::time_point due =
+      {};  // within a party and lane the first goes first; Push() sets it
 };
 
 // Any thread. Its length is bounded by what the daemon submits at once.
@@ -47,6 +50,8 @@ class PreparationQueue {
  public:
   static constexpr size_t kLightBytesMax = size_t{64} << 10;  // of texts and tools
   static Lane LaneOf(const api::Request& request);            // where it begins
+  // A text of kLightBytesMax is passed by short ones that come within 16 s.
+  static constexpr std::chrono::nanoseconds kDelayPerByte = std::chrono::microseconds(250);
 
   void Push(PreparationJob job);
   // Waiting: drops the job. Being prepared: sets `canceled`.
