@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "api/base/request_memory.h"
 #include "runner/constraint/output_format.h"
 #include "runner/engine/loaded_model.h"
 #include "runner/engine/preparation.h"
@@ -121,6 +122,27 @@ TEST_F(PreparationMemory, ATryIsNoRefusal) {
   queue.Push(JobOf(std::move(request)));
   EXPECT_THAT(refused.get_future().get(),
               HasSubstr("format: the format is too large: compiling it takes more than 128 MiB"));
+}
+
+// The daemon sends the next large request then.
+TEST_F(PreparationMemory, ItIsReportedThatALargeRequestIsPrepared) {
+  const PromptContext shared = context();
+  std::vector<std::string> events;
+  for (const size_t bytes : {size_t{100}, 2 * api::kSmallRequestBytes}) {
+    PreparationQueue queue;
+    std::promise<void> built;
+    const Preparation preparation(queue, shared, std::chrono::hours(1),
+                                  {.built =
+                                       [&](const PromptBuilt&) {
+                                         events.emplace_back("built");
+                                         built.set_value();
+                                       },
+                                   .described = {},
+                                   .large_one_built = [&](api::RequestId) { events.emplace_back("large"); }});
+    queue.Push(JobOf(Chat(std::string(bytes, ' '))));
+    built.get_future().wait();
+  }
+  EXPECT_THAT(events, ::testing::ElementsAre("built", "built", "large"));
 }
 
 }  // namespace
