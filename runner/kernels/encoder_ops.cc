@@ -26,13 +26,14 @@ namespace quire::runner::kernels {
 namespace {
 
 // Queries of a task share transposed keys. A tile of keys has one maximum: few texts have more keys than one tile.
-constexpr size_t kQueryRows = 64;
+constexpr auto kQueryRows = static_cast<size_t>(kQueryBlockRows);
 constexpr size_t kKeyTile = 256;
 constexpr size_t kTransposed = 64;  // keys at a time
 
 struct QueryBlock {
   size_t first = 0, length = 0;  // rows of its sequence
   size_t begin = 0, end = 0;     // queries, within the sequence
+  size_t query = 0;              // the first one's row of q and out
   size_t head = 0;
 };
 
@@ -60,8 +61,8 @@ class TwoWayTask {
         q_stride_(static_cast<size_t>(shape.heads) * dim_),
         kv_stride_(static_cast<size_t>(shape.kv_heads) * dim_) {
     const size_t kv_head = block.head / static_cast<size_t>(shape.heads / shape.kv_heads);
-    q_ = q + (block.first + block.begin) * q_stride_ + block.head * dim_;
-    out_ = out + (block.first + block.begin) * q_stride_ + block.head * dim_;
+    q_ = q + block.query * q_stride_ + block.head * dim_;
+    out_ = out + block.query * q_stride_ + block.head * dim_;
     k_ = k + block.first * kv_stride_ + kv_head * dim_;
     v_ = v + block.first * kv_stride_ + kv_head * dim_;
   }
@@ -307,6 +308,29 @@ HWY_EXPORT(ReluRange);
 
 constexpr size_t kElementsOfTask = 8192;
 
+// Of the queries [first_query, first_query + queries).
+std::vector<QueryBlock> QueryBlocksOf(const TwoWayAttention& shape, int64_t queries) {
+  const auto heads = static_cast<size_t>(shape.heads), from = static_cast<size_t>(shape.first_query),
+             to = from + static_cast<size_t>(queries);
+  std::vector<QueryBlock> blocks;
+  blocks.reserve(heads * ((to - from) / kQueryRows + shape.row_begin.size()));
+  for (size_t s = 0; s + 1 < shape.row_begin.size(); ++s) {
+    const auto first = static_cast<size_t>(shape.row_begin[s]),
+               last = static_cast<size_t>(shape.row_begin[s + 1]);
+    if (last <= from) continue;
+    if (first >= to) break;
+    const size_t length = last - first, end = std::min(length, to - first);
+    for (size_t begin = first < from ? from - first : 0; begin < end; begin += kQueryRows) {
+      assert(begin % kQueryRows == 0);
+      for (size_t head = 0; head < heads; ++head) {
+        blocks.push_back(
+            {first, length, begin, std::min(begin + kQueryRows, length), first + begin - from, head});
+      }
+    }
+  }
+  return blocks;
+}
+
 template <class Fn>
 void InRanges(ThreadPool& pool, std::span<float> x, Fn fn) {
   pool.ParallelFor((x.size() + kElementsOfTask - 1) / kElementsOfTask, [&](size_t task) {
@@ -321,19 +345,8 @@ void AttendBothWays(ThreadPool& pool, const TwoWayAttention& shape, std::span<co
                     std::span<const float> k, std::span<const float> v, std::span<float> out) {
   assert(shape.head_dim <= kMaxHeadDim && shape.heads % shape.kv_heads == 0);
   assert(q.size() == out.size() && k.size() == v.size());
-  const auto heads = static_cast<size_t>(shape.heads);
-  std::vector<QueryBlock> blocks;
-  blocks.reserve(heads * (q.size() / (heads * static_cast<size_t>(shape.head_dim)) / kQueryRows +
-                          shape.row_begin.size()));
-  for (size_t s = 0; s + 1 < shape.row_begin.size(); ++s) {
-    const auto first = static_cast<size_t>(shape.row_begin[s]);
-    const auto length = static_cast<size_t>(shape.row_begin[s + 1]) - first;
-    for (size_t begin = 0; begin < length; begin += kQueryRows) {
-      for (size_t head = 0; head < heads; ++head) {
-        blocks.push_back({first, length, begin, std::min(begin + kQueryRows, length), head});
-      }
-    }
-  }
+  const std::vector<QueryBlock> blocks =
+      QueryBlocksOf(shape, static_cast<int64_t>(q.size()) / (int64_t{shape.heads} * shape.head_dim));
   // Several per task: a block of a short text takes about a microsecond.
   constexpr size_t kBlocks = 8;
   pool.ParallelFor((blocks.size() + kBlocks - 1) / kBlocks, [&](size_t task) {
@@ -342,6 +355,18 @@ void AttendBothWays(ThreadPool& pool, const TwoWayAttention& shape, std::span<co
       HWY_DYNAMIC_DISPATCH(RunTwoWayTask)(shape, blocks[i], q.data(), k.data(), v.data(), out.data());
     }
   });
+}
+
+int64_t QueryBlocksEnd(std::span<const int32_t> row_begin, int64_t begin, int64_t rows) {
+  int64_t end = begin;
+  for (auto next = std::ranges::upper_bound(row_begin, begin); next != row_begin.end(); ++next) {
+    while (end < *next) {
+      const int64_t block = std::min(end + kQueryBlockRows, int64_t{*next});
+      if (end > begin && block > begin + rows) return end;
+      end = block;
+    }
+  }
+  return end;
 }
 
 void GeluErf(ThreadPool& pool, std::span<float> x) {

@@ -103,6 +103,37 @@ TEST(TwoWayAttention, AgreesWithTheFormulaAndSeesNothingElseOfTheBatch) {
   }
 }
 
+TEST(TwoWayAttention, QueriesInSeveralCallsAreBitIdentical) {
+  const int32_t begin[] = {0, 5, 5 + 300, 5 + 300 + 64, 5 + 300 + 64 + 130};
+  constexpr size_t kWidth = 2 * 16;
+  const auto rows = static_cast<size_t>(begin[4]);
+  Random random(3);
+  const std::vector<float> q = random.Floats(rows * kWidth), k = random.Floats(rows * kWidth),
+                           v = random.Floats(rows * kWidth);
+  ThreadPool pool(3);
+  for (const int32_t reach : {-1, 20}) {
+    TwoWayAttention shape{.row_begin = begin, .heads = 2, .kv_heads = 2, .head_dim = 16, .reach = reach};
+    ForEachInstructionSet([&] {
+      std::vector<float> whole(q.size());
+      shape.first_query = 0;
+      AttendBothWays(pool, shape, q, k, v, whole);
+      for (const int64_t some : {1, 64, 100, 200}) {
+        std::vector<float> out(q.size());
+        for (int64_t at = 0, end = 0; at < static_cast<int64_t>(rows); at = end) {
+          end = QueryBlocksEnd(begin, at, some);
+          ASSERT_GT(end, at);
+          ASSERT_LE(end - at, std::max(some, kQueryBlockRows));
+          shape.first_query = at;
+          const auto first = static_cast<size_t>(at) * kWidth, size = static_cast<size_t>(end - at) * kWidth;
+          AttendBothWays(pool, shape, std::span(q).subspan(first, size), k, v,
+                         std::span(out).subspan(first, size));
+        }
+        EXPECT_EQ(out, whole) << some << " rows, reach " << reach;
+      }
+    });
+  }
+}
+
 TEST(GeluErf, AgreesWithTheFormula) {
   ThreadPool pool(2);
   ForEachInstructionSet([&] {
