@@ -36,10 +36,12 @@ void ActivateHead(ThreadPool& pool, HeadActivation activation, std::span<float> 
   }
 }
 
+// x: one state or several.
 std::vector<float> RunLinear(ThreadPool& pool, const Linear& linear, std::span<const float> x) {
   kernels::QuantizedActivations quantized;
-  std::vector<float> y(static_cast<size_t>(linear.weight.out));
-  linear.Run(pool, {x, 1, quantized}, y);
+  const int64_t rows = std::ssize(x) / linear.weight.in;
+  std::vector<float> y(static_cast<size_t>(rows * linear.weight.out));
+  linear.Run(pool, {x, rows, quantized}, y);
   return y;
 }
 
@@ -213,10 +215,9 @@ std::vector<float> EncoderHead::Finish(std::vector<float> vector, int32_t dimens
 float EncoderHead::Score(ThreadPool& pool, std::span<const float> states, int32_t hidden) const {
   const auto width = static_cast<size_t>(hidden);
   std::vector<float> each;
-  for (size_t at = 0; score.late && at < states.size(); at += width) {
-    std::vector<float> one = RunLinear(pool, score.dense, states.subspan(at, width));
-    ActivateHead(pool, score.activation, one);
-    each.insert(each.end(), one.begin(), one.end());
+  if (score.late) {
+    each = RunLinear(pool, score.dense, states);
+    ActivateHead(pool, score.activation, each);
   }
   std::vector<float> state =
       PoolStates(score.pooling, score.late ? std::span<const float>(each) : states, width);
