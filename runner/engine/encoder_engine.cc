@@ -4,15 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <span>
 #include <utility>
 #include <variant>
+#include <vector>
 
 namespace quire::runner::engine {
 namespace {
 
 constexpr auto kEncoderIdle = std::chrono::milliseconds(500);
-constexpr size_t kTextsMax = 256;  // of a step
 
 int64_t NanosecondsOf(Clock::duration time) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
@@ -21,12 +20,16 @@ int64_t NanosecondsOf(Clock::duration time) {
 }  // namespace
 
 EncoderEngine::EncoderEngine(std::unique_ptr<models::Encoder> encoder, int32_t threads, Mailbox<Input>& inbox,
-                             EngineStats& engine_stats, std::function<void(api::ipc::RequestEvent)> emit)
+                             EngineStats& engine_stats, std::function<void(api::ipc::RequestEvent)> emit,
+                             EncoderLimits limits)
     : encoder_(std::move(encoder)),
+      limits_(std::move(limits)),
       pool_(threads),
       inbox_(inbox),
       engine_stats_(engine_stats),
-      emit_(std::move(emit)) {
+      emit_(std::move(emit)),
+      turns_(encoder_->context_length()),
+      slices_(limits_.slice) {
   pool_.CountIn(engine_stats_.progress);
 }
 
@@ -34,10 +37,10 @@ void EncoderEngine::Run() {
   pool_.PinCaller();
   while (true) {
     UpdateStats();
-    for (auto& input : parties_.empty() ? inbox_.WaitAndPopAll(kEncoderIdle) : inbox_.PopAll()) {
+    for (auto& input : turns_.empty() ? inbox_.WaitAndPopAll(kEncoderIdle) : inbox_.PopAll()) {
       if (!HandleInput(std::move(input))) return;
     }
-    if (!parties_.empty()) Step();
+    if (!turns_.empty()) Step();
   }
 }
 
@@ -66,67 +69,76 @@ void EncoderEngine::Enter(PromptBuilt built) {
                              embed->dimensions, encoder_->vector_size()),
                  "dimensions"});
   }
-  Job job{.id = built.id,
-          .tokens = std::move(built.prompt->tokens),
-          .types = std::move(built.prompt->types),
-          .dropped = built.prompt->dropped,
-          .dimensions = embed->dimensions,
-          .normalize = embed->normalize,
-          .rank = embed->rank,
-          .arrived = built.arrived};
-  const std::string party = built.request.client.Party();
-  auto found = std::ranges::find(parties_, party, &Party::name);
-  if (found == parties_.end()) found = parties_.insert(found, {party, {}});
-  found->jobs.push_back(std::move(job));
+  EncoderJob job{.id = built.id,
+                 .tokens = std::move(built.prompt->tokens),
+                 .types = std::move(built.prompt->types),
+                 .dropped = built.prompt->dropped,
+                 .dimensions = embed->dimensions,
+                 .normalize = embed->normalize,
+                 .rank = embed->rank,
+                 .arrived = built.arrived};
+  turns_.Add(built.request.client, std::move(job));
 }
 
 void EncoderEngine::Cancel(api::RequestId id) {
   building_.erase(static_cast<uint64_t>(id));
-  for (Party& party : parties_) std::erase_if(party.jobs, [&](const Job& job) { return job.id == id; });
-  std::erase_if(parties_, [](const Party& party) { return party.jobs.empty(); });
+  turns_.Cancel(id);
 }
 
-// One text of each party in turn, while there is room.
-std::vector<EncoderEngine::Job> EncoderEngine::PickJobs() {
-  std::vector<Job> jobs;
-  size_t rows = 0;
-  while (!parties_.empty() && jobs.size() < kTextsMax) {
-    Party& party = parties_.front();
-    const size_t more = party.jobs.front().tokens.size();
-    if (!jobs.empty() && rows + more > kEncoderRows) break;
-    rows += more;
-    jobs.push_back(std::move(party.jobs.front()));
-    party.jobs.pop_front();
-    Party turned = std::move(party);
-    parties_.pop_front();
-    if (!turned.jobs.empty()) parties_.push_back(std::move(turned));
-  }
-  return jobs;
-}
-
-void EncoderEngine::Step() {
-  const auto began = Clock::now();
-  const std::vector<Job> jobs = PickJobs();
+models::EncoderPass EncoderEngine::StartPass(const EncoderTurns::Task& task) {
   models::EncoderBatch batch;
-  batch.row_begin.reserve(jobs.size() + 1);
+  batch.tokens.reserve(static_cast<size_t>(task.rows));
+  batch.row_begin.reserve(task.parts.size() + 1);
   batch.row_begin.push_back(0);
-  for (const Job& job : jobs) {
+  for (const EncoderTurns::Part& part : task.parts) {
+    const EncoderJob& job = part.job;
     batch.tokens.insert(batch.tokens.end(), job.tokens.begin(), job.tokens.end());
     batch.types.insert(batch.types.end(), job.types.begin(), job.types.end());
     batch.types.resize(batch.tokens.size());
     batch.row_begin.push_back(static_cast<int32_t>(batch.tokens.size()));
   }
-  const auto width = static_cast<size_t>(encoder_->hidden_size());
-  hidden_.resize(batch.tokens.size() * width);
-  encoder_->Forward(batch, pool_, hidden_);
-  ++steps_;
-  for (size_t i = 0; i < jobs.size(); ++i) {
-    const auto first = static_cast<size_t>(batch.row_begin[i]) * width;
-    Finish(jobs[i], std::span(hidden_).subspan(first, jobs[i].tokens.size() * width), began);
-  }
+  if (task.rows > kEncoderRows) return encoder_->Start(std::move(batch));
+  return encoder_->Start(std::move(batch), std::exchange(spare_, {}));
 }
 
-void EncoderEngine::Finish(const Job& job, std::span<const float> hidden, Clock::time_point began) {
+void EncoderEngine::Step() {
+  EncoderTurns::Task* const task = turns_.Choose(passes_.Tokens(0));
+  if (task == nullptr) return;
+  const auto began = limits_.clock();
+  if (!task->pass) {
+    task->pass = StartPass(*task);
+    task->began = began;
+  }
+  models::EncoderPass& pass = *task->pass;
+  auto now = began;
+  do {
+    const auto slice_began = now;
+    const int32_t keys = encoder_->KeysOfNext(pass);
+    const int64_t rows = encoder_->Advance(pass, pool_, slices_.Rows(keys));
+    now = limits_.clock();
+    slices_.Observe(keys, rows, now - slice_began);
+  } while (!pass.done() && now - began < limits_.turn);
+  turns_.EndTurn(*task, now - began);
+  if (pass.done()) FinishTask(*task);
+}
+
+void EncoderEngine::FinishTask(EncoderTurns::Task& task) {
+  ++steps_;
+  if (task.rows <= kEncoderRows) {
+    passes_.Observe(0, static_cast<int32_t>(task.rows), task.spent);
+  }
+  const auto width = static_cast<size_t>(encoder_->hidden_size());
+  size_t row = 0;
+  for (const EncoderTurns::Part& part : task.parts) {
+    const auto rows = static_cast<size_t>(part.job.rows());
+    if (!part.canceled) Finish(part.job, task.pass->hidden().subspan(row * width, rows * width), task.began);
+    row += rows;
+  }
+  if (task.rows <= kEncoderRows) spare_ = *std::move(task.pass);
+  turns_.End(task);
+}
+
+void EncoderEngine::Finish(const EncoderJob& job, std::span<const float> hidden, Clock::time_point began) {
   std::vector<float> vector;
   const models::EncoderHead& head = encoder_->head();
   if (job.rank) {
@@ -145,32 +157,28 @@ void EncoderEngine::Finish(const Job& job, std::span<const float> hidden, Clock:
       .reason = api::FinishReason::kStop, .stop_string = {}, .usage = {}, .prompt_dropped = job.dropped};
   finished.usage.prompt_tokens = tokens;
   finished.usage.queue_ns = NanosecondsOf(began - job.arrived);
-  finished.usage.prompt_ns = NanosecondsOf(Clock::now() - began);
+  finished.usage.prompt_ns = NanosecondsOf(limits_.clock() - began);
   finished.embedding = std::move(vector);
   emit_({job.id, std::move(finished)});
-}
-
-size_t EncoderEngine::waiting() const {
-  size_t count = building_.size();
-  for (const Party& party : parties_) count += party.jobs.size();
-  return count;
 }
 
 void EncoderEngine::UpdateStats() {
   engine_stats_.progress.fetch_add(1, std::memory_order_relaxed);
   engine_stats_.steps.store(steps_, std::memory_order_relaxed);
-  engine_stats_.waiting.store(static_cast<int32_t>(waiting()), std::memory_order_relaxed);
-}
-
-int64_t EncoderRowsMax(const models::Encoder& encoder) {
-  return std::max(static_cast<int64_t>(kEncoderRows), int64_t{encoder.context_length()});
+  engine_stats_.running.store(static_cast<int32_t>(turns_.running()), std::memory_order_relaxed);
+  engine_stats_.waiting.store(static_cast<int32_t>(building_.size() + turns_.waiting()),
+                              std::memory_order_relaxed);
 }
 
 api::ipc::MemoryEstimate EstimateEncoder(const models::Encoder& encoder, int64_t process) {
-  const int64_t rows = EncoderRowsMax(encoder);
-  const int64_t hidden = rows * encoder.hidden_size() * static_cast<int64_t>(sizeof(float));
+  const int64_t context = encoder.context_length(),
+                rows = EncoderTurns::RowsMax(context) + kEncoderRows;  // those of the spare pass too
+  // Some heads map every state before they pool.
+  const int64_t head =
+      encoder.head().score.late ? context * encoder.hidden_size() * static_cast<int64_t>(sizeof(float)) : 0;
+  const int64_t scratch = encoder.scratch_bytes(SliceTarget().rows_max) + encoder.pass_bytes(rows) + head;
   return {.weight_bytes = encoder.resident_bytes(),
-          .scratch_bytes = process + encoder.scratch_bytes(rows) + hidden,
+          .scratch_bytes = process + scratch,
           .cache_bytes = 1,  // an estimate without caches is none
           .cache_min_bytes = 1};
 }

@@ -6,11 +6,7 @@
 #include <cmath>
 #include <utility>
 
-#include "runner/kernels/elementwise.h"
-#include "runner/kernels/encoder_ops.h"
-#include "runner/kernels/panels.h"
 #include "runner/models/distance_bias.h"
-#include "runner/models/linear_then.h"
 
 namespace quire::runner::models {
 namespace {
@@ -25,10 +21,6 @@ std::vector<float> AlibiSlopes(int32_t heads, float largest) {
     slopes.push_back(static_cast<float>(std::exp2(-static_cast<double>(largest) * at / of)));
   }
   return slopes;
-}
-
-void ReportTo(ActivationHook* hook, const std::string& name, std::span<const float> values, int64_t rows) {
-  if (hook != nullptr) hook->Activation(name, values, rows);
 }
 
 }  // namespace
@@ -56,7 +48,6 @@ Encoder::Encoder(std::shared_ptr<const weights::ModelFiles> files, TensorBinder&
   layers_.resize(static_cast<size_t>(form_.layers));
   for (size_t i = 0; i < layers_.size(); ++i) BindLayer(bind, i);
   if (!names.final_norm.gguf.empty()) final_norm_ = BindNorm(global, names.final_norm);
-  work_.angles.resize(form_.ropes.size());
   parameters_ = bind.parameters();
   weight_bytes_ = bind.bytes();
   resident_bytes_ = bind.resident_bytes();
@@ -133,15 +124,12 @@ void Encoder::BindMlp(const TensorScope& scope, size_t index) {
 }
 
 int64_t Encoder::scratch_bytes(int64_t rows) const {
-  const int64_t queries = int64_t{form_.heads} * form_.head_dim,
-                keys = int64_t{form_.kv_heads} * form_.head_dim;
-  int64_t angles = 0;
-  for (const RopeSpec& rope : form_.ropes) angles += 2 * static_cast<int64_t>(rope.frequencies.size());
+  const int64_t queries = int64_t{form_.heads} * form_.head_dim;
+  int64_t floats = (form_.second_attention_norm ? 3 : 2) * int64_t{form_.hidden} + queries +
+                   2 * int64_t{form_.feed_forward};
   if (form_.experts.experts > 0) {
-    angles += EncoderExperts::FloatsOf(form_.experts, form_.hidden, form_.feed_forward);
+    floats += EncoderExperts::FloatsOf(form_.experts, form_.hidden, form_.feed_forward);
   }
-  const int64_t floats = (form_.second_attention_norm ? 5 : 4) * int64_t{form_.hidden} + 2 * queries +
-                         2 * keys + 2 * int64_t{form_.feed_forward} + angles;
   const int64_t places = std::max(form_.experts.chosen, 1);
   const int64_t widest =
       std::max({places * int64_t{form_.hidden}, queries, places * int64_t{form_.feed_forward}});
@@ -149,142 +137,13 @@ int64_t Encoder::scratch_bytes(int64_t rows) const {
          (floats * static_cast<int64_t>(sizeof(float)) + kernels::QuantizedActivations::BytesOf(widest));
 }
 
-void Encoder::Embed(const EncoderBatch& batch, ThreadPool& pool, std::span<float> h) {
-  kernels::EmbeddingRows(tokens_, batch.tokens, h);
-  if (form_.embedding_scale != 1) kernels::Scale(pool, form_.embedding_scale, h);
-  const auto width = static_cast<size_t>(form_.hidden);
-  work_.positions.clear();
-  for (size_t text = 0; text + 1 < batch.row_begin.size(); ++text) {
-    const int32_t count = batch.row_begin[text + 1] - batch.row_begin[text];
-    for (int32_t i = 0; i < count; ++i) work_.positions.push_back(i);
-  }
-  const auto add = [&](size_t row, const std::vector<float>& table, size_t at) {
-    for (size_t i = 0; i < width; ++i) h[row * width + i] += table[at * width + i];
-  };
-  for (size_t row = 0; row < batch.tokens.size(); ++row) {
-    if (form_.types > 0) {
-      const int32_t type = row < batch.types.size() ? batch.types[row] : 0;
-      add(row, types_, static_cast<size_t>(type < form_.types ? type : 0));
-    }
-    if (form_.position_rows > 0) {
-      add(row, positions_, static_cast<size_t>(work_.positions[row] + form_.position_offset));
-    }
-  }
-  if (embedding_norm_) embedding_norm_.Run(pool, h, h);
-  for (size_t i = 0; i < form_.ropes.size(); ++i) {
-    const RopeSpec& rope = form_.ropes[i];
-    const auto size = static_cast<int64_t>(work_.positions.size() * rope.frequencies.size());
-    kernels::RopeTable(pool, work_.positions, rope.frequencies, work_.angles[i].cos.Get(size),
-                       work_.angles[i].sin.Get(size), rope.magnitude);
-  }
-}
-
-void Encoder::Rotate(ThreadPool& pool, size_t layer, int64_t rows, std::span<float> x) {
-  if (form_.rope_of.empty() || form_.rope_of[layer] < 0) return;
-  const auto index = static_cast<size_t>(form_.rope_of[layer]);
-  const RopeSpec& rope = form_.ropes[index];
-  const auto frequencies = static_cast<int64_t>(rope.frequencies.size());
-  kernels::Rope(pool, work_.angles[index].cos.Get(rows * frequencies),
-                work_.angles[index].sin.Get(rows * frequencies), frequencies, form_.head_dim, rows, x,
-                rope.pairs);
-}
-
-void Encoder::Attend(const EncoderBatch& batch, ThreadPool& pool, size_t index, std::span<const float> x,
-                     std::span<float> y) {
-  const Layer& layer = layers_[index];
-  const auto rows = static_cast<int64_t>(batch.tokens.size());
-  const std::span<float> q = work_.q.Get(rows * form_.heads * form_.head_dim),
-                         k = work_.k.Get(rows * form_.kv_heads * form_.head_dim),
-                         v = work_.v.Get(rows * form_.kv_heads * form_.head_dim);
-  {
-    const kernels::MatMulInput in(x, rows, work_.quantized);
-    RunTogether(pool, in, {{&layer.q, q}, {&layer.k, k}, {&layer.v, v}});
-  }
-  if (layer.q_norm) layer.q_norm.Run(pool, q, q);
-  if (layer.k_norm) layer.k_norm.Run(pool, k, k);
-  if (layer.wide_q_norm) layer.wide_q_norm.Run(pool, q, q);
-  if (layer.wide_k_norm) layer.wide_k_norm.Run(pool, k, k);
-  Rotate(pool, index, rows, q);
-  Rotate(pool, index, rows, k);
-  const std::span<float> attended = work_.attended.Get(static_cast<int64_t>(q.size()));
-  const float scale =
-      form_.scale != 0 ? form_.scale : static_cast<float>(1 / std::sqrt(static_cast<double>(form_.head_dim)));
-  kernels::AttendBothWays(pool,
-                          {.row_begin = batch.row_begin,
-                           .heads = form_.heads,
-                           .kv_heads = form_.kv_heads,
-                           .head_dim = form_.head_dim,
-                           .scale = scale,
-                           .reach = form_.reach.empty() ? -1 : form_.reach[index],
-                           .slopes = slopes_,
-                           .distance_bias = distance_bias_},
-                          q, k, v, attended);
-  layer.out.Run(pool, {attended, rows, work_.quantized}, y);
-}
-
-void Encoder::FeedForward(ThreadPool& pool, const Layer& layer, int64_t rows, std::span<const float> x,
-                          std::span<float> y) {
-  if (layer.experts) {
-    return layer.experts.Run(pool, form_.activation, rows, x, work_.experts, work_.quantized, y);
-  }
-  const std::span<float> up = work_.up.Get(rows * form_.feed_forward);
-  std::span<float> wide = up;
-  {
-    const kernels::MatMulInput in(x, rows, work_.quantized);
-    const auto width = static_cast<size_t>(form_.feed_forward);
-    if (form_.gated) {
-      wide = work_.gate.Get(rows * form_.feed_forward);
-      layer.up.Run(pool, in, up);
-      RunThen(
-          pool, layer.gate, in,
-          [&](size_t row, size_t begin, std::span<float> gate) {
-            GateWith(form_.activation, up.subspan(row * width + begin, gate.size()), gate);
-          },
-          wide);
-    } else {
-      RunThen(
-          pool, layer.up, in,
-          [&](size_t, size_t, std::span<float> values) { Activate(form_.activation, values); }, up);
-    }
-  }
-  layer.down.Run(pool, {wide, rows, work_.quantized}, y);
-}
-
-void Encoder::Forward(const EncoderBatch& batch, ThreadPool& pool, std::span<float> hidden,
-                      ActivationHook* hook) {
-  const auto rows = static_cast<int64_t>(batch.tokens.size());
-  const std::span<float> h = hidden;
-  Embed(batch, pool, h);
-  ReportTo(hook, "hidden.embed", h, rows);
-  const std::span<float> normed = work_.normed.Get(static_cast<int64_t>(h.size())),
-                         mixed = work_.mixed.Get(static_cast<int64_t>(h.size()));
-  for (size_t i = 0; i < layers_.size(); ++i) {
-    const Layer& layer = layers_[i];
-    const bool after = form_.norms == EncoderNorms::kAfter;
-    const auto before = [&](const Norm& norm) -> std::span<const float> {
-      if (after || !norm) return h;
-      norm.Run(pool, h, normed);
-      return normed;
-    };
-    const auto add = [&](const Norm& norm, const Norm& post) {
-      if (post) post.Run(pool, mixed, mixed);
-      kernels::Add(pool, mixed, h);
-      if (after) norm.Run(pool, h, h);
-    };
-    const std::span<float> residual =
-        layer.second_attention_norm ? work_.residual.Get(static_cast<int64_t>(h.size())) : std::span<float>();
-    std::copy_n(h.begin(), residual.size(), residual.begin());
-    Attend(batch, pool, i, before(layer.attention_norm), mixed);
-    add(layer.attention_norm, layer.post_attention_norm);
-    if (layer.second_attention_norm) {
-      kernels::Add(pool, residual, h);
-      layer.second_attention_norm.Run(pool, h, h);
-    }
-    FeedForward(pool, layer, rows, before(layer.mlp_norm), mixed);
-    add(layer.mlp_norm, layer.post_mlp_norm);
-    ReportTo(hook, fmt::format("hidden.layer{}", i), h, rows);
-  }
-  if (final_norm_) final_norm_.Run(pool, h, h);
+int64_t Encoder::pass_bytes(int64_t rows) const {
+  const int64_t queries = int64_t{form_.heads} * form_.head_dim,
+                keys = int64_t{form_.kv_heads} * form_.head_dim;
+  int64_t floats = form_.hidden + queries + 2 * keys;
+  for (const RopeSpec& rope : form_.ropes) floats += 2 * static_cast<int64_t>(rope.frequencies.size());
+  constexpr auto kPlace = static_cast<int64_t>(sizeof(TokenId) + sizeof(int32_t) + sizeof(int64_t));
+  return rows * (floats * static_cast<int64_t>(sizeof(float)) + kPlace);
 }
 
 }  // namespace quire::runner::models

@@ -1,5 +1,6 @@
 // Encoders: models whose tokens see each other in both directions. They have no cache and no next token; a pass takes
-// whole texts and gives the hidden state of every token.
+// whole texts and gives the hidden state of every token. It is computed in slices: some rows of half a layer. Between two of
+// them the pass may wait for any time while others are computed, or be dropped.
 //
 // A family is an EncoderForm: what differs between BERT and its relatives are properties.
 #pragma once
@@ -13,6 +14,7 @@
 #include "api/base/error.h"
 #include "runner/models/encoder_head.h"
 #include "runner/models/encoder_mlp.h"
+#include "runner/models/encoder_pass.h"
 #include "runner/models/forward_context.h"
 #include "runner/models/linear.h"
 #include "runner/models/model.h"
@@ -67,13 +69,6 @@ struct EncoderForm {
   EncoderNames names = {};
 };
 
-// Texts laid end to end.
-struct EncoderBatch {
-  std::vector<TokenId> tokens;     // [rows]
-  std::vector<int32_t> types;      // [rows]; a type that the model does not have counts as 0
-  std::vector<int32_t> row_begin;  // [texts + 1]
-};
-
 // Engine thread only. The weights stay mapped while it lives.
 class Encoder {
  public:
@@ -88,14 +83,24 @@ class Encoder {
   int64_t parameters() const { return parameters_; }
   int64_t weight_bytes() const { return weight_bytes_; }
   int64_t resident_bytes() const { return resident_bytes_; }
-  int64_t scratch_bytes(int64_t rows) const;
+  int64_t scratch_bytes(int64_t rows) const;  // of the largest slice, whatever passes there are
+  int64_t pass_bytes(int64_t rows) const;     // of a pass
   const EncoderHead& head() const { return head_; }
   bool ranks() const { return static_cast<bool>(head_.score); }
 
-  // hidden [rows, hidden_size]: the states behind the last norm. Batch-invariant: a text's states depend on that text
-  // only. REQUIRES: tokens are in [0, vocab_size); no text is longer than context_length().
-  void Forward(const EncoderBatch& batch, ThreadPool& pool, std::span<float> hidden,
-               ActivationHook* hook = nullptr);
+  // A pass over these texts, of which nothing is computed yet. It uses the memory of `spare`. REQUIRES: tokens are in
+  // [0, vocab_size); no text is longer than context_length().
+  EncoderPass Start(EncoderBatch batch, EncoderPass spare = {}) const;
+  // Computes the next slice: at most `rows` rows of half a layer, or a block of queries (kQueryBlockRows) where that is
+  // more. Gives the rows that it computed; 0 for what is before and behind the layers, which goes over all rows at once.
+  // Bit-identical, however a pass is cut and whatever is computed between its slices. Batch-invariant: a text's states
+  // depend on that text only. REQUIRES: the pass is not done.
+  int64_t Advance(EncoderPass& pass, ThreadPool& pool, int64_t rows);
+  // What a row of the next slice costs beside what all rows do: how many keys its query sees at most, 0 where none does.
+  int32_t KeysOfNext(const EncoderPass& pass) const;
+
+  // A whole pass. hidden [rows, hidden_size]: the states behind the last norm.
+  void Forward(EncoderBatch batch, ThreadPool& pool, std::span<float> hidden, ActivationHook* hook = nullptr);
 
  private:
   struct Layer {
@@ -105,24 +110,22 @@ class Encoder {
     Norm wide_q_norm, wide_k_norm;
     EncoderExperts experts;
   };
-  struct Angles {
-    Scratch cos, sin;
-  };
   struct Work {
-    Scratch normed, q, k, v, attended, mixed, up, gate, residual;
+    Scratch normed, attended, mixed, up, gate, residual;
     EncoderExperts::Work experts;
     kernels::QuantizedActivations quantized;
-    std::vector<int64_t> positions;  // [rows]
-    std::vector<Angles> angles;      // [ropes]
   };
+  using Block = EncoderPass::Block;
 
   void BindLayer(TensorBinder& bind, size_t index);
   Norm BindNorm(const TensorScope& scope, TensorName name, int64_t size = 0) const;  // 0: hidden
   void BindMlp(const TensorScope& scope, size_t index);
-  void Embed(const EncoderBatch& batch, ThreadPool& pool, std::span<float> h);
-  void Attend(const EncoderBatch& batch, ThreadPool& pool, size_t layer, std::span<const float> x,
-              std::span<float> y);
-  void Rotate(ThreadPool& pool, size_t layer, int64_t rows, std::span<float> x);
+  void Embed(EncoderPass& pass, ThreadPool& pool) const;
+  std::span<const float> NormBefore(ThreadPool& pool, const Norm& norm, std::span<const float> h);
+  void ComputeKeys(EncoderPass& pass, ThreadPool& pool, const Block& block);
+  void ComputeRows(EncoderPass& pass, ThreadPool& pool, const Block& block);
+  void Attend(EncoderPass& pass, ThreadPool& pool, const Block& block, std::span<float> y);
+  void Rotate(EncoderPass& pass, ThreadPool& pool, const Block& block, std::span<float> x) const;
   void FeedForward(ThreadPool& pool, const Layer& layer, int64_t rows, std::span<const float> x,
                    std::span<float> y);
 
@@ -137,7 +140,7 @@ class Encoder {
   Norm embedding_norm_, final_norm_;
   std::vector<Layer> layers_;
   int64_t parameters_ = 0, weight_bytes_ = 0, resident_bytes_ = 0;
-  Work work_;
+  Work work_;  // of one slice
 };
 
 // Whether the files hold an encoder rather than a decoder.

@@ -1,0 +1,250 @@
+// An encoder's forward pass, slice by slice.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <utility>
+
+#include "runner/kernels/elementwise.h"
+#include "runner/kernels/encoder_ops.h"
+#include "runner/models/encoder.h"
+#include "runner/models/linear_then.h"
+
+namespace quire::runner::models {
+namespace {
+
+constexpr int64_t kForwardRows = 512;  // of a slice where nobody waits for its end
+
+void ReportTo(ActivationHook* hook, const std::string& name, std::span<const float> values, int64_t rows) {
+  if (hook != nullptr) hook->Activation(name, values, rows);
+}
+
+// Rows [begin, end) of x [.., width].
+template <class Float>
+std::span<Float> RowsIn(std::span<Float> x, int64_t begin, int64_t end, int64_t width) {
+  return x.subspan(static_cast<size_t>(begin * width), static_cast<size_t>((end - begin) * width));
+}
+
+}  // namespace
+
+EncoderPass Encoder::Start(EncoderBatch batch, EncoderPass spare) const {
+  EncoderPass pass = std::move(spare);
+  pass.batch_ = std::move(batch);
+  pass.stage_ = EncoderPass::Stage::kEmbed;
+  pass.layer_ = 0;
+  pass.row_ = 0;
+  pass.width_ = form_.hidden;
+  pass.longest_ = 0;
+  pass.positions_.clear();
+  const std::vector<int32_t>& begin = pass.batch_.row_begin;
+  for (size_t text = 0; text + 1 < begin.size(); ++text) {
+    const int32_t count = begin[text + 1] - begin[text];
+    pass.longest_ = std::max(pass.longest_, count);
+    for (int32_t i = 0; i < count; ++i) pass.positions_.push_back(i);
+  }
+  pass.angles_.resize(form_.ropes.size());
+  return pass;
+}
+
+int32_t Encoder::KeysOfNext(const EncoderPass& pass) const {
+  if (pass.stage_ != EncoderPass::Stage::kRows) return 0;
+  const int32_t reach = form_.reach.empty() ? -1 : form_.reach[static_cast<size_t>(pass.layer_)];
+  return reach < 0 ? pass.longest_ : std::min(pass.longest_, 2 * reach + 1);
+}
+
+int64_t Encoder::Advance(EncoderPass& pass, ThreadPool& pool, int64_t rows) {
+  assert(!pass.done());
+  using Stage = EncoderPass::Stage;
+  const auto enter_layer = [&] { return pass.layer_ < form_.layers ? Stage::kKeys : Stage::kNorm; };
+  Block block{.begin = pass.row_, .end = std::min(pass.row_ + std::max<int64_t>(rows, 1), pass.rows())};
+  switch (pass.stage_) {
+    case Stage::kEmbed:
+      Embed(pass, pool);
+      pass.stage_ = enter_layer();
+      return 0;
+    case Stage::kKeys:
+      ComputeKeys(pass, pool, block);
+      break;
+    case Stage::kRows:
+      block.end = kernels::QueryBlocksEnd(pass.batch_.row_begin, block.begin, rows);
+      ComputeRows(pass, pool, block);
+      break;
+    case Stage::kNorm:
+      if (final_norm_) final_norm_.Run(pool, pass.hidden(), pass.hidden());
+      pass.stage_ = Stage::kDone;
+      return 0;
+    case Stage::kDone:
+      return 0;
+  }
+  pass.row_ = block.end;
+  if (pass.row_ < pass.rows()) return block.rows();
+  pass.row_ = 0;
+  if (pass.stage_ == Stage::kKeys) {
+    pass.stage_ = Stage::kRows;
+  } else {
+    ++pass.layer_;
+    pass.stage_ = enter_layer();
+  }
+  return block.rows();
+}
+
+void Encoder::Embed(EncoderPass& pass, ThreadPool& pool) const {
+  const EncoderBatch& batch = pass.batch_;
+  const std::span<float> h = pass.hidden();
+  kernels::EmbeddingRows(tokens_, batch.tokens, h);
+  if (form_.embedding_scale != 1) kernels::Scale(pool, form_.embedding_scale, h);
+  const auto width = static_cast<size_t>(form_.hidden);
+  const auto add = [&](size_t row, const std::vector<float>& table, size_t at) {
+    for (size_t i = 0; i < width; ++i) h[row * width + i] += table[at * width + i];
+  };
+  for (size_t row = 0; row < batch.tokens.size(); ++row) {
+    if (form_.types > 0) {
+      const int32_t type = row < batch.types.size() ? batch.types[row] : 0;
+      add(row, types_, static_cast<size_t>(type < form_.types ? type : 0));
+    }
+    if (form_.position_rows > 0) {
+      add(row, positions_, static_cast<size_t>(pass.positions_[row] + form_.position_offset));
+    }
+  }
+  if (embedding_norm_) embedding_norm_.Run(pool, h, h);
+  for (size_t i = 0; i < form_.ropes.size(); ++i) {
+    const RopeSpec& rope = form_.ropes[i];
+    const auto size = static_cast<int64_t>(pass.positions_.size() * rope.frequencies.size());
+    kernels::RopeTable(pool, pass.positions_, rope.frequencies, pass.angles_[i].cos.Get(size),
+                       pass.angles_[i].sin.Get(size), rope.magnitude);
+  }
+}
+
+// Rows of q or k of the pass's layer.
+void Encoder::Rotate(EncoderPass& pass, ThreadPool& pool, const Block& block, std::span<float> x) const {
+  const auto layer = static_cast<size_t>(pass.layer_);
+  if (form_.rope_of.empty() || form_.rope_of[layer] < 0) return;
+  const auto index = static_cast<size_t>(form_.rope_of[layer]);
+  const RopeSpec& rope = form_.ropes[index];
+  const auto frequencies = static_cast<int64_t>(rope.frequencies.size());
+  const auto angles = [&](Scratch& table) {
+    return RowsIn(table.Get(pass.rows() * frequencies), block.begin, block.end, frequencies);
+  };
+  kernels::Rope(pool, angles(pass.angles_[index].cos), angles(pass.angles_[index].sin), frequencies,
+                form_.head_dim, block.rows(), x, rope.pairs);
+}
+
+// What a part of a layer sees of the hidden states.
+std::span<const float> Encoder::NormBefore(ThreadPool& pool, const Norm& norm, std::span<const float> h) {
+  if (form_.norms == EncoderNorms::kAfter || !norm) return h;
+  const std::span<float> normed = work_.normed.Get(std::ssize(h));
+  norm.Run(pool, h, normed);
+  return normed;
+}
+
+void Encoder::ComputeKeys(EncoderPass& pass, ThreadPool& pool, const Block& block) {
+  const Layer& layer = layers_[static_cast<size_t>(pass.layer_)];
+  const int64_t queries = int64_t{form_.heads} * form_.head_dim,
+                keys = int64_t{form_.kv_heads} * form_.head_dim;
+  const auto rows_of = [&](Scratch& all, int64_t width) {
+    return RowsIn(all.Get(pass.rows() * width), block.begin, block.end, width);
+  };
+  const std::span<float> q = rows_of(pass.q_, queries), k = rows_of(pass.k_, keys),
+                         v = rows_of(pass.v_, keys);
+  {
+    const std::span<const float> h = RowsIn(pass.hidden(), block.begin, block.end, form_.hidden);
+    const kernels::MatMulInput in(NormBefore(pool, layer.attention_norm, h), block.rows(), work_.quantized);
+    RunTogether(pool, in, {{&layer.q, q}, {&layer.k, k}, {&layer.v, v}});
+  }
+  if (layer.q_norm) layer.q_norm.Run(pool, q, q);
+  if (layer.k_norm) layer.k_norm.Run(pool, k, k);
+  if (layer.wide_q_norm) layer.wide_q_norm.Run(pool, q, q);
+  if (layer.wide_k_norm) layer.wide_k_norm.Run(pool, k, k);
+  Rotate(pass, pool, block, q);
+  Rotate(pass, pool, block, k);
+}
+
+void Encoder::Attend(EncoderPass& pass, ThreadPool& pool, const Block& block, std::span<float> y) {
+  const auto index = static_cast<size_t>(pass.layer_);
+  const int64_t queries = int64_t{form_.heads} * form_.head_dim,
+                keys = pass.rows() * form_.kv_heads * form_.head_dim;
+  const std::span<float> attended = work_.attended.Get(block.rows() * queries);
+  const float scale =
+      form_.scale != 0 ? form_.scale : static_cast<float>(1 / std::sqrt(static_cast<double>(form_.head_dim)));
+  kernels::AttendBothWays(pool,
+                          {.row_begin = pass.batch_.row_begin,
+                           .heads = form_.heads,
+                           .kv_heads = form_.kv_heads,
+                           .head_dim = form_.head_dim,
+                           .scale = scale,
+                           .reach = form_.reach.empty() ? -1 : form_.reach[index],
+                           .slopes = slopes_,
+                           .distance_bias = distance_bias_,
+                           .first_query = block.begin},
+                          RowsIn(pass.q_.Get(pass.rows() * queries), block.begin, block.end, queries),
+                          pass.k_.Get(keys), pass.v_.Get(keys), attended);
+  layers_[index].out.Run(pool, {attended, block.rows(), work_.quantized}, y);
+}
+
+void Encoder::FeedForward(ThreadPool& pool, const Layer& layer, int64_t rows, std::span<const float> x,
+                          std::span<float> y) {
+  if (layer.experts) {
+    return layer.experts.Run(pool, form_.activation, rows, x, work_.experts, work_.quantized, y);
+  }
+  const std::span<float> up = work_.up.Get(rows * form_.feed_forward);
+  std::span<float> wide = up;
+  {
+    const kernels::MatMulInput in(x, rows, work_.quantized);
+    const auto width = static_cast<size_t>(form_.feed_forward);
+    if (form_.gated) {
+      wide = work_.gate.Get(rows * form_.feed_forward);
+      layer.up.Run(pool, in, up);
+      RunThen(
+          pool, layer.gate, in,
+          [&](size_t row, size_t begin, std::span<float> gate) {
+            GateWith(form_.activation, up.subspan(row * width + begin, gate.size()), gate);
+          },
+          wide);
+    } else {
+      RunThen(
+          pool, layer.up, in,
+          [&](size_t, size_t, std::span<float> values) { Activate(form_.activation, values); }, up);
+    }
+  }
+  layer.down.Run(pool, {wide, rows, work_.quantized}, y);
+}
+
+void Encoder::ComputeRows(EncoderPass& pass, ThreadPool& pool, const Block& block) {
+  const Layer& layer = layers_[static_cast<size_t>(pass.layer_)];
+  const std::span<float> h = RowsIn(pass.hidden(), block.begin, block.end, form_.hidden);
+  const std::span<float> mixed = work_.mixed.Get(std::ssize(h));
+  const bool after = form_.norms == EncoderNorms::kAfter;
+  const auto add = [&](const Norm& norm, const Norm& post) {
+    if (post) post.Run(pool, mixed, mixed);
+    kernels::Add(pool, mixed, h);
+    if (after) norm.Run(pool, h, h);
+  };
+  const std::span<float> residual =
+      layer.second_attention_norm ? work_.residual.Get(std::ssize(h)) : std::span<float>();
+  std::copy_n(h.begin(), residual.size(), residual.begin());
+  Attend(pass, pool, block, mixed);
+  add(layer.attention_norm, layer.post_attention_norm);
+  if (layer.second_attention_norm) {
+    kernels::Add(pool, residual, h);
+    layer.second_attention_norm.Run(pool, h, h);
+  }
+  FeedForward(pool, layer, block.rows(), NormBefore(pool, layer.mlp_norm, h), mixed);
+  add(layer.mlp_norm, layer.post_mlp_norm);
+}
+
+void Encoder::Forward(EncoderBatch batch, ThreadPool& pool, std::span<float> hidden, ActivationHook* hook) {
+  EncoderPass pass = Start(std::move(batch));
+  Advance(pass, pool, kForwardRows);
+  ReportTo(hook, "hidden.embed", pass.hidden(), pass.rows());
+  while (!pass.done()) {
+    const int32_t layer = pass.layers_done();
+    Advance(pass, pool, kForwardRows);
+    if (pass.layers_done() > layer)
+      ReportTo(hook, fmt::format("hidden.layer{}", layer), pass.hidden(), pass.rows());
+  }
+  std::ranges::copy(pass.hidden(), hidden.begin());
+}
+
+}  // namespace quire::runner::models
