@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "runner/models/encoder.h"
 #include "runner/models/testing/random_encoders.h"
 #include "runner/weights/quantize_on_load.h"
 
