@@ -48,7 +48,8 @@ std::vector<float> RunLinear(ThreadPool& pool, const Linear& linear, std::span<c
 std::vector<double> Summed(std::span<const float> states, size_t width, bool weighted) {
   std::vector<double> sum(width);
   for (size_t row = 0; row < states.size(); row += width) {
-    const double weight = weighted ? static_cast<double>(row / width + 1) : 1;
+    const size_t place = row / width + 1;
+    const double weight = weighted ? static_cast<double>(place) : 1;
     for (size_t i = 0; i < width; ++i) sum[i] += weight * static_cast<double>(states[row + i]);
   }
   return sum;
