@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kPages = 12;
 constexpr size_t kHistoryPages = 2;  // of 8 tokens
 
-Layout Causal() { return {.page_tokens = 4, .groups = {FullGroup()}}; }
+Layout FourTokenPages() { return {.page_tokens = 4, .groups = {FullGroup()}}; }
 
 TokenList History(TokenId first) {
   TokenList tokens(kHistoryPages * 4);
@@ -25,10 +25,10 @@ TokenList History(TokenId first) {
 class OwnersOfNodes : public testing::Test {
  protected:
   void Make(std::chrono::nanoseconds spared_for, int32_t pool_pages = 256) {
-    rig_ = std::make_unique<Rig>(Causal(), Capacity{.pages = {pool_pages}, .slots = 4});
+    rig_ = std::make_unique<Rig>(FourTokenPages(), Capacity{.pages = {pool_pages}, .slots = 4});
     store_ = std::make_unique<SnapshotStore>(
         rig_->cache(),
-        StoreOptions{.budget_bytes = kPages * PageBytes(Causal(), 0), .spared_for = spared_for});
+        StoreOptions{.budget_bytes = kPages * PageBytes(FourTokenPages(), 0), .spared_for = spared_for});
   }
 
   void Insert(TokenId first, std::string_view owner) {
@@ -97,7 +97,7 @@ TEST_F(OwnersOfNodes, WhatRunsForAnOwnerIsItsToo) {
   std::iota(tokens.begin(), tokens.end(), 50000);
   const size_t i = rig_->New();
   OwnerShares::Claim runs = store_->EnterRunning("many");
-  runs.SetBytes((kPages - 2 * kHistoryPages) * PageBytes(Causal(), 0));
+  runs.SetBytes((kPages - 2 * kHistoryPages) * PageBytes(FourTokenPages(), 0));
   rig_->AppendTokens(i, tokens);
   EXPECT_EQ(CountKept(1000, 2), 2);
   EXPECT_EQ(CountKept(10000, 40), 0);

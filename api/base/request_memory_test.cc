@@ -14,7 +14,7 @@ constexpr size_t kGrown = 1000;
 
 // What one text of a request adds when it grows by some bytes.
 template <class Text>
-size_t AddedBy(Request request, Text text) {
+size_t GrowthBy(Request request, Text text) {
   text(request) = std::string(100, 'x');
   const size_t before = MemoryBytes(request);
   text(request) += std::string(kGrown, 'x');
@@ -54,7 +54,7 @@ TEST(RequestMemory, CountsEveryText) {
       {"model", [](Request& r) -> std::string& { return r.model_name; }},
       {"template", [](Request& r) -> std::string& { return r.go_template; }},
   };
-  for (const auto& [name, text] : texts) EXPECT_EQ(AddedBy(chat, text), kGrown) << name;
+  for (const auto& [name, text] : texts) EXPECT_EQ(GrowthBy(chat, text), kGrown) << name;
 }
 
 TEST(RequestMemory, CountsEveryKindOfPrompt) {

@@ -20,16 +20,16 @@ using testing::RawClient;
 using testing::RawResponse;
 using testing::TestDaemon;
 
-constexpr size_t kKiB = 1024;
-constexpr size_t kMiB = kKiB * kKiB;
+constexpr size_t kKibibyte = 1024;
+constexpr size_t kMebibyte = kKibibyte * kKibibyte;
 
 struct RequestLimits : public ::testing::Test {
   // One client may have 4 MiB.
   static TransportLimits Small() {
     TransportLimits limits;
     limits.connections = 8;
-    limits.parser.body_bytes = kMiB;
-    limits.buffered_bodies_bytes = 8 * kMiB;
+    limits.parser.body_bytes = kMebibyte;
+    limits.buffered_bodies_bytes = 8 * kMebibyte;
     return limits;
   }
   void SetUp() override {
@@ -110,7 +110,7 @@ TEST_F(RequestLimits, ChoicesCountAsTheirCopies) {
   EXPECT_TRUE(daemon_.backend().seen.requests.empty());
   const json prompts = {{"model", "demo"}, {"prompt", std::vector<std::string>(10, std::string(1000, 'x'))}};
   json many = prompts;
-  many["prompt"] = std::vector<std::string>(4, std::string(40 * kKiB, 'x'));
+  many["prompt"] = std::vector<std::string>(4, std::string(40 * kKibibyte, 'x'));
   many["n"] = 32;
   EXPECT_EQ(daemon_.Post("/v1/completions", many.dump()).status, 413);
   EXPECT_EQ(daemon_.Post("/v1/completions", prompts.dump()).status, 200);
@@ -121,7 +121,7 @@ TEST_F(RequestLimits, ChoicesCountAsTheirCopies) {
 // A model's own messages and system text come before those of each choice.
 TEST_F(RequestLimits, WhatAModelAddsToEachChoiceCounts) {
   const json made = {
-      {"model", "talks"}, {"from", "demo"}, {"stream", false}, {"system", std::string(100 * kKiB, 's')}};
+      {"model", "talks"}, {"from", "demo"}, {"stream", false}, {"system", std::string(100 * kKibibyte, 's')}};
   ASSERT_EQ(daemon_.Post("/api/create", made.dump()).status, 200);
   json body = Choices(1, 64);
   body["model"] = "talks";
@@ -134,12 +134,12 @@ TEST_F(RequestLimits, WhatAModelAddsToEachChoiceCounts) {
 TEST_F(RequestLimits, ABodyIsFreedOnceItIsParsed) {
   auto& events = daemon_.backend().script.events;
   events.insert(events.end() - 1, testing::Block{});
-  const std::string text(900 * kKiB, 'x');
+  const std::string text(900 * kKibibyte, 'x');
   RawClient client(daemon_.port());
   client.Send(testing::PostBytes("/api/generate", json{{"model", "demo"}, {"prompt", text}}.dump()));
   daemon_.backend().blocked.get_future().wait();
   EXPECT_GE(Counted(), text.size());
-  EXPECT_LT(Counted(), text.size() + 100 * kKiB);
+  EXPECT_LT(Counted(), text.size() + 100 * kKibibyte);
   daemon_.OnIoThread([&] { daemon_.backend().Release(); });
   EXPECT_EQ(client.Read().status, 200);
   AwaitNothingCounted();
