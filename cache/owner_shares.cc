@@ -83,14 +83,14 @@ OwnerShares::Spared OwnerShares::AllButLargest() const {
   Spared spared{.since = Clock::now() - spared_for_};
   size_t largest = 0;
   for (const auto& [name, owner] : owners_) {
-    if (owner.used >= spared.since) largest = std::max(largest, owner.bytes);
+    if (IsHere(owner, spared.since)) largest = std::max(largest, owner.bytes);
   }
   if (owners_.size() > 1 && largest > 0) spared.bytes_max = largest - 1;
   return spared;
 }
 
 size_t OwnerShares::DueTo(const Owner& owner, const Due& due) {
-  if (owner.used < due.since) return 0;
+  if (!IsHere(owner, due.since)) return 0;
   const size_t part = std::min(owner.bytes, due.part);
   return part - std::min(part, owner.held);
 }
@@ -98,7 +98,7 @@ size_t OwnerShares::DueTo(const Owner& owner, const Due& due) {
 OwnerShares::Due OwnerShares::BytesDue(size_t budget_bytes) const {
   Due due{.since = Clock::now() - spared_for_};
   const auto here =
-      std::ranges::count_if(owners_, [&](const auto& owner) { return owner.second.used >= due.since; });
+      std::ranges::count_if(owners_, [&](const auto& owner) { return IsHere(owner.second, due.since); });
   if (here == 0) return due;
   due.part = budget_bytes / static_cast<size_t>(here);
   for (const auto& [name, owner] : owners_) due.total += DueTo(owner, due);

@@ -95,6 +95,10 @@ class OwnerShares {
     size_t operator()(std::string_view key) const { return std::hash<std::string_view>()(key); }
   };
   static void Exit(Owner& owner);
+  // Whether it used something lately, or runs.
+  static bool IsHere(const Owner& owner, Clock::time_point since) {
+    return owner.held > 0 || owner.used >= since;
+  }
   static size_t DueTo(const Owner& owner, const Due& due);
 
   const std::chrono::nanoseconds spared_for_;

@@ -175,7 +175,9 @@ class Engine {
   void StepBack(size_t running, StepBackFor what);
   size_t MemoryLeft() const;
   size_t PausedBytes() const;
-  size_t GiveUpPaused();                                         // bytes that this frees
+  size_t GiveUpPaused();  // bytes that this frees
+  // Marks those as crowded for which there is no memory beside what is due to other parties.
+  void LimitToOwnMemory(const PlaceCounts& counts, size_t left, std::vector<WaitingState>& states) const;
   std::optional<size_t> PickNext(const Contenders& contenders);  // index into waiting_
   bool StillFollows(const ActiveRequest& request) const;
   std::optional<Leader> FindLeaderOf(const ActiveRequest& request);

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include "runner/engine/engine.h"
@@ -195,18 +197,41 @@ std::optional<size_t> Engine::PickNext(const Contenders& contenders) {
   std::vector<WaitingState> states = contenders.waiting;
   const PlaceCounts counts(contenders.places);
   const size_t left = MemoryLeft();
-  const cache::OwnerShares& owners = prefixes_.store().owners();
-  const cache::OwnerShares::Due due = owners.BytesDue(limits_.cache_bytes);
   for (size_t i = 0; i < states.size(); ++i) {
     const Owner owner{waiting_[i]->party, waiting_[i]->member};
     states[i].crowded =
         owner != Owner{} && std::cmp_greater_equal(counts.Of(owner), PlacesOfOne(limits_.running_max));
-    // A party that runs something begins no more in the memory of others' prefixes.
-    if (states[i].crowded || states[i].preempted || counts.OfParty(owner.party) == 0) continue;
-    const size_t others = owners.BytesDueToOthers(due, owner.party);
-    states[i].crowded = others > 0 && states[i].bytes > left - std::min(left, others);
   }
+  LimitToOwnMemory(counts, left, states);
   return NextToAdmit(states, left, !running_.empty());
+}
+
+// A party that runs something begins no more in the memory of others' prefixes. Those behind its first one that has no room
+// wait, too: smaller ones would pass it forever.
+void Engine::LimitToOwnMemory(const PlaceCounts& counts, size_t left,
+                              std::vector<WaitingState>& states) const {
+  const cache::OwnerShares& owners = prefixes_.store().owners();
+  const cache::OwnerShares::Due due = owners.BytesDue(limits_.cache_bytes);
+  if (due.total == 0) return;
+  using Order = std::pair<bool, uint64_t>;  // as NextToAdmit() has it within a party
+  std::unordered_map<std::string_view, Order> without_room;
+  const auto order = [&](size_t i) { return Order(states[i].has_place, states[i].arrival); };
+  const auto looks_for_room = [&](size_t i) {
+    return !states[i].preempted && !states[i].follows && !states[i].crowded && states[i].bytes > 0;
+  };
+  for (size_t i = 0; i < states.size(); ++i) {
+    const std::string& party = waiting_[i]->party;
+    if (!looks_for_room(i) || counts.OfParty(party) == 0) continue;
+    const size_t others = owners.BytesDueToOthers(due, party);
+    if (others == 0 || states[i].bytes <= left - std::min(left, others)) continue;
+    const auto [first, is_new] = without_room.try_emplace(party, order(i));
+    if (!is_new) first->second = std::min(first->second, order(i));
+  }
+  for (size_t i = 0; i < states.size(); ++i) {
+    const auto first = without_room.find(waiting_[i]->party);
+    if (first != without_room.end() && looks_for_room(i) && order(i) >= first->second)
+      states[i].crowded = true;
+  }
 }
 
 std::vector<WaitingState> Engine::WaitingStates(const std::vector<Place>& places) {

@@ -359,6 +359,27 @@ TEST(EngineMemory, ManyPromptsOfOnePartyDoNotEvictAnothersHistory) {
   EXPECT_EQ(again.logprobs(), first.logprobs());
 }
 
+// The large one waits until its party runs nothing, since another one's history is there, and small ones do not pass it.
+TEST(EngineMemory, SmallRequestsDoNotPassALargeOneThatWaitsForMemory) {
+  EngineHarness alone;
+  EngineHarness harness({.limits = Checked(alone.SequenceBytesOf(2000)), .model_stops = false});
+  auto history = Greedy(Words(400, 1), 4);
+  history.client.tenant = "one";
+  harness.Generate(history);
+  const auto ask = [&](std::string text, int32_t num_predict) {
+    auto request = Greedy(std::move(text), num_predict);
+    request.client.tenant = "many";
+    return harness.Submit(request);
+  };
+  const auto runs = ask("Tell me a story.", 1000);
+  harness.Post(api::ipc::Credit{runs, 1000});
+  harness.WaitUntil(runs, [](const Outcome& seen) { return !seen.deltas.empty(); });
+  std::vector<api::RequestId> waiting = {ask(Words(1500, 2), 4)};
+  for (int i = 0; i < 4; ++i) waiting.push_back(ask(Words(20, 10 + i), 4));
+  for (const auto id : waiting) EXPECT_TRUE(harness.Wait(id).finished);
+  EXPECT_EQ(harness.Ended().at(1), runs);  // behind the history
+}
+
 TEST(EngineMemory, AnIdleEngineGivesFreeMemoryBack) {
   const auto flood = [](EngineHarness& harness) {
     std::vector<api::RequestId> ids;

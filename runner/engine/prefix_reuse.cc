@@ -110,6 +110,8 @@ PrefixReuse::Outcome PrefixReuse::AttachPrefix(ActiveRequest& request, const Act
   request.exact = true;
   request.sequence = cache_.NewSequence();
   if (!request.sequence) throw std::bad_alloc();  // stops the runner
+  request.claim = store_.EnterRunning(request.party);
+  request.claimed_from = 0;
   if (!enabled_ || !request.reuses) return {.miss = "off"};
   const auto tokens = request.generation->tokens();
   const auto probed = store_.Probe(request.isolation, tokens);
@@ -143,7 +145,6 @@ PrefixReuse::Outcome PrefixReuse::AttachPrefix(ActiveRequest& request, const Act
   std::ranges::sort(offsets);
   offsets.erase(std::ranges::unique(offsets).begin(), offsets.end());
   for (const int32_t at : offsets) Schedule(request, at);
-  request.claim = store_.EnterRunning(request.party);
   request.claimed_from = outcome.reused;
   return outcome;
 }
@@ -178,17 +179,18 @@ void PrefixReuse::Insert(ActiveRequest& request, cache::Snapshot snapshot) {
   auto lease = store_.Insert(request.isolation, tokens, std::move(snapshot), marked, request.party);
   if (!lease) return;
   request.lease = std::move(*lease);
+  request.claimed_from = static_cast<int32_t>(tokens.size());
   if (tier_) tier_->Stored(request.isolation, tokens);
 }
 
 void PrefixReuse::Collect(ActiveRequest& request) {
-  if (!enabled_) return;
+  if (!enabled_) return UpdateClaim(request);
   for (cache::Snapshot& snapshot : cache_.TakeCaptures(request.sequence))
     Insert(request, std::move(snapshot));
   UpdateClaim(request);
 }
 
-// What it reused is stored, and counts there.
+// What it reused or has left is stored, and counts there.
 void PrefixReuse::UpdateClaim(ActiveRequest& request) const {
   const int64_t tokens = request.sequence ? request.sequence.offset() - request.claimed_from : 0;
   request.claim.SetBytes(tokens > 0 ? SequenceBytes(cache_.layout(), tokens, 0) : 0);
@@ -198,6 +200,7 @@ void PrefixReuse::StorePrefix(ActiveRequest& request) {
   if (enabled_ && request.reuses && request.sequence && request.exact) {
     Collect(request);
     if (request.sequence.ready() && request.sequence.offset() > 0) {
+      request.claim.SetBytes(0);  // it is stored from here on
       if (auto last = cache_.CaptureSnapshot(request.sequence)) Insert(request, std::move(*last));
     }
   }
