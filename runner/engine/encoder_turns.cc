@@ -158,6 +158,7 @@ void EncoderTurns::Move(Lane& lane, Task& task) {
   EncoderJob job = std::move(lane.jobs.front());
   lane.jobs.pop_front();
   lane.task = &task;
+  lane.arrival = ++arrivals_;  // its next text overtakes nobody who waits by now
   const Size size = SizeOf(job);
   task.rows += job.rows();
   lane.party->rows[size] += job.rows();

@@ -90,7 +90,7 @@ class EncoderTurns {
   struct Lane {
     Party* party = nullptr;
     std::string exchange;
-    uint64_t arrival = 0;
+    uint64_t arrival = 0;              // of its first text, or when the one before it went to a task
     std::deque<EncoderJob> jobs = {};  // in no task
     Task* task = nullptr;
     bool fresh = true;  // it has had no turn

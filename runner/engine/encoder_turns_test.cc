@@ -181,6 +181,23 @@ TEST(EncoderTurns, ATextIsNotOvertakenByOthersOfItsSize) {
   }
 }
 
+// Exchanges that came before it have many texts each: none of them starts a second one before it.
+TEST(EncoderTurns, ATextIsNotOvertakenByAllTextsOfOlderExchanges) {
+  TurnsHarness turns;
+  int64_t rows = kLongestText / 2;
+  for (const char* party : {"a", "c"}) {
+    for (const char* exchange : {"1", "2"}) {
+      for (int i = 0; i < 50; ++i) turns.Add(party, party + std::string(exchange), rows);
+      rows -= 400;  // they end one after the other
+    }
+  }
+  for (int i = 0; i < 4; ++i) turns.Run();
+  EXPECT_EQ(turns.turns.running(), 4U);  // all the room for their size
+  const auto waits = turns.Add("b", "b1", kLongestText);
+  while (!turns.time.contains(waits)) turns.Run();
+  EXPECT_GE(turns.turns.waiting(), 190U) << "of 197";
+}
+
 TEST(EncoderTurns, RoomIsForEachSizeThatTheModelHas) {
   EXPECT_EQ(EncoderTurns::RowsMax(512), 4096);
   EXPECT_EQ(EncoderTurns::RowsMax(2048), 4096 + 2 * 2048);
