@@ -58,7 +58,6 @@ void BindScore(ConfigReader& read, TensorBinder& bind, const Encoding& made, Sco
   const auto bias = [&](Bias of_checkpoint) { return read.gguf() ? Bias::kIfStored : of_checkpoint; };
   score.pooling = made.score_pooling;
   score.activation = made.score_activation;
-  score.late = made.score_late;
   const auto* labels = read.Find({"id2label", ""});
   if (labels != nullptr && labels->size() > 1) {
     return read.Fail(fmt::format("id2label: a classification head of {} labels is not supported, only of one",
@@ -70,8 +69,10 @@ void BindScore(ConfigReader& read, TensorBinder& bind, const Encoding& made, Sco
     return;
   }
   const bool absent = read.gguf() && !outside.HasWeight(made.score_dense);
-  if (!absent)
+  if (!absent) {
     score.dense = outside.BindLinear(made.score_dense, hidden, hidden, bias(made.score_dense_bias));
+    score.late = made.score_late;
+  }
   if (!made.score_norm.gguf.empty() && outside.HasWeight(made.score_norm)) {
     score.norm = {.kind = NormKind::kLayer,
                   .weight = outside.Norm(made.score_norm, made.form.hidden),
