@@ -201,9 +201,9 @@ boost::asio::awaitable<std::optional<ModelRunner::End>> ModelRunner::Watch(Time 
   // Frames that came while this process itself did not run are read first.
   co_await changed().Wait(Clock::now() + kReadingTime);
   if (Clock::now() < StalledAt() || over() || stop_requested()) co_return std::nullopt;
-  // By the heartbeat that shows no progress, or did not come.
-  constexpr std::chrono::seconds kHeartbeatInterval{1};
-  hung_since_ = last_activity() + kHeartbeatInterval;
+  // A runner that goes on shows it within this time (Heartbeat::progress). Where it hung later, nobody is blamed.
+  constexpr std::chrono::seconds kProgressInterval{2};
+  hung_since_ = last_activity() + kProgressInterval;
   const double seconds = std::chrono::duration<double>(job_.stall_timeout).count();
   const bool silent = Clock::now() - last_frame_at_ > job_.stall_timeout / 2;
   co_return End{silent ? Scheduler::ExitCause::kKilled : Scheduler::ExitCause::kCrashed,

@@ -53,7 +53,7 @@ Awaitable<void> Answer(Services& services, Exchange& exchange, ollama::Endpoint 
   if (load_only) {
     model = co_await FindModel(services, exchange, parsed->model);
   } else {
-    model = co_await FindModelToAnswer(services, exchange, parsed->model, AnswerLengthOf(*parsed));
+    model = co_await FindModelToAnswer(services, exchange, parsed->model, AnswerLengthOf(exchange, *parsed));
   }
   if (!model) co_return;
   if (load_only) {

@@ -114,11 +114,11 @@ Awaitable<std::optional<StoredModel>> FindModelToAnswer(
     Services& services, Exchange& exchange, const std::string& name,
     scheduler::AnswerLength length = scheduler::AnswerLength::kAny);
 
-// Of the answer that a parsed request bounds.
+// Of the answer that a parsed request bounds. Its texts are nearly all of the body.
 template <class Parsed>
-scheduler::AnswerLength AnswerLengthOf(const Parsed& parsed) {
+scheduler::AnswerLength AnswerLengthOf(const Exchange& exchange, const Parsed& parsed) {
   if constexpr (requires { parsed.options.num_predict; })
-    return scheduler::LengthOf(parsed.options.num_predict.value_or(-1));
+    return scheduler::LengthOf(parsed.options.num_predict.value_or(-1), exchange.body_bytes());
   return scheduler::AnswerLength::kAny;
 }
 
@@ -164,7 +164,8 @@ Awaitable<void> AnswerRequest(Services& services, Exchange& exchange,
   if (!parsed) co_return;
   exchange.log().model = parsed->model;
   if constexpr (requires { parsed->unknown_options; }) LogUnknownOptions(exchange, parsed->unknown_options);
-  auto model = co_await FindModelToAnswer(services, exchange, parsed->model, AnswerLengthOf(*parsed));
+  auto model =
+      co_await FindModelToAnswer(services, exchange, parsed->model, AnswerLengthOf(exchange, *parsed));
   if (!model) co_return;
   const auto keep_alive = parsed->keep_alive;
   auto job = co_await MakeJob(services, exchange, *model, *parsed, make_job);
