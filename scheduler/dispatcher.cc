@@ -10,7 +10,10 @@ Dispatcher::Dispatcher(const boost::asio::any_io_executor& executor, RunnerProgr
                        const Limits& limits)
     : impl_(std::make_shared<Impl>(executor, std::move(runner_program), limits)) {}
 
-Dispatcher::~Dispatcher() { impl_->End(/*at_once=*/true); }
+Dispatcher::~Dispatcher() {
+  impl_->End(/*at_once=*/true);
+  impl_->StopOpening();
+}
 
 Awaitable<api::Result<std::unique_ptr<TokenStream>>> Dispatcher::Submit(
     ModelSpec spec, api::Request request, std::optional<KeepAliveClaim> keep_alive) {

@@ -85,6 +85,7 @@ class Dispatcher::Impl : public ModelRunner::Owner,
   int64_t memory_limit() const { return std::max<int64_t>(limits_.memory_bytes, 0); }
   // Rejects everything from now on, fails waiting and running requests, and stops every runner.
   void End(bool at_once);
+  void StopOpening() { host_.opener->Stop(); }
 
  private:
   // In bytes, of a request. Long lists make this slow to know.

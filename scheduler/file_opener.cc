@@ -52,4 +52,6 @@ void FileOpener::Open(std::vector<std::filesystem::path> models, Deliver deliver
   });
 }
 
+void FileOpener::Stop() { threads_.join(); }
+
 }  // namespace quire::scheduler

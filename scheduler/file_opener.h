@@ -23,6 +23,9 @@ class FileOpener {
   // Calls `deliver` on the executor, never inside this call. An empty path has no files. Errors of OpenModelFiles.
   void Open(std::vector<std::filesystem::path> models, Deliver deliver);
 
+  // Waits for what is being opened. From then on no thread uses the executor, whose context may end.
+  void Stop();
+
  private:
   const boost::asio::any_io_executor executor_;
   boost::asio::thread_pool threads_;

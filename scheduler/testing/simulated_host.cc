@@ -30,6 +30,8 @@ void FileOpener::Open(std::vector<std::filesystem::path> models, Deliver deliver
               [count = models.size(), deliver = std::move(deliver)] { deliver(Files(count)); });
 }
 
+void FileOpener::Stop() {}
+
 // ---- output ----
 
 awaitable<void> LogRunnerOutput(boost::asio::posix::stream_descriptor /*pipe*/, std::string /*model*/,
