@@ -27,7 +27,7 @@ FileOpener::FileOpener(boost::asio::any_io_executor executor) : executor_(std::m
 void FileOpener::Open(std::vector<std::filesystem::path> models, Deliver deliver) {
   World& world = World::Current();
   world.After(world.Delay(),
-              [count = models.size(), deliver = std::move(deliver)] { deliver(Files(count)); });
+              [models = std::move(models), deliver = std::move(deliver)] { deliver(Files(models.size())); });
 }
 
 void FileOpener::Stop() {}

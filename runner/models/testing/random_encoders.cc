@@ -1,5 +1,7 @@
 #include "runner/models/testing/random_encoders.h"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -18,7 +20,7 @@ std::shared_ptr<PatchedModelFiles> MakeRandomEncoder(const Json& config, const s
   for (const auto& [name, shape] : tensors) PutRandom(*files, name, shape);
   for (int i = 0; i < config["num_hidden_layers"].get<int>(); ++i) {
     for (const auto& [name, shape] : layer) {
-      PutRandom(*files, layers + std::to_string(i) + "." + name, shape);
+      PutRandom(*files, fmt::format("{}{}.{}", layers, i, name), shape);
     }
   }
   return files;
