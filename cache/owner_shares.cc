@@ -110,11 +110,6 @@ size_t OwnerShares::BytesDueToOthers(const Due& due, std::string_view owner) con
   return due.total - (found == owners_.end() ? 0 : DueTo(found->second, due));
 }
 
-size_t OwnerShares::BytesOf(std::string_view owner) const {
-  const auto found = owners_.find(owner);
-  return found == owners_.end() ? 0 : found->second.bytes;
-}
-
 void OwnerShares::Exit(Owner& owner) {
   if (--owner.claims > 0) return;
   auto& owners = owner.shares->owners_;

@@ -10,10 +10,11 @@
 
 #include <chrono>
 #include <cstddef>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+
+#include "cache/types.h"
 
 namespace quire::cache {
 
@@ -86,14 +87,8 @@ class OwnerShares {
   size_t BytesDueToOthers(const Due& due, std::string_view owner) const;
 
   size_t owners() const { return owners_.size(); }
-  // Of one owner's claims.
-  size_t BytesOf(std::string_view owner) const;
 
  private:
-  struct TransparentHash {
-    using is_transparent = void;
-    size_t operator()(std::string_view key) const { return std::hash<std::string_view>()(key); }
-  };
   static void Exit(Owner& owner);
   // Whether it used something lately, or runs.
   static bool IsHere(const Owner& owner, Clock::time_point since) {

@@ -18,12 +18,13 @@
 //
 // Eviction: of the kEvictionCandidates nodes that were used longest ago, the one whose loss costs least: the
 // tokens that a return would compute again, per byte that it frees and per moment since its last use. The rate at
-// which a model computes tokens is the same for all nodes, so tokens stand for time and no clock is read. Nodes
-// of equal cost, and those behind the candidates, go by last use, then depth (deeper first), then size (larger
-// first). Before all that, whose nodes (owner_shares.h). A leaf is removed; a node with its own state and one child merges into the child, which supersedes it;
-// a node that branches stays; a user restore point is never merged, only removed as a leaf. A match counts as
-// use of the node it restores from and of the deepest one it enters, not of their ancestors. Engine thread
-// only. The cache outlives the store, the store its leases.
+// which a model computes tokens is the same for all nodes, so tokens stand for time. Nodes of equal cost, and those
+// behind the candidates, go by last use, then depth (deeper first), then size (larger first). All this is among the
+// nodes that are not spared for their owner, and only then among the others (owner_shares.h, which reads a clock). A
+// leaf is removed; a node with its own state and one child merges into the child, which supersedes it; a node that
+// branches stays; a user restore point is never merged, only removed as a leaf. A match counts as use of the node it
+// restores from and of the deepest one it enters, not of their ancestors. Engine thread only. The cache outlives the
+// store, the store its leases.
 #pragma once
 
 #include <array>
@@ -231,10 +232,6 @@ class SnapshotStore : public Reclaimer {
   // Last use, then depth, then size, then age of the node: the order of candidates, and of equal costs.
   using EvictionKey = std::tuple<uint64_t, Position, int64_t, uint64_t>;
   using EvictionQueue = std::map<EvictionKey, PrefixNode*>;
-  struct TransparentHash {
-    using is_transparent = void;
-    size_t operator()(std::string_view key) const { return std::hash<std::string_view>()(key); }
-  };
   struct RestorePoint {
     PrefixNode* node = nullptr;
     Position offset = 0;

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <expected>
+#include <functional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace quire::cache {
@@ -24,6 +27,12 @@ enum class ErrorCode : uint8_t {
 struct Error {
   ErrorCode code;
   std::string message;
+};
+
+// For maps from strings that are asked for views.
+struct TransparentHash {
+  using is_transparent = void;
+  size_t operator()(std::string_view key) const { return std::hash<std::string_view>()(key); }
 };
 
 template <class T>

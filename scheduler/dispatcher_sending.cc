@@ -181,7 +181,9 @@ api::Result<std::unique_ptr<TokenStream>> Dispatcher::Impl::SubmitTo(ModelRunner
   running.requested_seed = running.request.params.seed;
   if (running.requested_seed < 0) running.request.params.seed = DrawSeed();
   DecideContext(running, runner.info());
-  if (auto sent = runner.Submit(pending.id, running.request, {.context = running.context}, stream); !sent) {
+  if (auto sent = runner.Submit(pending.id, running.request, running.size.memory,
+                                {.context = running.context}, stream);
+      !sent) {
     return std::unexpected(std::move(sent).error());
   }
   running_.emplace(pending.id, std::move(running));
@@ -213,7 +215,7 @@ api::Result<void> Dispatcher::Impl::ResumeIn(ModelRunner& runner, api::RequestId
   api::ipc::Resume resume = running.stream->events.ResumePoint();
   resume.context = running.context;
   resume.spent = running.stream->times.spent();
-  auto sent = runner.Submit(id, running.request, resume, running.stream);
+  auto sent = runner.Submit(id, running.request, running.size.memory, resume, running.stream);
   if (sent) {
     spdlog::info("resumed model={} runner_pid={} output_tokens={}", running.spec.name, runner.pid(),
                  resume.tokens.size());

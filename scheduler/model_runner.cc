@@ -9,7 +9,6 @@
 #include <utility>
 #include <variant>
 
-#include "api/base/request_memory.h"
 #include "api/base/reserved_memory.h"
 #include "scheduler/clock.h"
 
@@ -227,7 +226,7 @@ void ModelRunner::Stop(api::Error why, bool at_once) {
 
 // ---- requests ----
 
-api::Result<void> ModelRunner::Submit(api::RequestId id, const api::Request& request,
+api::Result<void> ModelRunner::Submit(api::RequestId id, const api::Request& request, size_t memory_bytes,
                                       const api::ipc::Resume& resume, std::shared_ptr<EventStream> stream) {
   stream->runner_pid = pid();
   stream->times.Sent(Clock::now());
@@ -235,7 +234,7 @@ api::Result<void> ModelRunner::Submit(api::RequestId id, const api::Request& req
   const auto served = requests_.emplace(id, Served{std::move(stream)}).first;
   CountTokens(served->second);
   served->second.party = request.client.Party();
-  served->second.preparing = preparing_.Add(api::MemoryBytes(request), served->second.party);
+  served->second.preparing = preparing_.Add(memory_bytes, served->second.party);
   auto sent = link()->TrySend({id, request, resume});
   if (!sent) Remove(served);
   return sent;
