@@ -419,7 +419,9 @@ void Dispatcher::Impl::OnClientDisconnected(api::RequestId id) {
   if (found == running_.end()) return;
   const auto runner = runners_.find(found->second.spec.key);
   if (runner != runners_.end()) runner->second->Cancel(id);
-  EndRunning(id);
+  running_.erase(found);
+  scheduler_.OnClientDisconnected(id, Clock::now());
+  RequestPlan();
 }
 
 void Dispatcher::Impl::OnDeltasConsumed(api::RequestId id, int32_t deltas) {

@@ -178,6 +178,7 @@ class Dispatcher::Impl : public ModelRunner::Owner,
   int32_t ContextNeeded(const std::string& key) const;
   void DecideContext(Running& running, const api::ipc::ModelInfo& info) const;
   api::Result<std::unique_ptr<TokenStream>> SubmitTo(ModelRunner& runner, Pending& pending);
+  void RecordSent(api::RequestId id);
   bool Resume(api::RequestId id, Running& running);
   api::Result<void> ResumeIn(ModelRunner& runner, api::RequestId id, Running& running);
 

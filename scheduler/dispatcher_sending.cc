@@ -187,12 +187,18 @@ api::Result<std::unique_ptr<TokenStream>> Dispatcher::Impl::SubmitTo(ModelRunner
     return std::unexpected(std::move(sent).error());
   }
   running_.emplace(pending.id, std::move(running));
+  RecordSent(pending.id);
   return std::make_unique<RunnerTokenStream>(weak_from_this(), pending.id, std::move(stream),
                                              Clock::now() - pending.arrived);
 } catch (const std::exception& e) {
   runner.Cancel(pending.id);
   running_.erase(pending.id);
   return api::Fail(api::ErrorCode::kInternal, std::string("the request could not be sent: ") + e.what());
+}
+
+void Dispatcher::Impl::RecordSent(api::RequestId id) {
+  const api::ReservedMemoryScope reserved;
+  if (scheduler_.Sent(id, Clock::now())) RequestPlan();
 }
 
 // Its client has some of the answer, so that it waits for room.
@@ -217,6 +223,7 @@ api::Result<void> Dispatcher::Impl::ResumeIn(ModelRunner& runner, api::RequestId
   resume.spent = running.stream->times.spent();
   auto sent = runner.Submit(id, running.request, running.size.memory, resume, running.stream);
   if (sent) {
+    RecordSent(id);
     spdlog::info("resumed model={} runner_pid={} output_tokens={}", running.spec.name, runner.pid(),
                  resume.tokens.size());
   }

@@ -141,14 +141,18 @@ class Scheduler {
                  AnswerLength length = AnswerLength::kAny) const {
     return !places_.HasRoom(key, party, length);
   }
+  // The runner was sent the request: before, it cannot be why the runner dies. True: NextPlan() has another wake_at.
+  bool Sent(api::RequestId id, Time now);
   // The runner started the request: it no longer waits, also if its runner has been stopped meanwhile.
   void Start(api::RequestId id);
   // The runner computed something new for the request: its quarantine ends.
   void Progress(api::RequestId id, Time now);
   // The runner of a load has estimated its memory and waits for a grant.
   void OnMemoryEstimate(const std::string& key, MemoryEstimate estimate);
-  // The request ended or its client left, in whatever phase. Unknown ids are ignored.
+  // The request ended, in whatever phase. Unknown ids are ignored.
   void Remove(api::RequestId id, Time now);
+  // The same of one whose client left: its runner may still be at it.
+  void OnClientDisconnected(api::RequestId id, Time now);
   void LoadDone(const std::string& key, Time now);
   // The runner accepts nothing more. Returns, oldest first, the requests that fail with it; they are dropped
   // here. The others, including admitted ones, wait for the next runner. `died_by`: it had died or hung by then.
@@ -184,6 +188,10 @@ class Scheduler {
     kReady,
     kStopping,  // a runner stops; its model slot is not free yet
   };
+  // The client of a request left for which the runner had computed nothing.
+  struct Departed {
+    Time sent_at, left_at;
+  };
   struct Model {
     State state = State::kNotLoaded;
     std::deque<api::RequestId> waiting;  // oldest first
@@ -204,9 +212,10 @@ class Scheduler {
     Time loading_since{};     // with its memory granted
     Time paid_off_at{};       // it has run as long as its load took
     std::set<api::RequestId> in_turn;  // while quarantined ones wait: admitted last, without progress
-    Time turn_ends{};                  // then others are admitted even so
+    std::optional<Time> turn_ends;     // then others are admitted even so; nothing: not before it is sent
     bool open_turn_is_next = false;
     std::map<std::string, uint64_t> last_probations;  // of parties; a later one has a larger number
+    std::deque<Departed> departed;                    // the last ones
     std::optional<MemoryEstimate> estimate;           // known while it loads and after
     std::optional<int64_t> granted;  // bytes, fixed and cache; taken until the runner is reaped
     // It is pinned and gave its room to answers that had begun: it comes back once as many bytes and a slot are free.
@@ -228,6 +237,7 @@ class Scheduler {
     int32_t unexplained_deaths = 0;          // runners that died while it was one of several candidates
     bool tried_first = false;                // the last to come before such a death
     Time admitted_at{};                      // last
+    std::optional<Time> sent_at = {};        // since it was admitted
     std::optional<Time> progressed_at = {};  // since it was admitted: the first time
     KeepAlive ran{};                         // in runners before
     // Turns in which what the runners before had computed took more than half of the time.
@@ -264,15 +274,19 @@ class Scheduler {
 
   void EraseRequest(api::RequestId id);
   void RemoveExisting(api::RequestId id, Time now);
-  // Admitted requests that may have ended their runner: it has computed nothing for them.
+  void RecordDeparture(const Request& request, Time now);
+  // Requests that may have ended their runner: it has computed nothing for them.
   struct Candidates {
-    int32_t admitted = 0;               // of the runner, candidates or not
+    int32_t sent = 0;                   // to the runner, candidates or not
     int32_t quarantined = 0;            // candidates of an earlier death, too
     int32_t had_longest_probation = 0;  // of these
-    int32_t newcomers = 0;              // of this one only
-    api::RequestId last{};              // quarantined, admitted last
+    int32_t newcomers = 0;              // of this one only, or their clients have left
+    api::RequestId last{};              // quarantined, sent last
   };
   Candidates CandidatesFor(const std::string& key, Time died_at) const;
+  static bool WasSentBy(const Request& request, Time when) {
+    return request.sent_at && *request.sent_at <= when;
+  }
   KeepAlive ProbationOf(const Request& request) const;
   bool IsToBlame(const Request& request, const Candidates& candidates, Time died_at) const;
   bool ShouldFail(api::RequestId id, Request& request, const Candidates& candidates, ExitCause cause,

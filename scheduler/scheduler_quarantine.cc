@@ -4,14 +4,15 @@
 // some of them wait, a model admits in turns:
 //  - A probation: one quarantined request. Parties take turns, also over several runners; a party's oldest goes first.
 //  - An open turn: all that wait whose owner has no quarantined request waiting. Other requests of that owner come later.
-// A turn ends when something has been computed for each of its requests, or after probation_time. A runner's first turn is
-// a probation, so that a flood of requests that kill cannot keep quarantined ones from being tried. It follows:
+// A turn ends when something has been computed for each of its requests, or after probation_time; that of a probation
+// counts from when the runner was sent the request. A runner's first turn is a probation, so that a flood of requests that kill cannot keep quarantined ones from being tried. It follows:
 //  - A request whose owner has none in quarantine waits for one open turn and one probation at most.
 //  - Between two probations of a party every other party with a request in quarantine has one. The exception is the request
 //    that is tried first after an unexplained death.
 //
-// Candidates are the requests for which a runner had computed nothing when it died. Those that were not quarantined then are
-// newcomers. A quarantined candidate fails if it was on probation and there is no other candidate, or if the runner had no
+// Candidates are the requests that a runner was sent and for which it had computed nothing when it died. Those that were not
+// quarantined then are newcomers, and so are those whose clients have left, for as long as the runner may be at them: who sends
+// a request that kills and hangs up makes no other one fail. A quarantined candidate fails if it was on probation and there is no other candidate, or if the runner had no
 // other request. While there is a newcomer nobody fails: its sender could make the requests of others fail. A death for which
 // nobody fails is unexplained. It makes the next probations of its quarantined candidates longer, so that a slow killer dies
 // in its own. The last one is tried first, so that it is alone in the next runner. When all candidates have the longest
@@ -37,21 +38,34 @@ Scheduler::KeepAlive Scheduler::ProbationOf(const Request& request) const {
   return options_.probation_time * (1 << (2 * request.unexplained_deaths));
 }
 
+// The runner learns that the client left when its step ends, and a preparation ends a little later.
+void Scheduler::RecordDeparture(const Request& request, Time now) {
+  constexpr size_t kDepartedMax = 256;  // with as many newcomers one more changes nothing
+  if (!request.admitted || !request.sent_at || request.progressed_at) return;
+  std::deque<Departed>& departed = models_.at(request.key).departed;
+  departed.push_back({*request.sent_at, now});
+  if (departed.size() > kDepartedMax) departed.pop_front();
+}
+
 Scheduler::Candidates Scheduler::CandidatesFor(const std::string& key, Time died_at) const {
   Candidates candidates;
+  for (const Departed& departed : models_.at(key).departed) {
+    const bool had = departed.sent_at <= died_at && died_at <= departed.left_at + options_.probation_time;
+    candidates.newcomers += had ? 1 : 0;
+  }
+  candidates.sent = candidates.newcomers;
   Time last{};
   for (const auto& [id, request] : requests_) {
-    if (!request.admitted || request.key != key || request.admitted_at > died_at) continue;
-    ++candidates.admitted;
+    if (!request.admitted || request.key != key || !WasSentBy(request, died_at)) continue;
+    ++candidates.sent;
     if (!request.quarantined) {
       candidates.newcomers += request.progressed_at ? 0 : 1;
       continue;
     }
     ++candidates.quarantined;
     candidates.had_longest_probation += request.unexplained_deaths == kUnexplainedDeathsMax ? 1 : 0;
-    if (candidates.quarantined == 1 ||
-        std::pair(request.admitted_at, id) > std::pair(last, candidates.last)) {
-      last = request.admitted_at;
+    if (candidates.quarantined == 1 || std::pair(*request.sent_at, id) > std::pair(last, candidates.last)) {
+      last = *request.sent_at;
       candidates.last = id;
     }
   }
@@ -59,9 +73,9 @@ Scheduler::Candidates Scheduler::CandidatesFor(const std::string& key, Time died
 }
 
 bool Scheduler::IsToBlame(const Request& request, const Candidates& candidates, Time died_at) const {
-  if (candidates.admitted == 1) return true;
+  if (candidates.sent == 1) return true;
   if (candidates.newcomers > 0) return false;
-  const bool on_probation = died_at < request.admitted_at + ProbationOf(request);
+  const bool on_probation = died_at < *request.sent_at + ProbationOf(request);
   const bool alone = candidates.quarantined == 1;
   const bool all_had_longest_probation = candidates.had_longest_probation == candidates.quarantined;
   return (on_probation && alone) || (all_had_longest_probation && (on_probation || alone));
@@ -71,7 +85,8 @@ bool Scheduler::IsToBlame(const Request& request, const Candidates& candidates, 
 bool Scheduler::ShouldFail(api::RequestId id, Request& request, const Candidates& candidates, ExitCause cause,
                            Time died_at) const {
   if (cause == ExitCause::kRefused) return true;
-  const bool candidate = request.quarantined && request.admitted_at <= died_at;
+  if (!request.sent_at) return false;
+  const bool candidate = request.quarantined && WasSentBy(request, died_at);
   request.quarantined = true;
   if (!candidate) return false;
   if (IsToBlame(request, candidates, died_at))
@@ -137,9 +152,10 @@ std::vector<api::RequestId> Scheduler::RunnerStopping(const std::string& key, Ex
 // Admits all requests that wait for a ready model; while some of them are quarantined, in turns.
 void Scheduler::Admit(Models::iterator position, Time now, Plan& plan) {
   Model& model = position->second;
-  while (!model.waiting.empty() && (model.in_turn.empty() || model.turn_ends <= now)) {
-    AdmitTurn(model, now, plan);
-  }
+  const auto turn_is_over = [&] {
+    return model.in_turn.empty() || (model.turn_ends && *model.turn_ends <= now);
+  };
+  while (!model.waiting.empty() && turn_is_over()) AdmitTurn(model, now, plan);
 }
 
 void Scheduler::AdmitTurn(Model& model, Time now, Plan& plan) {
@@ -152,18 +168,16 @@ void Scheduler::AdmitTurn(Model& model, Time now, Plan& plan) {
   }
   std::vector<api::RequestId> turn;
   if (std::exchange(model.open_turn_is_next, false)) turn = OpenTurnOf(model, quarantined);
+  model.turn_ends = now + options_.probation_time;
   if (turn.empty()) {
     turn.push_back(NextOnProbation(model));
     Request& request = requests_.find(turn.front())->second;
     request.tried_first = false;
     model.last_probations[request.party] = ++probations_;
     model.open_turn_is_next = true;
+    model.turn_ends.reset();
   }
-  model.turn_ends = now;
-  for (const api::RequestId id : turn) {
-    model.turn_ends = std::max(model.turn_ends, now + ProbationOf(requests_.find(id)->second));
-    AdmitOne(model, id, now, plan);
-  }
+  for (const api::RequestId id : turn) AdmitOne(model, id, now, plan);
   model.in_turn.insert(turn.begin(), turn.end());
   std::erase_if(model.waiting, [&model](api::RequestId id) { return model.in_turn.contains(id); });
 }
@@ -172,11 +186,23 @@ void Scheduler::AdmitOne(Model& model, api::RequestId id, Time now, Plan& plan) 
   Request& request = requests_.find(id)->second;
   request.admitted = true;
   request.admitted_at = now;
+  request.sent_at.reset();
   request.progressed_at.reset();
   ++model.running;
   model.last_use = ++uses_;
   model.claims.Start(request.party, request.keep_alive, options_.default_keep_alive);
   plan.admit.push_back(id);
+}
+
+bool Scheduler::Sent(api::RequestId id, Time now) {
+  const auto found = requests_.find(id);
+  if (found == requests_.end() || !found->second.admitted) return false;
+  Request& request = found->second;
+  request.sent_at = now;
+  Model& model = models_.at(request.key);
+  if (model.turn_ends || !model.in_turn.contains(id)) return false;
+  model.turn_ends = now + ProbationOf(request);
+  return true;
 }
 
 // Of those that wait.

@@ -159,7 +159,74 @@ TEST_F(QuarantineTest, TheLastCandidateIsTriedFirst) {
   EXPECT_THAT(Die(), ElementsAre(Id(2)));
 }
 
-// Requests that compute something after a while, and others that kill their runner after a while, from several parties.
+TEST_F(QuarantineTest, AKillerThatHangsUpIsHeldAgainstNobody) {
+  Add(1, "slow");
+  Load();
+  ASSERT_EQ(Admitted().size(), 1U);
+  ASSERT_THAT(Die(ExitCause::kKilled), IsEmpty());
+  Add(2, "killer");
+  Load();
+  EXPECT_THAT(Admitted(), ElementsAre(Id(1)));
+  now += seconds(2);
+  EXPECT_THAT(Admitted(), ElementsAre(Id(2)));
+  now += seconds(1);
+  scheduler().OnClientDisconnected(Id(2), now);
+  now += seconds(1);
+  EXPECT_THAT(Die(), IsEmpty());
+  Load();
+  EXPECT_THAT(Admitted(), ElementsAre(Id(1)));
+  now += seconds(1);
+  EXPECT_THAT(Die(), ElementsAre(Id(1))) << "who left is in no later runner";
+}
+
+TEST_F(QuarantineTest, WhoLeftLongAgoKillsNoRunner) {
+  Add(1, "slow");
+  Load();
+  ASSERT_EQ(Admitted().size(), 1U);
+  ASSERT_THAT(Die(), IsEmpty());
+  Add(2, "leaves");
+  Load();
+  EXPECT_THAT(Admitted(), ElementsAre(Id(1)));
+  now += seconds(2);
+  EXPECT_THAT(Admitted(), ElementsAre(Id(2)));
+  scheduler().OnClientDisconnected(Id(2), now);
+  now += milliseconds(2001);
+  EXPECT_THAT(Die(), ElementsAre(Id(1)));
+}
+
+TEST_F(QuarantineTest, AProbationBeginsWhenTheRunnerIsSentTheRequest) {
+  Add(1, "large");
+  Load();
+  ASSERT_EQ(Admitted().size(), 1U);
+  ASSERT_THAT(Die(), IsEmpty());
+  Add(2, "other");
+  Load();
+  EXPECT_THAT(scheduler().NextPlan(now).admit, ElementsAre(Id(1)));
+  now += seconds(10);
+  EXPECT_THAT(Admitted(), IsEmpty()) << "1 waits for room in the runner";
+  EXPECT_TRUE(scheduler().Sent(Id(1), now));
+  now += milliseconds(1999);
+  EXPECT_THAT(Admitted(), IsEmpty());
+  now += milliseconds(1);
+  EXPECT_THAT(Admitted(), ElementsAre(Id(2)));
+}
+
+TEST_F(QuarantineTest, WhatARunnerWasNotSentDidNotKillIt) {
+  Add(1, "large");
+  Load();
+  ASSERT_EQ(Admitted().size(), 1U);
+  ASSERT_THAT(Die(), IsEmpty());
+  Load();
+  EXPECT_THAT(scheduler().NextPlan(now).admit, ElementsAre(Id(1)));
+  Add(2, "new");
+  EXPECT_THAT(Die(), IsEmpty());
+  Load();
+  EXPECT_THAT(Admitted(), ElementsAre(Id(1)));
+  EXPECT_THAT(Die(), ElementsAre(Id(1)));
+}
+
+// Requests that compute something after a while, and others that kill their runner after a while, from several parties. Some
+// are sent to it late. The clients of some leave.
 class Scene {
  public:
   explicit Scene(uint32_t seed) : random_(seed) {
@@ -170,6 +237,8 @@ class Scene {
       requests_.push_back({.party = std::to_string(Below(parties)),
                            .comes = kStart + seconds(Below(2) == 0 ? 0 : Below(30)),
                            .takes = milliseconds(slow ? Below(30'000) : 1 + Below(100)),
+                           .travels = milliseconds(Below(3) == 0 ? Below(5'000) : 0),
+                           .stays = Below(3) == 0 ? std::optional(milliseconds(Below(10'000))) : std::nullopt,
                            .kills = kills});
     }
     std::ranges::stable_sort(requests_, {}, &Request::comes);
@@ -191,11 +260,13 @@ class Scene {
   struct Request {
     std::string party;
     Time comes;
-    milliseconds takes;
+    milliseconds takes;                 // in a runner
+    milliseconds travels;               // to it
+    std::optional<milliseconds> stays;  // its client, once it is admitted; nothing: to the end
     bool kills = false;
     bool queued = false;
     bool done = false;
-    std::optional<Time> acts = {};  // in a runner
+    std::optional<Time> arrives = {}, acts = {}, leaves = {};
   };
   int Below(int bound) { return static_cast<int>(random_() % static_cast<uint32_t>(bound)); }
 
@@ -211,7 +282,8 @@ class Scene {
     wake_at_ = plan.wake_at;
     for (const RequestId id : plan.admit) {
       Request& request = requests_[static_cast<size_t>(id)];
-      request.acts = now_ + request.takes;
+      request.arrives = now_ + request.travels;
+      if (request.stays) request.leaves = now_ + *request.stays;
     }
     if (plan.load.empty()) return;
     scheduler_.LoadDone("m", now_);
@@ -223,13 +295,35 @@ class Scene {
     const auto consider = [&next](Time time) { next = std::min(next.value_or(time), time); };
     for (const Request& request : requests_) {
       if (!request.queued) consider(request.comes);
-      if (request.acts) consider(*request.acts);
+      for (const auto& time : {request.arrives, request.acts, request.leaves}) {
+        if (time) consider(*time);
+      }
     }
     ASSERT_TRUE(next) << "nothing happens any more";
     now_ = std::max(now_, *next);
     for (size_t i = 0; i < requests_.size(); ++i) {
-      if (requests_[i].acts && *requests_[i].acts <= now_) return Act(i);
+      Request& request = requests_[i];
+      const auto is_due = [this](const std::optional<Time>& time) { return time && *time <= now_; };
+      if (is_due(request.arrives)) return ArriveInRunner(i);
+      if (is_due(request.leaves)) return Disconnect(i);
+      if (is_due(request.acts)) return Act(i);
     }
+  }
+  void ArriveInRunner(size_t index) {
+    Request& request = requests_[index];
+    scheduler_.Sent(Id(index), now_);
+    request.arrives.reset();
+    request.acts = now_ + request.takes;
+  }
+  // The runner learns it some time later.
+  void Disconnect(size_t index) {
+    Request& request = requests_[index];
+    scheduler_.OnClientDisconnected(Id(index), now_);
+    const bool kills_yet = request.kills && request.acts && *request.acts <= now_ + seconds(2);
+    if (!kills_yet) request.acts.reset();
+    request.arrives.reset();
+    request.leaves.reset();
+    request.done = true;
   }
   void Act(size_t index) {
     Request& request = requests_[index];
@@ -237,6 +331,7 @@ class Scene {
     scheduler_.Progress(Id(index), now_);
     scheduler_.Remove(Id(index), now_);
     request.acts.reset();
+    request.leaves.reset();
     request.done = true;
   }
   void Kill() {
@@ -245,7 +340,11 @@ class Scene {
       ASSERT_TRUE(request.kills) << "a bystander fails";
       request.done = true;
     }
-    for (Request& request : requests_) request.acts.reset();
+    for (Request& request : requests_) {
+      request.arrives.reset();
+      request.acts.reset();
+      request.leaves.reset();
+    }
     scheduler_.RunnerReaped("m");
   }
 

@@ -14,7 +14,10 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <initializer_list>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <random>
 #include <set>
@@ -30,16 +33,11 @@
 namespace quire::scheduler {
 namespace {
 
-using api::RequestId;
 using std::chrono::hours;
 using std::chrono::seconds;
-using Time = Scheduler::Time;
-using KeepAlive = Scheduler::KeepAlive;
 using ExitCause = Scheduler::ExitCause;
 
-const Time kSimulationStart{hours(1)};
-
-RequestId IdOf(uint64_t value) { return RequestId{value}; }
+const Scheduler::Time kSimulationStart{hours(1)};
 
 class Simulation : private SimulatedRequests {
  public:
@@ -67,12 +65,12 @@ class Simulation : private SimulatedRequests {
   }
 
   void Plan() {
-    const uint64_t suspensions_before = suspensions();
+    const uint64_t suspensions_before = Suspensions();
     const uint64_t room_made_before = RoomMade();
     const Scheduler::Plan plan = scheduler_.NextPlan(now_);
     ASSERT_EQ(scheduler_.CheckInvariants(), "");
     for (const RequestId id : plan.expire) {
-      if (running_.contains(id)) EndRunOf(id);
+      if (running_.contains(id)) RecordDeparture(id, now_), EndRunOf(id);
       ASSERT_EQ(waiting_.erase(id) + running_.erase(id), 1U);
     }
     for (const RequestId id : plan.suspended) {
@@ -84,7 +82,7 @@ class Simulation : private SimulatedRequests {
       claims_.End(key, owners_.at(id).first, now_);
     }
     // Also one whose requests this very plan would have admitted.
-    if (suspensions() > suspensions_before) {
+    if (Suspensions() > suspensions_before) {
       suspended_.insert(plan.unload.begin(), plan.unload.end());
       for (const std::string& key : plan.unload) claims_.Suspend(key), quarantine_.Reset(key);
     }
@@ -96,6 +94,7 @@ class Simulation : private SimulatedRequests {
       granted_.erase(key);
       ready_.erase(key);
       quarantine_.EndRunner(key, /*unexplained=*/false);
+      left_at_.erase(key);
       if (unloading_.erase(key) != 0) forgotten_.insert(key);
       unloaded_by_.erase(key);
       stopping_.insert(key);
@@ -129,9 +128,11 @@ class Simulation : private SimulatedRequests {
       ASSERT_EQ(quarantine_.Admit(key, id, WaitingFor(key), now_), "");
       claims_.Start(key, owners_.at(id).first, said_.at(id));
       progressed_.erase(id);
+      sent_.erase(id);
       running_[id] = key;
       admitted_.insert(id);
       waiting_.erase(id);
+      if (Below(4) != 0) Send(id);
     }
     if (claims_before) CheckRejects(plan.reject, *claims_before);
     for (const RequestId id : plan.reject) {
@@ -192,20 +193,17 @@ class Simulation : private SimulatedRequests {
     return std::next(set.begin(), Below(static_cast<int>(set.size())));
   }
 
-  uint64_t suspensions() const {
-    const auto found = scheduler_.unloads().find(Scheduler::UnloadReason::kSuspended);
-    return found == scheduler_.unloads().end() ? 0 : found->second;
+  using Reason = Scheduler::UnloadReason;
+  uint64_t CountUnloads(std::initializer_list<Reason> reasons) const {
+    const auto& counts = scheduler_.unloads();
+    return std::transform_reduce(
+        reasons.begin(), reasons.end(), uint64_t{0}, std::plus(),
+        [&](Reason reason) { return counts.contains(reason) ? counts.at(reason) : 0; });
   }
+  uint64_t Suspensions() const { return CountUnloads({Reason::kSuspended}); }
   // Models unloaded for the sake of others.
   uint64_t RoomMade() const {
-    uint64_t count = 0;
-    for (const auto& [reason, unloaded] : scheduler_.unloads()) {
-      const bool no_longer_used = reason == Scheduler::UnloadReason::kExpired ||
-                                  reason == Scheduler::UnloadReason::kUnloaded ||
-                                  reason == Scheduler::UnloadReason::kCancelled;
-      if (!no_longer_used) count += unloaded;
-    }
-    return count;
+    return CountUnloads({Reason::kModelLimit, Reason::kMemory, Reason::kTooLarge, Reason::kSuspended});
   }
   // Models that leave because they are not used, or because of one party: no other one keeps them.
   void CheckUnloads(const std::vector<std::string>& keys) {
@@ -327,7 +325,7 @@ class Simulation : private SimulatedRequests {
   }
   std::string Party() { return Below(2) == 0 ? "" : std::string(1, static_cast<char>('a' + Below(4))); }
   void Enqueue() {
-    const RequestId id = IdOf(++ids_);
+    const RequestId id = RequestId{++ids_};
     const std::string key = Key();
     const std::string party = Party();
     std::optional<KeepAliveClaim> said;
@@ -350,6 +348,7 @@ class Simulation : private SimulatedRequests {
   void FinishOne() {
     if (running_.empty()) return;
     const auto one = Any(running_);
+    Send(one->first);
     scheduler_.Start(one->first);
     started_.insert(one->first);
     if (Below(2) == 0) Clear(one->first);
@@ -358,6 +357,11 @@ class Simulation : private SimulatedRequests {
     scheduler_.Remove(one->first, now_);
     EndRunOf(one->first);
     running_.erase(one);
+  }
+  void Send(RequestId id) {
+    if (!sent_.insert(id).second) return;
+    scheduler_.Sent(id, now_);
+    quarantine_.Send(running_.at(id), id, now_);
   }
   void EndRunOf(RequestId id) {
     claims_.End(running_.at(id), owners_.at(id).first, now_);
@@ -370,10 +374,6 @@ class Simulation : private SimulatedRequests {
     progressed_.insert(id);
     quarantine_.Prove(running_.at(id), id);
   }
-  static Scheduler::MemoryEstimate EstimateOf(const std::string& key) {
-    const int64_t size = 15 * (key[0] - 'a' + 1);  // the largest never fits with its caches
-    return {.fixed_bytes = size, .cache_bytes = 40, .cache_min_bytes = 10};
-  }
   void Estimate() {
     if (loading_.empty()) return;
     const std::string key = *Any(loading_);
@@ -383,8 +383,8 @@ class Simulation : private SimulatedRequests {
     auto& from = Below(2) == 0 ? waiting_ : running_;
     if (from.empty()) return;
     const auto one = Any(from);
-    scheduler_.Remove(one->first, now_);
-    if (&from == &running_) EndRunOf(one->first);
+    scheduler_.OnClientDisconnected(one->first, now_);
+    if (&from == &running_) RecordDeparture(one->first, now_), EndRunOf(one->first);
     from.erase(one);
   }
   void FinishLoad(bool well) {
@@ -417,8 +417,9 @@ class Simulation : private SimulatedRequests {
       if (running == key) claims_.End(key, owners_.at(id).first, now_);
     }
     const auto lost = scheduler_.RunnerStopping(key, cause, now_);
-    CheckBlame(key, cause, lost);
+    if (cause != ExitCause::kRefused) CheckBlame(key, lost);
     quarantine_.EndRunner(key, cause != ExitCause::kRefused && HasQuarantinedBut(lost, key));
+    left_at_.erase(key);
     for (const RequestId id : lost) {
       ASSERT_EQ(waiting_.erase(id) + running_.erase(id), 1U) << "a request failed that was not there";
       quarantined_.erase(id);
@@ -426,19 +427,18 @@ class Simulation : private SimulatedRequests {
     std::erase_if(running_, [&](const auto& entry) {
       if (entry.second != key) return false;
       waiting_.insert(entry);
-      quarantined_.insert(entry.first);
+      if (sent_.contains(entry.first)) quarantined_.insert(entry.first);
       return true;
     });
     if (unloading_.erase(key) != 0) forgotten_.insert(key);
     unloaded_by_.erase(key);
     stopping_.insert(key);
   }
-  void CheckBlame(const std::string& key, ExitCause cause, const std::vector<RequestId>& lost) {
+  void CheckBlame(const std::string& key, const std::vector<RequestId>& lost) {
     for (const RequestId id : lost) {
-      if (cause == ExitCause::kRefused || !running_.contains(id)) continue;
+      if (!running_.contains(id)) continue;
       ++blames_checked_;
-      const bool was_quarantined = quarantined_.contains(id);
-      ASSERT_TRUE(was_quarantined && (IsAlone(key) || !HasNewcomer(key))) << "it fails for another's death";
+      ASSERT_TRUE(MayFail(id, key, now_)) << "it fails for another's death";
     }
   }
   void Reap() {

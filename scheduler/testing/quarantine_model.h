@@ -48,10 +48,18 @@ class QuarantineModel {
     if (one.quarantined) return StartProbation(key, one, waiting, now);
     if (IsBehind(one, waiting)) return "a request was admitted before its owner's quarantined ones";
     if (!joins && turn.kind != Turn::kProbation) return "an open turn does not follow a probation";
-    if (!joins) turn = {.kind = Turn::kOpen, .began = now, .unproven = {}};
+    if (!joins) turn = {.kind = Turn::kOpen, .began = now};
     turn.unproven.insert(id);
     passed_over_[key].erase(id);
     return "";
+  }
+  // The runner was sent it: a probation counts from then.
+  void Send(const std::string& key, api::RequestId id, Time now) {
+    const auto turn = turns_.find(key);
+    if (turn == turns_.end() || turn->second.kind != Turn::kProbation || !turn->second.unproven.contains(id))
+      return;
+    turn->second.began = now;
+    turn->second.sent = true;
   }
   // Something was computed for the request, or it is gone.
   void Prove(const std::string& key, api::RequestId id) {
@@ -83,7 +91,8 @@ class QuarantineModel {
     enum Kind : uint8_t { kNone, kProbation, kOpen };
     Kind kind = kNone;
     Time began{};
-    std::set<api::RequestId> unproven;
+    bool sent = true;
+    std::set<api::RequestId> unproven = {};
   };
 
   static bool IsBehind(const Waiting& one, const std::vector<Waiting>& waiting) {
@@ -92,7 +101,8 @@ class QuarantineModel {
   }
   bool GoesOn(const std::string& key, Time now, Scheduler::KeepAlive probation) const {
     const auto turn = turns_.find(key);
-    return turn != turns_.end() && !turn->second.unproven.empty() && now < turn->second.began + probation;
+    return turn != turns_.end() && !turn->second.unproven.empty() &&
+           (!turn->second.sent || now < turn->second.began + probation);
   }
   std::string StartProbation(const std::string& key, const Waiting& one, const std::vector<Waiting>& waiting,
                              Time now) {
@@ -113,7 +123,7 @@ class QuarantineModel {
       if (++since[party][one.owner.first] > 1) return "a party waits for a second probation of another one";
     }
     since[one.owner.first].clear();
-    turn = {.kind = Turn::kProbation, .began = now, .unproven = {one.id}};
+    turn = {.kind = Turn::kProbation, .began = now, .sent = false, .unproven = {one.id}};
     return "";
   }
 

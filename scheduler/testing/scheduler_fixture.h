@@ -32,8 +32,10 @@ class SchedulerTest : public testing::Test {
   void Enqueue(uint64_t id, const std::string& key, std::optional<Scheduler::KeepAlive> keep_alive = {}) {
     ASSERT_TRUE(scheduler_->Enqueue(Id(id), key, keep_alive, kStart));
   }
+  // What is admitted is sent at once.
   Scheduler::Plan Plan(Scheduler::Time now = kStart) {
     Scheduler::Plan plan = scheduler_->NextPlan(now);
+    for (const api::RequestId id : plan.admit) scheduler_->Sent(id, now);
     EXPECT_EQ(scheduler_->CheckInvariants(), "");
     return plan;
   }

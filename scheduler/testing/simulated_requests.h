@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <optional>
 #include <set>
@@ -19,12 +20,17 @@ namespace quire::scheduler {
 class SimulatedRequests {
  protected:
   using RequestId = api::RequestId;
+  using Time = Scheduler::Time;
   using Owner = std::pair<std::string, std::string>;  // a party, and its member
   struct Places {
     int32_t all = 0;
     int32_t of_model = 0;  // 0: no limit of its own
   };
 
+  static Scheduler::MemoryEstimate EstimateOf(const std::string& key) {
+    const int64_t size = 15 * (key[0] - 'a' + 1);  // the largest never fits with its caches
+    return {.fixed_bytes = size, .cache_bytes = 40, .cache_min_bytes = 10};
+  }
   RequestId OldestWaiting(const std::string& key) const {
     for (const auto& [id, model] : waiting_) {
       if (model == key) return id;
@@ -42,17 +48,34 @@ class SimulatedRequests {
     return std::ranges::any_of(running_,
                                [&](const auto& entry) { return entry.second == key && of(entry.first); });
   }
-  bool IsAlone(const std::string& key) const {
-    return std::ranges::count_if(running_, [&](const auto& entry) { return entry.second == key; }) == 1;
+  // The only one that the runner has, and that nobody has left lately.
+  bool IsAlone(const std::string& key, Time now) const {
+    return !LeftLately(key, now) && std::ranges::count_if(running_, [&](const auto& entry) {
+                                      return entry.second == key && sent_.contains(entry.first);
+                                    }) == 1;
   }
-  // Something that has not been in a runner that died, and for which nothing has been computed.
-  bool HasNewcomer(const std::string& key) const {
-    return AnyRuns(key,
-                   [this](RequestId id) { return !quarantined_.contains(id) && !progressed_.contains(id); });
+  // Something that has not been in a runner that died, or whose client left, and for which nothing has been computed.
+  bool HasNewcomer(const std::string& key, Time now) const {
+    return LeftLately(key, now) || AnyRuns(key, [this](RequestId id) {
+             return sent_.contains(id) && !quarantined_.contains(id) && !progressed_.contains(id);
+           });
+  }
+  // With a runner that died.
+  bool MayFail(RequestId id, const std::string& key, Time now) const {
+    return quarantined_.contains(id) && sent_.contains(id) && (IsAlone(key, now) || !HasNewcomer(key, now));
+  }
+  // A runner is done with a request a little later than its client.
+  bool LeftLately(const std::string& key, Time now) const {
+    const auto found = left_at_.find(key);
+    return found != left_at_.end() && now - found->second <= std::chrono::seconds(2);
+  }
+  // Its client leaves, or does not wait for it any more. REQUIRES: it runs.
+  void RecordDeparture(RequestId id, Time now) {
+    if (sent_.contains(id) && !progressed_.contains(id)) left_at_[running_.at(id)] = now;
   }
   bool HasQuarantinedBut(const std::vector<RequestId>& lost, const std::string& key) const {
     return AnyRuns(key, [&](RequestId id) {
-      return quarantined_.contains(id) && std::ranges::find(lost, id) == lost.end();
+      return sent_.contains(id) && quarantined_.contains(id) && std::ranges::find(lost, id) == lost.end();
     });
   }
   ClaimsModel::Parties PartiesWaitingFor(const std::string& wanted) const {
@@ -111,6 +134,9 @@ class SimulatedRequests {
   std::map<RequestId, AnswerLength> lengths_;
   std::map<RequestId, std::optional<KeepAliveClaim>> said_;
   std::set<RequestId> started_, admitted_;
+  std::set<RequestId> sent_;  // since they were admitted
+  std::map<std::string, Time>
+      left_at_;                      // by model: when a client left for which its runner had computed nothing
   std::set<RequestId> quarantined_;  // were in a runner that died, without progress since
   std::set<RequestId> progressed_;   // since they were admitted
   std::set<std::string> dropped_;    // parties whose requests the last plan has dropped
