@@ -19,10 +19,17 @@ std::optional<ParseFailure> BodyMemoryLease::ReasonAgainst(uint64_t bytes) const
   const uint64_t own = IsLarge(leased_) ? leased_ : 0;
   if (Exceeds(memory_.large_ - own, bytes, limits_.large)) return full;
   const auto party = memory_.parties_.find(party_);
-  const uint64_t of_party = party == memory_.parties_.end() ? 0 : party->second;
-  if (Exceeds(of_party - own, bytes, limits_.party))
-    return ParseFailure{429, fmt::format("too many large {} of this client in memory", limits_.what)};
-  return std::nullopt;
+  const uint64_t of_party = (party == memory_.parties_.end() ? 0 : party->second) - own;
+  const bool leaves_room = LeavesRoom(of_party + bytes, memory_.large_ - own - of_party);
+  if (!Exceeds(of_party, bytes, limits_.party) && leaves_room) return std::nullopt;
+  if (of_party == 0) return full;
+  return ParseFailure{429, fmt::format("too many large {} of this client in memory", limits_.what)};
+}
+
+// A party beside others leaves half as much as it has, so that they never have all of it, however many they are: each that
+// comes gets two thirds of what is left. (Dynamic thresholds: Choudhury and Hahne, 1998.)
+bool BodyMemoryLease::LeavesRoom(uint64_t of_party, uint64_t of_others) const {
+  return of_others == 0 || of_party <= 2 * (limits_.large - of_others - of_party);
 }
 
 std::optional<ParseFailure> BodyMemoryLease::GrowTo(uint64_t bytes) {

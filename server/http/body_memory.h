@@ -4,7 +4,7 @@
 // Invariants
 // - Bodies never hold more than BodyLimits::all.
 // - Large bodies leave a quarter of it free, so that each connection may hold a small one.
-// - The large bodies of one party leave others a share.
+// - The large bodies of one party leave others a share, and those of several parties leave the next one a share.
 #pragma once
 
 #include <cstdint>
@@ -57,6 +57,7 @@ class BodyMemoryLease {
 
  private:
   bool IsLarge(uint64_t bytes) const { return bytes > limits_.small; }
+  bool LeavesRoom(uint64_t of_party, uint64_t of_others) const;
   void Set(uint64_t bytes);
 
   BodyMemory& memory_;

@@ -33,9 +33,34 @@ TEST(BodyMemory, OnePartysLargeBodiesLeaveRoomForOthers) {
   EXPECT_EQ(third.ReasonAgainst(11)->reason, "too many large request bodies of this client in memory");
   EXPECT_EQ(third.Status(10), 0) << "small bodies have their own room";
   Body other(memory, "bob");
-  EXPECT_EQ(other.Status(250), 0);
-  EXPECT_EQ(other.Status(251), 503);
-  EXPECT_EQ(memory.held(), 760U);
+  EXPECT_EQ(other.Status(166), 0);
+  EXPECT_EQ(other.Status(167), 503);
+  EXPECT_EQ(memory.held(), 676U);
+}
+
+TEST(BodyMemory, SeveralPartiesLeaveTheNextOneRoom) {
+  BodyMemory memory;
+  std::vector<std::unique_ptr<Body>> bodies;
+  uint64_t left = kLimits.large;
+  for (const char* party : {"alice", "bob", "carol"}) {
+    bodies.push_back(std::make_unique<Body>(memory, party));
+    const uint64_t share = left * 2 / 3;
+    EXPECT_EQ(bodies.back()->Status(share), 0) << party;
+    EXPECT_NE(bodies.back()->Status(share + 1), 0) << party;
+    Body second(memory, party);
+    EXPECT_EQ(second.Status(11), 429) << party;
+    left -= share;
+  }
+  EXPECT_EQ(left, 28U);
+  Body innocent(memory, "dave");
+  EXPECT_EQ(innocent.Status(18), 0);
+}
+
+TEST(BodyMemory, OneOfTheLargestSizeAlwaysFitsBesideNothing) {
+  BodyMemory memory;
+  BodyMemoryLease body(memory);
+  body.SetOwner("alice", {.all = 1000, .small = 10, .large = 750, .party = 750});
+  EXPECT_FALSE(body.GrowTo(750));
 }
 
 TEST(BodyMemory, SmallBodiesTakeNothingFromLargeOnes) {
@@ -48,10 +73,14 @@ TEST(BodyMemory, SmallBodiesTakeNothingFromLargeOnes) {
   Body large(memory, "alice");
   EXPECT_EQ(large.Status(500), 0);
   Body other(memory, "bob");
-  EXPECT_EQ(other.Status(250), 0);
-  EXPECT_EQ(memory.held(), 1000U);
+  EXPECT_EQ(other.Status(166), 0);
+  EXPECT_EQ(memory.held(), 916U);
+  for (int i = 0; i < 8; ++i) {
+    small.push_back(std::make_unique<Body>(memory, "carol"));
+    EXPECT_EQ(small.back()->Status(10), 0);
+  }
   Body late(memory, "carol");
-  EXPECT_EQ(late.Status(1), 503);
+  EXPECT_EQ(late.Status(5), 503);
 }
 
 TEST(BodyMemory, WhatBodiesHeldIsGivenBack) {
