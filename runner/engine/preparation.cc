@@ -84,6 +84,28 @@ Prepared TryToPrepare(const PromptContext& context, const PreparationJob& job, c
   return prepared;
 }
 
+// Of a prepared request, which may wait in the engine's inbox for as long as a step takes. What tells how its answer begins
+// stays: the kind of its prompt, and the role of the last message.
+void DropTexts(api::Request& request) {
+  const auto role_of_last = [](std::vector<api::Message>& messages) {
+    std::vector<api::Message> last;
+    if (!messages.empty()) last.push_back({.role = std::move(messages.back().role), .content = {}});
+    return last;
+  };
+  if (auto* chat = std::get_if<api::ChatPrompt>(&request.prompt)) {
+    *chat = {.messages = role_of_last(chat->messages)};
+  } else if (auto* continued = std::get_if<api::ContinuedPrompt>(&request.prompt)) {
+    *continued = {.context = {}, .messages = role_of_last(continued->messages)};
+  } else if (auto* embed = std::get_if<api::EmbedPrompt>(&request.prompt)) {
+    *embed = {
+        .text = {}, .dimensions = embed->dimensions, .normalize = embed->normalize, .rank = embed->rank};
+  } else {
+    request.prompt = api::RawPrompt{};
+  }
+  request.format.reset();
+  request.go_template = {};
+}
+
 }  // namespace
 
 TryLimits LimitsOf(Lane lane, const TryLimits& all) {
@@ -172,6 +194,7 @@ Preparation::End Preparation::Work(PreparationJob& job) {
   if (stopped) prompt = std::unexpected(std::move(stopped->error));
   if (*prompt) (*prompt)->build_time = job.tried;
   const bool large = api::MemoryBytes(job.submit.request) > api::kSmallRequestBytes;
+  DropTexts(job.submit.request);
   receivers_.built(PromptBuilt{job.submit.id, std::move(job.submit.request), *std::move(prompt), job.arrived,
                                std::move(job.submit.resume)});
   if (large && receivers_.large_one_built) receivers_.large_one_built(job.submit.id);

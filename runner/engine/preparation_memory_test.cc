@@ -133,8 +133,10 @@ TEST_F(PreparationMemory, ItIsReportedThatALargeRequestIsPrepared) {
     std::promise<void> built;
     const Preparation preparation(queue, shared, std::chrono::hours(1),
                                   {.built =
-                                       [&](const PromptBuilt&) {
+                                       [&](const PromptBuilt& prepared) {
                                          events.emplace_back("built");
+                                         EXPECT_LE(api::MemoryBytes(prepared.request), size_t{1} << 12)
+                                             << "nobody reads its text again";
                                          built.set_value();
                                        },
                                    .described = {},
