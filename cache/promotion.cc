@@ -1,6 +1,7 @@
 #include "cache/promotion.h"
 
 #include <algorithm>
+#include <map>
 #include <new>
 #include <utility>
 
@@ -106,9 +107,21 @@ Demotion::~Demotion() {
 }
 
 void Demotion::Add(std::string_view isolation, std::span<const TokenId> tokens) try {
-  if (queue_.size() >= kQueueMax) Drop();
+  if (queue_.size() >= kQueueMax) MakeRoom();
   queue_.push_back({std::string(isolation), {tokens.begin(), tokens.end()}});
 } catch (const std::bad_alloc&) {
+  ++counters_.dropped;
+}
+
+// Gives up the oldest of the key that has most, but not what is being stored.
+void Demotion::MakeRoom() {
+  std::map<std::string_view, size_t> counts;
+  for (const Prefix& prefix : queue_) ++counts[prefix.isolation];
+  const auto first = queue_.begin() + (storing_ ? 1 : 0);
+  const auto most = std::max_element(first, queue_.end(), [&counts](const Prefix& a, const Prefix& b) {
+    return counts.at(a.isolation) < counts.at(b.isolation);
+  });
+  queue_.erase(most);
   ++counters_.dropped;
 }
 

@@ -86,7 +86,7 @@ class Demotion {
   Demotion(const Demotion&) = delete;
   Demotion& operator=(const Demotion&) = delete;
 
-  // The store has got a snapshot of all these tokens. A full queue gives its oldest up.
+  // The store has got a snapshot of all these tokens. A full queue gives one up, of the key that has most in it.
   void Add(std::string_view isolation, std::span<const TokenId> tokens);
   // Goes on without waiting, by one answer. False: nothing is left to do.
   bool Poll();
@@ -104,6 +104,7 @@ class Demotion {
     std::vector<TokenId> tokens;
   };
   bool Fill(const LowerTier::Wanted& wanted) const;
+  void MakeRoom();
   void Drop();
 
   const HybridCache& cache_;

@@ -159,6 +159,30 @@ TEST_P(LowerTiers, AnEvictedPrefixIsGivenUp) {
   EXPECT_TRUE(tier.idle());
 }
 
+TEST_P(LowerTiers, AFullQueueGivesUpWhatHasMostOfIt) {
+  const TokenList tokens = TokensOf(64);
+  const TokenList flood = TokensOf(64, 1);
+  Run(tokens, {}, "quiet");
+  Run(flood, {}, "flood");
+  for (size_t i = 0; i < 2 * Demotion::kQueueMax; ++i) demotion.Add("flood", flood);
+  EXPECT_EQ(demotion.counters().dropped, Demotion::kQueueMax + 2);
+  StoreAll();
+  store.Clear();
+  TokenList next = tokens;
+  next.push_back(3);
+  EXPECT_TRUE(Fetch(next, "quiet"));
+}
+
+// The first one of the queue is under way: it is not begun again for each that comes.
+TEST_P(LowerTiers, WhatIsBeingStoredIsNotGivenUp) {
+  const TokenList tokens = TokensOf(64);
+  Run(tokens);
+  ASSERT_TRUE(demotion.Poll());
+  for (size_t i = 0; i < 2 * Demotion::kQueueMax; ++i) demotion.Add("", TokensOf(64, 1));
+  StoreAll();
+  EXPECT_EQ(demotion.counters().stored, 1u);
+}
+
 TEST_P(LowerTiers, WrongAnswersAreRefused) {
   TokenList tokens = TokensOf(64);
   Run(tokens);

@@ -12,6 +12,7 @@
 #include "server/routes/blocking.h"
 #include "server/routes/handlers.h"
 #include "server/routes/request_steps.h"
+#include "server/tier/isolation_key.h"
 #include "server/tier/prefix_archive.h"
 
 namespace quire::server {

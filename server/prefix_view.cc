@@ -9,6 +9,7 @@
 #include "api/json/fields.h"
 #include "api/json/read.h"
 #include "api/json/type.h"
+#include "server/tier/isolation_key.h"
 
 namespace quire::server {
 namespace {

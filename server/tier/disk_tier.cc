@@ -110,6 +110,7 @@ api::Result<void> DiskTier::LoadSecret() {
 void DiskTier::LoadFiles() {
   std::error_code error;
   const Lock lock(*this);
+  std::vector<FoundFile> found;
   for (fs::directory_iterator files(options_.folder, error); !error && files != fs::directory_iterator();
        files.increment(error)) {
     const fs::directory_entry& file = *files;
@@ -122,29 +123,35 @@ void DiskTier::LoadFiles() {
       if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) Unlink(file.path());
       continue;
     }
-    LoadFile(file.path(), fd.get());
+    if (auto one = ReadFile(file.path(), fd.get())) found.push_back(*std::move(one));
   }
+  // Each behind the one that it follows, which tells whose it is.
+  std::ranges::sort(found, {},
+                    [](const FoundFile& file) { return std::pair(file.segment.to, file.segment.state); });
+  for (const FoundFile& file : found)
+    index_.Add(file.segment, file.origin ? &*file.origin : nullptr, file.used_ns);
   MakeRoom(0);
 }
 
-void DiskTier::LoadFile(const fs::path& path, int fd) {
+// Nothing: it is none of ours, or not whole, and removed.
+std::optional<DiskTier::FoundFile> DiskTier::ReadFile(const fs::path& path, int fd) {
   SegmentHead head;
   struct stat status {};
   HeadState state = ReadHead(fd, secret_, head);
   if (state == HeadState::kOtherVersion) {  // nobody will read it
     Unlink(path);
-    return;
+    return std::nullopt;
   }
   const auto origin = head.segment.begins_prefix() ? ParseOrigin(head.origin) : std::nullopt;
   if (state == HeadState::kValid && head.segment.begins_prefix() && !origin) state = HeadState::kCorrupt;
   if (state == HeadState::kCorrupt || ::fstat(fd, &status) != 0 || PathOf(head.segment.key) != path) {
     ++stats_.corrupt;
     Unlink(path);
-    return;
+    return std::nullopt;
   }
   const auto used_ns = static_cast<uint64_t>(status.st_mtim.tv_sec) * 1'000'000'000 +
                        static_cast<uint64_t>(status.st_mtim.tv_nsec);
-  index_.Add(head.segment, origin ? &*origin : nullptr, used_ns);
+  return FoundFile{head.segment, origin, used_ns};
 }
 
 fs::path DiskTier::PathOf(const SnapshotKey& key) const {
@@ -175,10 +182,10 @@ bool DiskTier::MakeRoom(uint64_t bytes) {
   stats_.budget_bytes = budget;
   if (bytes > budget) return false;
   while (index_.bytes() + reserved_ + bytes > budget) {
-    const auto oldest = index_.Oldest();
-    if (!oldest) break;
-    Unlink(PathOf(*oldest));
-    index_.Drop(*oldest);
+    const auto next = index_.NextToEvict(Now());
+    if (!next) break;
+    Unlink(PathOf(*next));
+    index_.Drop(*next);
     ++stats_.evictions;
   }
   return index_.bytes() + reserved_ + bytes <= budget;
@@ -271,10 +278,7 @@ Pruned DiskTier::Prune(std::span<const SnapshotKey> ids) {
 Pruned DiskTier::PruneAll() {
   const Lock lock(*this);
   Pruned pruned{.prefixes = index_.Prefixes().size()};
-  while (const auto oldest = index_.Oldest()) {
-    const SnapshotKey key = *oldest;
-    Remove(key, pruned);
-  }
+  while (const auto key = index_.NextToEvict(0)) Remove(*key, pruned);
   return pruned;
 }
 

@@ -159,7 +159,12 @@ class DiskTier {
   }
   api::Result<void> LoadSecret();
   void LoadFiles();
-  void LoadFile(const std::filesystem::path& path, int fd);  // under mutex_
+  struct FoundFile {
+    StoredSegment segment;
+    std::optional<PrefixOrigin> origin;
+    uint64_t used_ns = 0;
+  };
+  std::optional<FoundFile> ReadFile(const std::filesystem::path& path, int fd);  // under mutex_
   int Fault(const char* call) const { return options_.fault ? options_.fault(call) : 0; }
   std::filesystem::path PathOf(const SnapshotKey& key) const;
   bool Unlink(const std::filesystem::path& path) const;

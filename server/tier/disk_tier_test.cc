@@ -124,6 +124,30 @@ TEST_F(DiskTiers, ABudgetKeepsWhatWasUsedLast) {
   EXPECT_EQ(tier->stats().files, 2u);
 }
 
+TEST_F(DiskTiers, WhoFillsItEvictsItsOwnAlsoAfterAnotherStart) {
+  const auto put = [](DiskTier& tier, const std::string& isolation, int32_t first) {
+    const PrefixOrigin origin{.model = "m", .isolation = isolation, .segment_tokens = 4};
+    const std::vector<int32_t> tokens{first, 1, 2, 3, 4, 5, 6, 7};
+    const KeyChain chain(tier.RootOf(origin), tokens, origin.segment_tokens);
+    for (const PrefixPiece& piece : chain.Pieces(0, chain.tokens(), /*needs_state=*/false)) {
+      const StoredSegment segment{piece.key, chain.Prefix(piece.begin()), piece.from, piece.to, false, 1000};
+      const auto writer = tier.Create(segment, chain.Tokens(piece.from, piece.to),
+                                      segment.begins_prefix() ? &origin : nullptr);
+      EXPECT_TRUE(writer && writer->Write(std::string(1000, 'b')) && writer->Commit());
+    }
+    return chain.Object(chain.tokens(), false);
+  };
+  auto tier = Open();
+  const SnapshotKey quiet = put(*tier, "5:quiet", 0);
+  for (int32_t i = 0; i < 10; ++i) put(*tier, "5:flood", i);
+  const uint64_t all = tier->stats().bytes;
+  tier = Open(all / 2);
+  EXPECT_LE(tier->stats().files, 11u);
+  EXPECT_TRUE(tier->PrefixOf(quiet));
+  for (int32_t i = 10; i < 30; ++i) put(*tier, "5:flood", i);
+  EXPECT_TRUE(tier->PrefixOf(quiet));
+}
+
 // The disk fills up with others' files: the tier gives back what it has.
 TEST_F(DiskTiers, AShareOfTheFreeSpaceFollowsIt) {
   uint64_t others_leave = 100'000;

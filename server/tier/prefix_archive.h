@@ -102,9 +102,4 @@ class PrefixImport {
   std::string other_owner_;
 };
 
-// The tenant of an isolation key (api::Client::IsolationKey()); nothing: it is none.
-std::optional<std::string_view> TenantIn(std::string_view isolation);
-// An owner's isolation key with another tenant and the same salt; nothing: it is none.
-std::optional<std::string> WithTenant(std::string_view isolation, std::string_view tenant);
-
 }  // namespace quire::server

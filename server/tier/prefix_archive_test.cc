@@ -203,15 +203,6 @@ TEST_F(PrefixArchives, OfTheModelsWeightsIsTakenForItsOwnersOnly) {
   EXPECT_TRUE(Has(*there_, OfModel(Hybrid()), 10));
 }
 
-TEST(WithTenant, KeepsTheSalt) {
-  EXPECT_EQ(WithTenant("3:abcsalt", "de"), "2:desalt");
-  EXPECT_EQ(WithTenant("0:", "de"), "2:de");
-  EXPECT_EQ(WithTenant("3:abc", ""), "0:");
-  for (const char* wrong : {"", "3", ":abc", "9:abc", "-1:abc", "x:abc"}) {
-    EXPECT_FALSE(WithTenant(wrong, "de").has_value()) << wrong;
-  }
-}
-
 // A flipped bit anywhere: refused by name, and never a wrong byte in the tier.
 TEST_F(PrefixArchives, DamageIsRefused) {
   const std::string file = Export(*here_, Put(*here_, Hybrid(), 6));

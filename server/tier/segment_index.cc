@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <functional>
+#include <tuple>
+
+#include "server/tier/isolation_key.h"
 
 namespace quire::server {
 
@@ -9,8 +12,9 @@ void SegmentIndex::Add(const StoredSegment& segment, const PrefixOrigin* origin,
   Drop(segment.key);
   Entry added{.segment = segment, .used_ns = used_ns};
   if (!segment.begins_prefix()) added.before = ObjectKey(segment.parent, false);
-  const Entry& entry = entries_.emplace(segment.key, added).first->second;
-  order_.insert(OrderOf(entry));
+  added.owner = OwnerOf(added, origin);
+  const Entry& entry = entries_.emplace(segment.key, std::move(added)).first->second;
+  order_.Add(entry.owner, OrderOf(entry));
   if (!segment.state) ends_[segment.parent].insert(segment.to);
   if (!segment.begins_prefix()) ++followers_[entry.before];
   if (segment.begins_prefix() && origin != nullptr) {
@@ -25,7 +29,7 @@ bool SegmentIndex::Drop(const SnapshotKey& key) {
   const auto found = entries_.find(key);
   if (found == entries_.end()) return false;
   const StoredSegment& segment = found->second.segment;
-  order_.erase(OrderOf(found->second));
+  order_.Remove(found->second.owner, OrderOf(found->second));
   if (const auto ends = ends_.find(segment.parent); !segment.state && ends != ends_.end()) {
     if (const auto end = ends->second.find(segment.to); end != ends->second.end()) ends->second.erase(end);
     if (ends->second.empty()) ends_.erase(ends);
@@ -59,18 +63,22 @@ std::vector<int64_t> SegmentIndex::EndsBehind(const SnapshotKey& parent) const {
 void SegmentIndex::Touch(const SnapshotKey& key, uint64_t used_ns) {
   const auto found = entries_.find(key);
   if (found == entries_.end()) return;
-  order_.erase(OrderOf(found->second));
-  found->second.used_ns = used_ns;
-  order_.insert(OrderOf(found->second));
+  Entry& entry = found->second;
+  order_.Remove(entry.owner, OrderOf(entry));
+  entry.used_ns = used_ns;
+  if (!entry.segment.begins_prefix())
+    entry.owner = OwnerOf(entry, nullptr);  // what it follows may have come later
+  order_.Add(entry.owner, OrderOf(entry));
+}
+
+std::string SegmentIndex::OwnerOf(const Entry& entry, const PrefixOrigin* origin) const {
+  if (origin != nullptr) return std::string(TenantIn(origin->isolation).value_or(""));
+  const Entry* before = Find(entry.before);
+  return before == nullptr ? std::string() : before->owner;
 }
 
 void SegmentIndex::CountHit(const SnapshotKey& key) {
   if (const auto found = entries_.find(key); found != entries_.end()) ++found->second.hits;
-}
-
-std::optional<SnapshotKey> SegmentIndex::Oldest() const {
-  if (order_.empty()) return std::nullopt;
-  return std::get<SnapshotKey>(*order_.begin());
 }
 
 uint64_t SegmentIndex::Followers(const SnapshotKey& key) const {

@@ -3,18 +3,19 @@
 // Invariants
 // - Every entry but the first of a prefix names the segment that it follows; a prefix is complete when that chain
 //   reaches a first one.
-// - Entries leave in the order of their last use, and, of those used together, the ends of prefixes first.
+// - A segment's owner is its prefix's; that of one behind a missing one is not known, and counts as no API key's.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <set>
-#include <tuple>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "server/tier/eviction_order.h"
 #include "server/tier/keys.h"
 #include "server/tier/segment_file.h"
 
@@ -36,6 +37,7 @@ class SegmentIndex {
   struct Entry {
     StoredSegment segment;
     SnapshotKey before{};  // the segment that it follows; unused where it begins its prefix
+    std::string owner = {};
     uint64_t used_ns = 0;
     uint64_t hits = 0;
   };
@@ -53,8 +55,8 @@ class SegmentIndex {
   std::vector<int64_t> EndsBehind(const SnapshotKey& parent) const;
   void Touch(const SnapshotKey& key, uint64_t used_ns);
   void CountHit(const SnapshotKey& key);
-  // Evicted first.
-  std::optional<SnapshotKey> Oldest() const;
+  // Evicted next.
+  std::optional<SnapshotKey> NextToEvict(uint64_t now_ns) const { return order_.Next(now_ns); }
   uint64_t bytes() const { return bytes_; }
   uint64_t files() const { return entries_.size(); }
 
@@ -69,16 +71,15 @@ class SegmentIndex {
   std::vector<SnapshotKey> OnlyOf(const SnapshotKey& id) const;
 
  private:
-  // Last use, then how far it reaches, then the key.
-  using EvictionKey = std::tuple<uint64_t, int64_t, SnapshotKey>;
   struct OriginUse {
     PrefixOrigin origin;
     uint64_t segments = 0;
   };
 
-  static EvictionKey OrderOf(const Entry& entry) {
-    return {entry.used_ns, -entry.segment.to, entry.segment.key};
+  static EvictionOrder::Segment OrderOf(const Entry& entry) {
+    return {entry.segment.key, entry.segment.to, entry.used_ns, entry.segment.file_bytes()};
   }
+  std::string OwnerOf(const Entry& entry, const PrefixOrigin* origin) const;
   uint64_t Followers(const SnapshotKey& key) const;
   const PrefixOrigin* OriginBehind(const std::vector<SnapshotKey>& segments) const;
 
@@ -86,7 +87,7 @@ class SegmentIndex {
   std::unordered_map<SnapshotKey, std::multiset<int64_t>, SnapshotKeyHash> ends_;  // by parent
   std::unordered_map<SnapshotKey, uint64_t, SnapshotKeyHash> followers_;  // by the segment they follow
   std::unordered_map<SnapshotKey, OriginUse, SnapshotKeyHash> origins_;   // by parent
-  std::set<EvictionKey> order_;
+  EvictionOrder order_;
   uint64_t bytes_ = 0;
   Observer observer_;
 };

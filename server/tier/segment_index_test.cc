@@ -107,12 +107,38 @@ TEST_F(SegmentIndexes, TheEndsOfPrefixesAreEvictedFirst) {
   Put(plain_, Count(0, 12));
   Put(hybrid_, Count(0, 8));
   std::vector<int64_t> ends;
-  while (const auto oldest = index_.Oldest()) {
+  while (const auto oldest = index_.NextToEvict(now_)) {
     const auto* entry = index_.Find(*oldest);
     ends.push_back(entry->segment.to);
     index_.Drop(SnapshotKey(*oldest));
   }
   EXPECT_EQ(ends, (std::vector<int64_t>{12, 8, 4, 8, 8, 4}));
+}
+
+TEST_F(SegmentIndexes, AnOwnersPrefixesLeaveWithTheirWhole) {
+  PrefixOrigin flood = plain_;
+  flood.isolation = "5:flood";
+  PrefixOrigin quiet = hybrid_;
+  quiet.isolation = "5:quiet";
+  const SnapshotKey kept = Put(quiet, Count(0, 8));
+  for (int32_t i = 0; i < 10; ++i) Put(flood, Count(100 * i, 100 * i + 12));
+  while (index_.files() > 6) index_.Drop(SnapshotKey(*index_.NextToEvict(now_)));
+  EXPECT_EQ(Ids().back(), kept);
+  EXPECT_EQ(index_.SegmentsOf(kept).size(), 3u);
+}
+
+// What is behind it had come before it, and is its owner's from its next use on.
+TEST_F(SegmentIndexes, ASegmentBehindAMissingOneGetsItsOwnerLater) {
+  PrefixOrigin owned = plain_;
+  owned.isolation = "1:a";
+  const SnapshotKey id = Put(owned, Count(0, 8));
+  const SnapshotKey first = index_.SegmentsOf(id).front();
+  const StoredSegment last = index_.Find(id)->segment;
+  index_.Drop(first);
+  index_.Add(last, nullptr, now_);
+  EXPECT_EQ(index_.Find(id)->owner, "");
+  Put(owned, Count(0, 8));
+  EXPECT_EQ(index_.Find(id)->owner, "a");
 }
 
 TEST_F(SegmentIndexes, HitsBelongToTheEnd) {

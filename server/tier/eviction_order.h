@@ -1,0 +1,48 @@
+// Which segment a full tier evicts next.
+//
+// The owner of a segment is the API key whose request stored it; without keys all have one owner. Who has most bytes makes
+// room, so that an owner who fills the tier evicts segments of its own. What nobody has used for kSparedFor leaves before,
+// whoever has it, and so it is with a single owner: then segments leave in the order of their last use, and, of those used
+// together, the ends of prefixes first. Not thread-safe.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+
+#include "server/tier/keys.h"
+
+namespace quire::server {
+
+class EvictionOrder {
+ public:
+  static constexpr std::chrono::hours kSparedFor{24};
+
+  struct Segment {
+    SnapshotKey key{};
+    int64_t to = 0;        // tokens of its prefix up to its end
+    uint64_t used_ns = 0;  // since 1970
+    uint64_t file_bytes = 0;
+  };
+  void Add(const std::string& owner, const Segment& segment);
+  // REQUIRES: Add() of the same.
+  void Remove(const std::string& owner, const Segment& segment);
+  // Linear in the owners. Nothing: there is none.
+  std::optional<SnapshotKey> Next(uint64_t now_ns) const;
+
+ private:
+  using Rank = std::tuple<uint64_t, int64_t, SnapshotKey>;
+  struct Owner {
+    std::set<Rank> segments;
+    uint64_t bytes = 0;
+  };
+  static Rank RankOf(const Segment& segment) { return {segment.used_ns, -segment.to, segment.key}; }
+
+  std::map<std::string, Owner> owners_;  // each has a segment
+};
+
+}  // namespace quire::server
