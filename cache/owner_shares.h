@@ -87,6 +87,11 @@ class OwnerShares {
   size_t BytesDueToOthers(const Due& due, std::string_view owner) const;
 
   size_t owners() const { return owners_.size(); }
+  // For checks.
+  template <class Visit>
+  void ForEachOwner(const Visit& visit) const {
+    for (const auto& [name, owner] : owners_) visit(owner);
+  }
 
  private:
   static void Exit(Owner& owner);

@@ -65,10 +65,13 @@ std::expected<void, std::string> SnapshotStore::CheckInvariants() const {
     nodes += tree->prefixes.nodes();
   }
   if (!(again == bytes_)) return std::unexpected("bytes held are miscounted");
-  // What runs for an owner is its, too.
-  for (const auto& [owner, bytes] : owned) {
-    if (bytes > owner->bytes) return std::unexpected("an owner has more than is counted");
-  }
+  bool counted = true;
+  owners_.ForEachOwner([&](const OwnerShares::Owner& owner) {
+    const auto found = owned.find(&owner);
+    const size_t of_nodes = found == owned.end() ? 0 : found->second;
+    counted = counted && owner.claims > 0 && owner.bytes == of_nodes + owner.held;
+  });
+  if (!counted) return std::unexpected("the bytes of an owner are miscounted");
   if (nodes != nodes_ || leases != leases_ || queued != queue_.size()) {
     return std::unexpected("nodes, leases or the eviction queue are miscounted");
   }

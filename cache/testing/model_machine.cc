@@ -74,8 +74,11 @@ Machine::Machine(size_t mix, Choices choices, AllocationFaults* faults)
   }
   // Where the store may fill the memory, steps live on what it gives up.
   budget_ = cache_->stats().capacity_bytes / (1 + choices_.Below(2));
-  store_ = std::make_unique<SnapshotStore>(*cache_,
-                                           StoreOptions{.budget_bytes = budget_, .lookahead = lookahead_});
+  // Worlds in which everything was used lately, and others in which nothing was: there nodes change owners.
+  using std::chrono::nanoseconds;
+  const nanoseconds spared_for = choices_.OneIn(2) ? std::chrono::hours(1) : nanoseconds(-1);
+  store_ = std::make_unique<SnapshotStore>(
+      *cache_, StoreOptions{.budget_bytes = budget_, .lookahead = lookahead_, .spared_for = spared_for});
 }
 
 Machine::Coverage Machine::coverage() const {
@@ -369,9 +372,18 @@ std::string Machine::RemoveRange() {
   return {};
 }
 
+// What runs for an owner takes memory of its, more and less.
+void Machine::RunForOwner() {
+  if (running_.size() < kMaxRunning && choices_.OneIn(2)) running_.push_back(store_->EnterRunning(Owner()));
+  if (running_.empty()) return;
+  const auto one = running_.begin() + choices_.Below(static_cast<uint32_t>(running_.size()));
+  Free([&] { one->SetBytes(choices_.Below(static_cast<uint32_t>(budget_ / 2))); });
+  if (choices_.OneIn(4)) Free([&] { running_.erase(one); });
+}
+
 void Machine::Tune() {
   operation_ = "tune";
-  switch (choices_.Below(4)) {
+  switch (choices_.Below(5)) {
     case 0:
       store_->AdvanceClock();
       break;
@@ -383,6 +395,8 @@ void Machine::Tune() {
       Free([&] { store_->set_budget(bytes); });
       break;
     }
+    case 3:
+      return RunForOwner();
     default:
       if (choices_.OneIn(8)) Free([&] { store_->Clear(); });
   }

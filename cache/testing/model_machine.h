@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -161,6 +162,7 @@ class Machine {
   std::string Insert();
   std::string RestoreFromStore();
   std::string ImportSnapshot();
+  void RunForOwner();
   void Tune();
 
   std::string CheckRestored(const Live& live, Position want);
@@ -173,7 +175,9 @@ class Machine {
   Live* Pick(bool idle);  // a sequence, without an open draft if `idle`; null when there is none
   TokenId Token() { return static_cast<TokenId>(choices_.Below(3)); }
   std::string_view Key() { return choices_.OneIn(4) ? "b" : "a"; }
+  std::string_view Owner() { return std::array{"x", "y", "z"}[choices_.Below(3)]; }
 
+  static constexpr size_t kMaxRunning = 3;
   static constexpr size_t kMaxLive = 6;
   static constexpr size_t kMaxKept = 8;
 
@@ -182,6 +186,7 @@ class Machine {
   bool lookahead_;
   std::unique_ptr<HybridCache> cache_;
   std::unique_ptr<SnapshotStore> store_;
+  std::vector<OwnerShares::Claim> running_;
   std::vector<std::unique_ptr<Live>> live_;
   std::vector<Kept> kept_;
   size_t budget_ = 0;
