@@ -240,6 +240,8 @@ void Machine::PassCaptures(Live& live, const Reachable& reachable) {
     Truth passed(&layout_);
     passed.tokens.assign(live.truth.tokens.begin(), live.truth.tokens.begin() + at);
     passed.exact_until = at <= live.truth.exact_until ? INT64_MAX : live.truth.exact_until;
+    for (size_t g = 0; g < passed.intact_from.size(); ++g)
+      passed.intact_from[g] = std::min(live.truth.intact_from[g], at);
     live.captured.push_back({std::move(passed), std::exchange(live.capture_from, at), empty});
   }
   std::erase_if(live.scheduled, [&](Position at) { return at <= end; });
