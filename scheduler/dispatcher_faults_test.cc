@@ -145,6 +145,21 @@ TEST_F(DispatcherFaultsTest, AHungRunnerIsReplaced) {
   ExpectKillsTheRunner("circle", "hung for 3 s and was killed");
 }
 
+// The hang is noticed seconds after its client has left.
+TEST_F(DispatcherFaultsTest, AHangIsNotHeldAgainstOthersThanWhoHungUp) {
+  limits().stall_timeout = milliseconds(3000);
+  limits().probation_time = milliseconds(100);
+  auto bystander = StartGeneration(Spec("ok"), "mute");
+  const auto replaced = [&, pid = bystander->runner_pid()] { return bystander->runner_pid() != pid; };
+  ASSERT_EQ(::kill(bystander->runner_pid(), SIGKILL), 0);
+  loop().RunUntil(replaced);
+  auto hangs = StartGeneration(Spec("ok"), "circle");
+  hangs.reset();
+  loop().RunUntil([&, pid = bystander->runner_pid()] { return bystander->runner_pid() != pid; });
+  bystander.reset();
+  EXPECT_TRUE(loop().Wait(Submit(Spec("ok"), "mute"))) << "it is poison";
+}
+
 // The service manager's watchdog uses this.
 TEST_F(DispatcherFaultsTest, ARunnerThatShouldHaveBeenReplacedIsNoticed) {
   auto answer = StartReady(Spec("ok"), "stall");

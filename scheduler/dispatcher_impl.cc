@@ -318,6 +318,14 @@ void Dispatcher::Impl::EndRunning(api::RequestId id) {
   RequestPlan();
 }
 
+// Its runner may still be at it.
+void Dispatcher::Impl::Abandon(api::RequestId id) {
+  const api::ReservedMemoryScope reserved;
+  running_.erase(id);
+  scheduler_.Abandon(id, Clock::now());
+  RequestPlan();
+}
+
 // Fails a request that scheduler_ has dropped.
 void Dispatcher::Impl::FailWith(api::RequestId id, Scheduler::ExitCause cause, const api::Error& why) {
   const auto found = running_.find(id);
@@ -387,7 +395,7 @@ void Dispatcher::Impl::OnStopping(ModelRunner& runner, Scheduler::ExitCause caus
   }
   DropUnsent(runner.key());
   for (const api::RequestId id :
-       scheduler_.RunnerStopping(runner.key(), cause, Clock::now(), runner.died_by())) {
+       scheduler_.RunnerStopping(runner.key(), cause, Clock::now(), runner.death_time())) {
     FailWith(id, cause, why);
   }
   RequestPlan();
@@ -411,6 +419,8 @@ void Dispatcher::Impl::OnRequestProgress(api::RequestId id) {
 
 void Dispatcher::Impl::OnRequestEnded(api::RequestId id) { EndRunning(id); }
 
+void Dispatcher::Impl::OnRequestAbandoned(api::RequestId id) { Abandon(id); }
+
 // ---- answers under way ----
 
 void Dispatcher::Impl::OnClientDisconnected(api::RequestId id) {
@@ -419,9 +429,7 @@ void Dispatcher::Impl::OnClientDisconnected(api::RequestId id) {
   if (found == running_.end()) return;
   const auto runner = runners_.find(found->second.spec.key);
   if (runner != runners_.end()) runner->second->Cancel(id);
-  running_.erase(found);
-  scheduler_.OnClientDisconnected(id, Clock::now());
-  RequestPlan();
+  Abandon(id);
 }
 
 void Dispatcher::Impl::OnDeltasConsumed(api::RequestId id, int32_t deltas) {

@@ -150,6 +150,7 @@ class Dispatcher::Impl : public ModelRunner::Owner,
   void OnRequestStarted(api::RequestId id) override;
   void OnRequestProgress(api::RequestId id) override;
   void OnRequestEnded(api::RequestId id) override;
+  void OnRequestAbandoned(api::RequestId id) override;
   void OnEngineInspected() override { engines_changed_.Notify(); }
   void OnRoom() override;
   void OnClientDisconnected(api::RequestId id) override;
@@ -184,6 +185,7 @@ class Dispatcher::Impl : public ModelRunner::Owner,
 
   void Expire(api::RequestId id);
   void EndRunning(api::RequestId id);
+  void Abandon(api::RequestId id);
   void FailWith(api::RequestId id, Scheduler::ExitCause cause, const api::Error& why);
   void Answer(Pending& pending, api::Result<std::unique_ptr<TokenStream>> answer);
   void AnswerIfPending(api::RequestId id, const api::Error& error);

@@ -180,6 +180,11 @@ Scheduler::ExitCause ModelRunner::ExitCauseOf() const {
   return exit && exit->external ? Scheduler::ExitCause::kKilled : Scheduler::ExitCause::kCrashed;
 }
 
+std::optional<Scheduler::DeathTime> ModelRunner::death_time() const {
+  if (stalled() || !over()) return hung_;
+  return Scheduler::DeathTime{over_since(), over_since()};
+}
+
 boost::asio::awaitable<ModelRunner::End> ModelRunner::Died(std::string what) {
   const std::string cause = co_await Cause();
   co_return End{ExitCauseOf(), {api::ErrorCode::kRunnerDied, what + cause}};
@@ -202,7 +207,9 @@ boost::asio::awaitable<std::optional<ModelRunner::End>> ModelRunner::Watch(Time 
   if (Clock::now() < StalledAt() || over() || stop_requested()) co_return std::nullopt;
   // A runner that goes on shows it within this time (Heartbeat::progress). Where it hung later, nobody is blamed.
   constexpr std::chrono::seconds kProgressInterval{2};
-  hung_since_ = last_activity() + kProgressInterval;
+  // One that is stuck in a preparation shows progress until that is plain.
+  constexpr std::chrono::seconds kStuckUnseen{10};
+  hung_ = {last_activity() - kStuckUnseen, last_activity() + kProgressInterval};
   const double seconds = std::chrono::duration<double>(job_.stall_timeout).count();
   const bool silent = Clock::now() - last_frame_at_ > job_.stall_timeout / 2;
   co_return End{silent ? Scheduler::ExitCause::kKilled : Scheduler::ExitCause::kCrashed,
@@ -236,14 +243,21 @@ api::Result<void> ModelRunner::Submit(api::RequestId id, const api::Request& req
   served->second.party = request.client.Party();
   served->second.preparing = preparing_.Add(memory_bytes, served->second.party);
   auto sent = link()->TrySend({id, request, resume});
-  if (!sent) Remove(served);
+  if (!sent) EraseRequest(served);  // the runner has no more room than before
   return sent;
 }
 
 void ModelRunner::Remove(Requests::iterator request) {
-  tokens_held_ -= request->second.tokens_held;
-  EndPreparation(request->second);
+  if (EraseRequest(request) > 0) OnRoom();
+}
+
+// The bytes of preparing_ that it had.
+size_t ModelRunner::EraseRequest(Requests::iterator request) {
+  const Served served = std::move(request->second);
   requests_.erase(request);
+  tokens_held_ -= served.tokens_held;
+  preparing_.Remove(served.preparing, served.party);
+  return served.preparing;
 }
 
 // Whatever the runner says of a request first, it has prepared it.
@@ -378,6 +392,7 @@ api::Result<void> ModelRunner::OnRequestEvent(api::ipc::RequestEvent message) {
   const bool is_cut = failed != nullptr && failed->error.code == api::ErrorCode::kTooLarge;
   const bool is_end = std::holds_alternative<api::Finished>(message.event) || (failed != nullptr && !is_cut);
   const bool had_progress = stream->events.progressed();
+  const bool only_failed = failed != nullptr && !had_progress;  // the runner may be stuck in what it gives up
   stream->times.Record(message.event, Clock::now());
   if (auto pushed = stream->events.Push(std::move(message.event)); !pushed) return pushed;
   CountTokens(found->second);
@@ -390,11 +405,13 @@ api::Result<void> ModelRunner::OnRequestEvent(api::ipc::RequestEvent message) {
   if (is_ready && owner) owner->OnRequestStarted(message.id);
   // One whose client takes nothing is not computed, and shows nothing more.
   const bool progress = stream->events.progressed() || !stream->events.has_credit();
-  if (progress && !had_progress && owner) owner->OnRequestProgress(message.id);
+  if (progress && !had_progress && !only_failed && owner) owner->OnRequestProgress(message.id);
   if (stream->events.ended()) {
     Remove(found);
     if (!is_end) Send(api::ipc::Cancel{message.id});  // the runner has not ended it
-    if (owner) owner->OnRequestEnded(message.id);
+    const bool got_through = is_end && !only_failed;
+    if (owner && got_through) owner->OnRequestEnded(message.id);
+    if (owner && !got_through) owner->OnRequestAbandoned(message.id);
   }
   return {};
 }

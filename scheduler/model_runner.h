@@ -75,8 +75,10 @@ class ModelRunner : public RunnerSession {
     virtual void OnReaped(ModelRunner& runner) = 0;  // reaped
     virtual void OnRequestStarted(api::RequestId id) = 0;
     virtual void OnRequestProgress(api::RequestId id) = 0;  // the first that this runner computed for it
-    virtual void OnRequestEnded(api::RequestId id) = 0;     // Finished or Failed came from the runner
-    virtual void OnEngineInspected() {}                     // a runner has answered InspectEngine()
+    virtual void OnRequestEnded(api::RequestId id) = 0;
+    // Likewise, but the runner may still be at it: it failed without a token, or the daemon ended it.
+    virtual void OnRequestAbandoned(api::RequestId id) = 0;
+    virtual void OnEngineInspected() {}  // a runner has answered InspectEngine()
     virtual void OnRoom() {}  // a runner was sent a request, or has prepared one: there is room for others
   };
 
@@ -132,9 +134,9 @@ class ModelRunner : public RunnerSession {
   Time last_activity() const {
     return state_ == State::kLoaded ? std::min(last_frame_at_, last_progress_at_) : last_frame_at_;
   }
-  bool stalled() const { return hung_since_.has_value(); }  // it was killed because it hung
-  // By when it had died or hung: a request that came later is not why. Nothing: it was asked to stop.
-  std::optional<Time> died_by() const { return stalled() || !over() ? hung_since_ : over_since(); }
+  bool stalled() const { return hung_.has_value(); }  // it was killed because it hung
+  // When it died or hung. Nothing: it was asked to stop.
+  std::optional<Scheduler::DeathTime> death_time() const;
   bool stopping() const { return state_ == State::kStopping; }
   bool loaded() const { return state_ == State::kLoaded; }
 
@@ -174,6 +176,7 @@ class ModelRunner : public RunnerSession {
   };
   using Requests = std::unordered_map<api::RequestId, Served>;
   void Remove(Requests::iterator request);
+  size_t EraseRequest(Requests::iterator request);
   void EndPreparation(Served& request);
   void CountTokens(Served& request);
   api::Result<void> OnEngineInspected(api::ipc::EngineInspected inspected);
@@ -198,7 +201,7 @@ class ModelRunner : public RunnerSession {
   Time estimated_at_{};
   std::chrono::nanoseconds waited_{};  // for ApproveLoad()
   std::chrono::nanoseconds load_time_{};
-  std::optional<Time> hung_since_;
+  std::optional<Scheduler::DeathTime> hung_;
   uint64_t last_question_ = 0;
   std::optional<uint64_t> engine_asked_;  // the question that is open
   std::optional<api::ipc::EngineInspected> engine_;

@@ -78,7 +78,7 @@ void Scheduler::Remove(api::RequestId id, Time now) {
   if (requests_.contains(id)) RemoveExisting(id, now);
 }
 
-void Scheduler::OnClientDisconnected(api::RequestId id, Time now) {
+void Scheduler::Abandon(api::RequestId id, Time now) {
   const auto found = requests_.find(id);
   if (found == requests_.end()) return;
   RecordDeparture(found->second, now);
@@ -230,8 +230,8 @@ Scheduler::Plan Scheduler::NextPlan(Time now) {
   }
   for (auto& [key, model] : models_) {
     model.gave_way = false;
-    const bool turn_goes_on = !model.in_turn.empty() && model.turn_ends && *model.turn_ends > now;
-    if (turn_goes_on && !model.waiting.empty()) WakeBy(*model.turn_ends, plan);
+    if (!model.in_turn.empty() && !model.waiting.empty() && model.turn_ends > now)
+      WakeBy(model.turn_ends, plan);
     if (model.state != State::kReady || !Idle(model)) continue;
     if (const auto expires_at = ExpiresAt(model, now)) WakeBy(*expires_at, plan);
   }
@@ -253,7 +253,7 @@ void Scheduler::Expire(Time now, Plan& plan) {
     }
   }
   std::ranges::sort(plan.expire);
-  for (const api::RequestId id : plan.expire) OnClientDisconnected(id, now);
+  for (const api::RequestId id : plan.expire) Abandon(id, now);
 }
 
 void Scheduler::StartUnload(Models::iterator model, Plan& plan, UnloadReason reason) {
@@ -390,8 +390,6 @@ std::string Scheduler::CheckInvariants() const {
       if (found == requests_.end() || !found->second.admitted || found->second.key != key)
         return "model " + key + " waits for a request that it does not run";
     }
-    if (!model.in_turn.empty() && !model.turn_ends && requests_.at(*model.in_turn.begin()).sent_at)
-      return "model " + key + " has a turn without an end";
     if (!std::ranges::is_sorted(model.waiting)) return "model " + key + " queues its requests out of order";
     for (const api::RequestId id : model.waiting) {
       const auto found = requests_.find(id);

@@ -32,6 +32,7 @@
 
 #include "api/base/error.h"
 #include "api/base/ids.h"
+#include "scheduler/departures.h"
 #include "scheduler/keep_alive_claims.h"
 #include "scheduler/queue_places.h"
 
@@ -79,6 +80,11 @@ class Scheduler {
     api::RequestId id;
     int64_t bytes = 0;         // that its model needs at least
     int64_t pinned_bytes = 0;  // granted to models that are pinned against it
+  };
+
+  // Within which a runner died or hung.
+  struct DeathTime {
+    Time from, to;
   };
 
   // Why a runner stopped.
@@ -151,13 +157,13 @@ class Scheduler {
   void OnMemoryEstimate(const std::string& key, MemoryEstimate estimate);
   // The request ended, in whatever phase. Unknown ids are ignored.
   void Remove(api::RequestId id, Time now);
-  // The same of one whose client left: its runner may still be at it.
-  void OnClientDisconnected(api::RequestId id, Time now);
+  // The same where its runner may still be at it: its client left, or it did not get through.
+  void Abandon(api::RequestId id, Time now);
   void LoadDone(const std::string& key, Time now);
   // The runner accepts nothing more. Returns, oldest first, the requests that fail with it; they are dropped
-  // here. The others, including admitted ones, wait for the next runner. `died_by`: it had died or hung by then.
+  // here. The others, including admitted ones, wait for the next runner. `died`: nothing: now.
   std::vector<api::RequestId> RunnerStopping(const std::string& key, ExitCause cause, Time now,
-                                             std::optional<Time> died_by = {});
+                                             std::optional<DeathTime> died = {});
   // The runner is reaped: its model slot is free.
   void RunnerReaped(const std::string& key);
   // Unloads the model when its admitted requests have finished; later requests get a new runner. Unknown keys
@@ -188,10 +194,6 @@ class Scheduler {
     kReady,
     kStopping,  // a runner stops; its model slot is not free yet
   };
-  // The client of a request left for which the runner had computed nothing.
-  struct Departed {
-    Time sent_at, left_at;
-  };
   struct Model {
     State state = State::kNotLoaded;
     std::deque<api::RequestId> waiting;  // oldest first
@@ -212,12 +214,12 @@ class Scheduler {
     Time loading_since{};     // with its memory granted
     Time paid_off_at{};       // it has run as long as its load took
     std::set<api::RequestId> in_turn;  // while quarantined ones wait: admitted last, without progress
-    std::optional<Time> turn_ends;     // then others are admitted even so; nothing: not before it is sent
+    Time turn_ends{};                  // then others are admitted even so
     bool open_turn_is_next = false;
     std::map<std::string, uint64_t> last_probations;  // of parties; a later one has a larger number
-    std::deque<Departed> departed;                    // the last ones
-    std::optional<MemoryEstimate> estimate;           // known while it loads and after
-    std::optional<int64_t> granted;  // bytes, fixed and cache; taken until the runner is reaped
+    Departures departures;
+    std::optional<MemoryEstimate> estimate;  // known while it loads and after
+    std::optional<int64_t> granted;          // bytes, fixed and cache; taken until the runner is reaped
     // It is pinned and gave its room to answers that had begun: it comes back once as many bytes and a slot are free.
     std::optional<int64_t> gave_room;
     Time idle_since{};
@@ -283,7 +285,7 @@ class Scheduler {
     int32_t newcomers = 0;              // of this one only, or their clients have left
     api::RequestId last{};              // quarantined, sent last
   };
-  Candidates CandidatesFor(const std::string& key, Time died_at) const;
+  Candidates CandidatesFor(const std::string& key, const DeathTime& died) const;
   static bool WasSentBy(const Request& request, Time when) {
     return request.sent_at && *request.sent_at <= when;
   }

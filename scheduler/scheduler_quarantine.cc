@@ -4,19 +4,21 @@
 // some of them wait, a model admits in turns:
 //  - A probation: one quarantined request. Parties take turns, also over several runners; a party's oldest goes first.
 //  - An open turn: all that wait whose owner has no quarantined request waiting. Other requests of that owner come later.
-// A turn ends when something has been computed for each of its requests, or after probation_time; that of a probation
-// counts from when the runner was sent the request. A runner's first turn is a probation, so that a flood of requests that kill cannot keep quarantined ones from being tried. It follows:
+// A turn ends when something has been computed for each of its requests, or after probation_time. That of a probation begins
+// again when the runner is sent the request, which may wait for room meanwhile. A runner's first turn is a probation, so that a
+// flood of requests that kill cannot keep quarantined ones from being tried. It follows:
 //  - A request whose owner has none in quarantine waits for one open turn and one probation at most.
 //  - Between two probations of a party every other party with a request in quarantine has one. The exception is the request
 //    that is tried first after an unexplained death.
 //
 // Candidates are the requests that a runner was sent and for which it had computed nothing when it died. Those that were not
-// quarantined then are newcomers, and so are those whose clients have left, for as long as the runner may be at them: who sends
-// a request that kills and hangs up makes no other one fail. A quarantined candidate fails if it was on probation and there is no other candidate, or if the runner had no
-// other request. While there is a newcomer nobody fails: its sender could make the requests of others fail. A death for which
-// nobody fails is unexplained. It makes the next probations of its quarantined candidates longer, so that a slow killer dies
-// in its own. The last one is tried first, so that it is alone in the next runner. When all candidates have the longest
-// probation, the one on probation fails, and so does one that is alone after it.
+// quarantined then are newcomers, and so are those that were abandoned, for as long as the runner may be at them
+// (departures.h): who sends a request that kills and hangs up makes no other one fail. A quarantined candidate fails if it was
+// on probation and there is no other candidate, or if the runner had no other request. While there is a newcomer nobody fails:
+// its sender could make the requests of others fail. A death for which nobody fails is unexplained. It makes the next
+// probations of its quarantined candidates longer, so that a slow killer dies in its own. The one that was sent last is tried
+// first, so that it is alone in the next runner. When all candidates have the longest probation, the one on probation fails,
+// and so does one that is alone after it.
 
 #include <algorithm>
 #include <iterator>
@@ -38,25 +40,19 @@ Scheduler::KeepAlive Scheduler::ProbationOf(const Request& request) const {
   return options_.probation_time * (1 << (2 * request.unexplained_deaths));
 }
 
-// The runner learns that the client left when its step ends, and a preparation ends a little later.
 void Scheduler::RecordDeparture(const Request& request, Time now) {
-  constexpr size_t kDepartedMax = 256;  // with as many newcomers one more changes nothing
-  if (!request.admitted || !request.sent_at || request.progressed_at) return;
-  std::deque<Departed>& departed = models_.at(request.key).departed;
-  departed.push_back({*request.sent_at, now});
-  if (departed.size() > kDepartedMax) departed.pop_front();
+  if (!request.admitted || !request.sent_at) return;
+  models_.at(request.key).departures.Add(*request.sent_at, now, request.progressed_at.has_value());
 }
 
-Scheduler::Candidates Scheduler::CandidatesFor(const std::string& key, Time died_at) const {
+Scheduler::Candidates Scheduler::CandidatesFor(const std::string& key, const DeathTime& died) const {
+  const Departures& departures = models_.at(key).departures;
   Candidates candidates;
-  for (const Departed& departed : models_.at(key).departed) {
-    const bool had = departed.sent_at <= died_at && died_at <= departed.left_at + options_.probation_time;
-    candidates.newcomers += had ? 1 : 0;
-  }
-  candidates.sent = candidates.newcomers;
+  candidates.newcomers = departures.UnprovenCover(died.from, died.to) ? 1 : 0;
+  candidates.sent = departures.Cover(died.from, died.to) ? 1 : 0;
   Time last{};
   for (const auto& [id, request] : requests_) {
-    if (!request.admitted || request.key != key || !WasSentBy(request, died_at)) continue;
+    if (!request.admitted || request.key != key || !WasSentBy(request, died.to)) continue;
     ++candidates.sent;
     if (!request.quarantined) {
       candidates.newcomers += request.progressed_at ? 0 : 1;
@@ -107,7 +103,7 @@ void Scheduler::RecordDeath(const std::string& key, Time now) {
 }
 
 std::vector<api::RequestId> Scheduler::RunnerStopping(const std::string& key, ExitCause cause, Time now,
-                                                      std::optional<Time> died_by) {
+                                                      std::optional<DeathTime> died) {
   std::vector<api::RequestId> lost;
   const auto found = models_.find(key);
   if (found == models_.end() || found->second.state == State::kNotLoaded) return lost;
@@ -120,8 +116,8 @@ std::vector<api::RequestId> Scheduler::RunnerStopping(const std::string& key, Ex
     lost.assign(model.waiting.begin(), model.waiting.end());
     model.waiting.clear();
   }
-  const Time died_at = std::min(died_by.value_or(now), now);
-  const Candidates candidates = CandidatesFor(key, died_at);
+  const Time died_at = died ? std::min(died->to, now) : now;
+  const Candidates candidates = CandidatesFor(key, {died ? std::min(died->from, died_at) : now, died_at});
   for (auto& [id, request] : requests_) {
     if (!request.admitted || request.key != key) continue;
     if (ShouldFail(id, request, candidates, cause, died_at)) {
@@ -152,10 +148,9 @@ std::vector<api::RequestId> Scheduler::RunnerStopping(const std::string& key, Ex
 // Admits all requests that wait for a ready model; while some of them are quarantined, in turns.
 void Scheduler::Admit(Models::iterator position, Time now, Plan& plan) {
   Model& model = position->second;
-  const auto turn_is_over = [&] {
-    return model.in_turn.empty() || (model.turn_ends && *model.turn_ends <= now);
-  };
-  while (!model.waiting.empty() && turn_is_over()) AdmitTurn(model, now, plan);
+  while (!model.waiting.empty() && (model.in_turn.empty() || model.turn_ends <= now)) {
+    AdmitTurn(model, now, plan);
+  }
 }
 
 void Scheduler::AdmitTurn(Model& model, Time now, Plan& plan) {
@@ -175,7 +170,7 @@ void Scheduler::AdmitTurn(Model& model, Time now, Plan& plan) {
     request.tried_first = false;
     model.last_probations[request.party] = ++probations_;
     model.open_turn_is_next = true;
-    model.turn_ends.reset();
+    model.turn_ends = now + ProbationOf(request);
   }
   for (const api::RequestId id : turn) AdmitOne(model, id, now, plan);
   model.in_turn.insert(turn.begin(), turn.end());
@@ -200,7 +195,7 @@ bool Scheduler::Sent(api::RequestId id, Time now) {
   Request& request = found->second;
   request.sent_at = now;
   Model& model = models_.at(request.key);
-  if (model.turn_ends || !model.in_turn.contains(id)) return false;
+  if (!request.quarantined || !model.in_turn.contains(id)) return false;
   model.turn_ends = now + ProbationOf(request);
   return true;
 }

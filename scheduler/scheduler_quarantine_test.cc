@@ -44,8 +44,9 @@ class QuarantineTest : public SchedulerTest {
     scheduler().LoadDone("m", now);
   }
   // Requests that fail.
-  std::vector<RequestId> Die(ExitCause cause = ExitCause::kCrashed, std::optional<Time> hung_since = {}) {
-    auto lost = scheduler().RunnerStopping("m", cause, now, hung_since);
+  std::vector<RequestId> Die(ExitCause cause = ExitCause::kCrashed,
+                             std::optional<Scheduler::DeathTime> died = {}) {
+    auto lost = scheduler().RunnerStopping("m", cause, now, died);
     scheduler().RunnerReaped("m");
     return lost;
   }
@@ -140,7 +141,7 @@ TEST_F(QuarantineTest, ARunnerThatHangsDoesSoForWhatItHadThen) {
   Add(2, "other");
   EXPECT_THAT(Admitted(), ElementsAre(Id(2)));
   now += seconds(6);
-  EXPECT_THAT(Die(ExitCause::kCrashed, hung_since), ElementsAre(Id(1)));
+  EXPECT_THAT(Die(ExitCause::kCrashed, {{hung_since, hung_since}}), ElementsAre(Id(1)));
 }
 
 // Of several candidates the last one goes first, alone.
@@ -170,7 +171,7 @@ TEST_F(QuarantineTest, AKillerThatHangsUpIsHeldAgainstNobody) {
   now += seconds(2);
   EXPECT_THAT(Admitted(), ElementsAre(Id(2)));
   now += seconds(1);
-  scheduler().OnClientDisconnected(Id(2), now);
+  scheduler().Abandon(Id(2), now);
   now += seconds(1);
   EXPECT_THAT(Die(), IsEmpty());
   Load();
@@ -189,12 +190,53 @@ TEST_F(QuarantineTest, WhoLeftLongAgoKillsNoRunner) {
   EXPECT_THAT(Admitted(), ElementsAre(Id(1)));
   now += seconds(2);
   EXPECT_THAT(Admitted(), ElementsAre(Id(2)));
-  scheduler().OnClientDisconnected(Id(2), now);
+  scheduler().Abandon(Id(2), now);
   now += milliseconds(2001);
   EXPECT_THAT(Die(), ElementsAre(Id(1)));
 }
 
-TEST_F(QuarantineTest, AProbationBeginsWhenTheRunnerIsSentTheRequest) {
+// A hang is noticed seconds later, and when it began is known to within seconds.
+TEST_F(QuarantineTest, AKillerThatHangsUpBeforeTheHangIsNoticedIsHeldAgainstNobody) {
+  Add(1, "slow");
+  Load();
+  ASSERT_EQ(Admitted().size(), 1U);
+  ASSERT_THAT(Die(), IsEmpty());
+  Add(2, "killer");
+  Load();
+  EXPECT_THAT(Admitted(), ElementsAre(Id(1)));
+  now += seconds(2);
+  const Time last_progress = now;
+  EXPECT_THAT(Admitted(), ElementsAre(Id(2)));
+  scheduler().Abandon(Id(2), now);
+  for (uint64_t id = 3; id < 1000; ++id) {
+    Add(id, "killer");
+    now += milliseconds(5);
+    EXPECT_THAT(Admitted(), ElementsAre(Id(id)));
+    scheduler().Abandon(Id(id), now);
+  }
+  now += seconds(5);
+  const Scheduler::DeathTime hung{last_progress - seconds(10), last_progress + seconds(2)};
+  EXPECT_THAT(Die(ExitCause::kCrashed, hung), IsEmpty());
+}
+
+// One that has tokens is no newcomer, but the others are not alone with the runner.
+TEST_F(QuarantineTest, WhoLeavesWithTokensMayHaveKilledTheRunnerToo) {
+  Add(1, "slow");
+  Load();
+  ASSERT_EQ(Admitted().size(), 1U);
+  ASSERT_THAT(Die(), IsEmpty());
+  Add(2, "killer");
+  Load();
+  EXPECT_THAT(Admitted(), ElementsAre(Id(1)));
+  now += seconds(2);
+  EXPECT_THAT(Admitted(), ElementsAre(Id(2)));
+  Prove(2);
+  scheduler().Abandon(Id(2), now);
+  now += milliseconds(10);
+  EXPECT_THAT(Die(), IsEmpty());
+}
+
+TEST_F(QuarantineTest, AProbationBeginsAgainWhenTheRunnerIsSentTheRequest) {
   Add(1, "large");
   Load();
   ASSERT_EQ(Admitted().size(), 1U);
@@ -202,13 +244,27 @@ TEST_F(QuarantineTest, AProbationBeginsWhenTheRunnerIsSentTheRequest) {
   Add(2, "other");
   Load();
   EXPECT_THAT(scheduler().NextPlan(now).admit, ElementsAre(Id(1)));
-  now += seconds(10);
+  now += milliseconds(1999);
   EXPECT_THAT(Admitted(), IsEmpty()) << "1 waits for room in the runner";
   EXPECT_TRUE(scheduler().Sent(Id(1), now));
   now += milliseconds(1999);
   EXPECT_THAT(Admitted(), IsEmpty());
   now += milliseconds(1);
   EXPECT_THAT(Admitted(), ElementsAre(Id(2)));
+  EXPECT_THAT(Die(), IsEmpty()) << "2 is a newcomer";
+}
+
+TEST_F(QuarantineTest, NobodyWaitsForARequestThatIsNotSent) {
+  Add(1, "large");
+  Load();
+  ASSERT_EQ(Admitted().size(), 1U);
+  ASSERT_THAT(Die(), IsEmpty());
+  Add(2, "other");
+  Load();
+  EXPECT_THAT(scheduler().NextPlan(now).admit, ElementsAre(Id(1)));
+  now += seconds(2);
+  EXPECT_THAT(Admitted(), ElementsAre(Id(2)));
+  EXPECT_FALSE(scheduler().Sent(Id(1), now)) << "its turn is over";
 }
 
 TEST_F(QuarantineTest, WhatARunnerWasNotSentDidNotKillIt) {
@@ -225,8 +281,8 @@ TEST_F(QuarantineTest, WhatARunnerWasNotSentDidNotKillIt) {
   EXPECT_THAT(Die(), ElementsAre(Id(1)));
 }
 
-// Requests that compute something after a while, and others that kill their runner after a while, from several parties. Some
-// are sent to it late. The clients of some leave.
+// Requests that compute something after a while, and others that kill their runner after a while, or make it hang, from several
+// parties. Some are sent to it late. The clients of some leave.
 class Scene {
  public:
   explicit Scene(uint32_t seed) : random_(seed) {
@@ -239,7 +295,8 @@ class Scene {
                            .takes = milliseconds(slow ? Below(30'000) : 1 + Below(100)),
                            .travels = milliseconds(Below(3) == 0 ? Below(5'000) : 0),
                            .stays = Below(3) == 0 ? std::optional(milliseconds(Below(10'000))) : std::nullopt,
-                           .kills = kills});
+                           .kills = kills,
+                           .hangs = kills && Below(2) == 0});
     }
     std::ranges::stable_sort(requests_, {}, &Request::comes);
   }
@@ -257,6 +314,7 @@ class Scene {
   }
 
  private:
+  static constexpr seconds kHangNoticed{10};
   struct Request {
     std::string party;
     Time comes;
@@ -264,6 +322,7 @@ class Scene {
     milliseconds travels;               // to it
     std::optional<milliseconds> stays;  // its client, once it is admitted; nothing: to the end
     bool kills = false;
+    bool hangs = false;  // and nothing in the runner goes on, which is noticed later
     bool queued = false;
     bool done = false;
     std::optional<Time> arrives = {}, acts = {}, leaves = {};
@@ -295,18 +354,22 @@ class Scene {
     const auto consider = [&next](Time time) { next = std::min(next.value_or(time), time); };
     for (const Request& request : requests_) {
       if (!request.queued) consider(request.comes);
-      for (const auto& time : {request.arrives, request.acts, request.leaves}) {
+      for (const auto& time : {request.arrives, request.leaves}) {
         if (time) consider(*time);
       }
+      if (request.acts && !hung_since_) consider(*request.acts);
     }
+    if (hung_since_) consider(*hung_since_ + kHangNoticed);
     ASSERT_TRUE(next) << "nothing happens any more";
     now_ = std::max(now_, *next);
+    if (hung_since_ && now_ >= *hung_since_ + kHangNoticed)
+      return Kill(Scheduler::DeathTime{*hung_since_ - seconds(10), *hung_since_ + seconds(2)});
     for (size_t i = 0; i < requests_.size(); ++i) {
       Request& request = requests_[i];
       const auto is_due = [this](const std::optional<Time>& time) { return time && *time <= now_; };
       if (is_due(request.arrives)) return ArriveInRunner(i);
       if (is_due(request.leaves)) return Disconnect(i);
-      if (is_due(request.acts)) return Act(i);
+      if (is_due(request.acts) && !hung_since_) return Act(i);
     }
   }
   void ArriveInRunner(size_t index) {
@@ -318,7 +381,7 @@ class Scene {
   // The runner learns it some time later.
   void Disconnect(size_t index) {
     Request& request = requests_[index];
-    scheduler_.OnClientDisconnected(Id(index), now_);
+    scheduler_.Abandon(Id(index), now_);
     const bool kills_yet = request.kills && request.acts && *request.acts <= now_ + seconds(2);
     if (!kills_yet) request.acts.reset();
     request.arrives.reset();
@@ -327,15 +390,18 @@ class Scene {
   }
   void Act(size_t index) {
     Request& request = requests_[index];
-    if (request.kills) return Kill();
+    if (request.hangs) hung_since_ = now_;
+    if (request.hangs) return;
+    if (request.kills) return Kill({});
     scheduler_.Progress(Id(index), now_);
     scheduler_.Remove(Id(index), now_);
     request.acts.reset();
     request.leaves.reset();
     request.done = true;
   }
-  void Kill() {
-    for (const RequestId id : scheduler_.RunnerStopping("m", ExitCause::kCrashed, now_)) {
+  void Kill(const std::optional<Scheduler::DeathTime>& died) {
+    hung_since_.reset();
+    for (const RequestId id : scheduler_.RunnerStopping("m", ExitCause::kCrashed, now_, died)) {
       Request& request = requests_[static_cast<size_t>(id)];
       ASSERT_TRUE(request.kills) << "a bystander fails";
       request.done = true;
@@ -353,6 +419,7 @@ class Scene {
   Scheduler scheduler_{Scheduler::Options{.models_max = 1}};
   Time now_ = kStart;
   std::optional<Time> wake_at_;
+  std::optional<Time> hung_since_;
 };
 
 TEST(Quarantine, FindsEveryRequestThatKillsAndFailsNoOther) {

@@ -94,7 +94,7 @@ class Simulation : private SimulatedRequests {
       granted_.erase(key);
       ready_.erase(key);
       quarantine_.EndRunner(key, /*unexplained=*/false);
-      left_at_.erase(key);
+      EraseDepartures(key);
       if (unloading_.erase(key) != 0) forgotten_.insert(key);
       unloaded_by_.erase(key);
       stopping_.insert(key);
@@ -383,7 +383,7 @@ class Simulation : private SimulatedRequests {
     auto& from = Below(2) == 0 ? waiting_ : running_;
     if (from.empty()) return;
     const auto one = Any(from);
-    scheduler_.OnClientDisconnected(one->first, now_);
+    scheduler_.Abandon(one->first, now_);
     if (&from == &running_) RecordDeparture(one->first, now_), EndRunOf(one->first);
     from.erase(one);
   }
@@ -419,7 +419,7 @@ class Simulation : private SimulatedRequests {
     const auto lost = scheduler_.RunnerStopping(key, cause, now_);
     if (cause != ExitCause::kRefused) CheckBlame(key, lost);
     quarantine_.EndRunner(key, cause != ExitCause::kRefused && HasQuarantinedBut(lost, key));
-    left_at_.erase(key);
+    EraseDepartures(key);
     for (const RequestId id : lost) {
       ASSERT_EQ(waiting_.erase(id) + running_.erase(id), 1U) << "a request failed that was not there";
       quarantined_.erase(id);

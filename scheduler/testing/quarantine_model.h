@@ -53,13 +53,12 @@ class QuarantineModel {
     passed_over_[key].erase(id);
     return "";
   }
-  // The runner was sent it: a probation counts from then.
+  // The runner was sent it: a probation begins again.
   void Send(const std::string& key, api::RequestId id, Time now) {
     const auto turn = turns_.find(key);
     if (turn == turns_.end() || turn->second.kind != Turn::kProbation || !turn->second.unproven.contains(id))
       return;
     turn->second.began = now;
-    turn->second.sent = true;
   }
   // Something was computed for the request, or it is gone.
   void Prove(const std::string& key, api::RequestId id) {
@@ -91,7 +90,6 @@ class QuarantineModel {
     enum Kind : uint8_t { kNone, kProbation, kOpen };
     Kind kind = kNone;
     Time began{};
-    bool sent = true;
     std::set<api::RequestId> unproven = {};
   };
 
@@ -101,8 +99,7 @@ class QuarantineModel {
   }
   bool GoesOn(const std::string& key, Time now, Scheduler::KeepAlive probation) const {
     const auto turn = turns_.find(key);
-    return turn != turns_.end() && !turn->second.unproven.empty() &&
-           (!turn->second.sent || now < turn->second.began + probation);
+    return turn != turns_.end() && !turn->second.unproven.empty() && now < turn->second.began + probation;
   }
   std::string StartProbation(const std::string& key, const Waiting& one, const std::vector<Waiting>& waiting,
                              Time now) {
@@ -123,7 +120,7 @@ class QuarantineModel {
       if (++since[party][one.owner.first] > 1) return "a party waits for a second probation of another one";
     }
     since[one.owner.first].clear();
-    turn = {.kind = Turn::kProbation, .began = now, .sent = false, .unproven = {one.id}};
+    turn = {.kind = Turn::kProbation, .began = now, .unproven = {one.id}};
     return "";
   }
 

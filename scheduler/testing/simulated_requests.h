@@ -50,13 +50,13 @@ class SimulatedRequests {
   }
   // The only one that the runner has, and that nobody has left lately.
   bool IsAlone(const std::string& key, Time now) const {
-    return !LeftLately(key, now) && std::ranges::count_if(running_, [&](const auto& entry) {
-                                      return entry.second == key && sent_.contains(entry.first);
-                                    }) == 1;
+    return !IsLately(left_at_, key, now) && std::ranges::count_if(running_, [&](const auto& entry) {
+                                              return entry.second == key && sent_.contains(entry.first);
+                                            }) == 1;
   }
   // Something that has not been in a runner that died, or whose client left, and for which nothing has been computed.
   bool HasNewcomer(const std::string& key, Time now) const {
-    return LeftLately(key, now) || AnyRuns(key, [this](RequestId id) {
+    return IsLately(left_unproven_at_, key, now) || AnyRuns(key, [this](RequestId id) {
              return sent_.contains(id) && !quarantined_.contains(id) && !progressed_.contains(id);
            });
   }
@@ -65,13 +65,19 @@ class SimulatedRequests {
     return quarantined_.contains(id) && sent_.contains(id) && (IsAlone(key, now) || !HasNewcomer(key, now));
   }
   // A runner is done with a request a little later than its client.
-  bool LeftLately(const std::string& key, Time now) const {
-    const auto found = left_at_.find(key);
-    return found != left_at_.end() && now - found->second <= std::chrono::seconds(2);
+  static bool IsLately(const std::map<std::string, Time>& times, const std::string& key, Time now) {
+    const auto found = times.find(key);
+    return found != times.end() && now - found->second <= std::chrono::seconds(2);
   }
   // Its client leaves, or does not wait for it any more. REQUIRES: it runs.
   void RecordDeparture(RequestId id, Time now) {
-    if (sent_.contains(id) && !progressed_.contains(id)) left_at_[running_.at(id)] = now;
+    if (!sent_.contains(id)) return;
+    left_at_[running_.at(id)] = now;
+    if (!progressed_.contains(id)) left_unproven_at_[running_.at(id)] = now;
+  }
+  void EraseDepartures(const std::string& key) {
+    left_at_.erase(key);
+    left_unproven_at_.erase(key);
   }
   bool HasQuarantinedBut(const std::vector<RequestId>& lost, const std::string& key) const {
     return AnyRuns(key, [&](RequestId id) {
@@ -135,8 +141,8 @@ class SimulatedRequests {
   std::map<RequestId, std::optional<KeepAliveClaim>> said_;
   std::set<RequestId> started_, admitted_;
   std::set<RequestId> sent_;  // since they were admitted
-  std::map<std::string, Time>
-      left_at_;                      // by model: when a client left for which its runner had computed nothing
+  // By model: when the last client left whose request its runner had, and the last one that had no token.
+  std::map<std::string, Time> left_at_, left_unproven_at_;
   std::set<RequestId> quarantined_;  // were in a runner that died, without progress since
   std::set<RequestId> progressed_;   // since they were admitted
   std::set<std::string> dropped_;    // parties whose requests the last plan has dropped
