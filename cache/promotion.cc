@@ -106,20 +106,20 @@ Demotion::~Demotion() {
   if (storing_) tier_.CancelStore();
 }
 
-void Demotion::Add(std::string_view isolation, std::span<const TokenId> tokens) try {
+void Demotion::Add(std::string_view isolation, std::span<const TokenId> tokens, std::string_view owner) try {
   if (queue_.size() >= kQueueMax) MakeRoom();
-  queue_.push_back({std::string(isolation), {tokens.begin(), tokens.end()}});
+  queue_.push_back({std::string(isolation), {tokens.begin(), tokens.end()}, std::string(owner)});
 } catch (const std::bad_alloc&) {
   ++counters_.dropped;
 }
 
-// Gives up the oldest of the key that has most, but not what is being stored.
+// Gives up the oldest of the owner that has most, but not what is being stored.
 void Demotion::MakeRoom() {
   std::map<std::string_view, size_t> counts;
-  for (const Prefix& prefix : queue_) ++counts[prefix.isolation];
+  for (const Prefix& prefix : queue_) ++counts[prefix.owner];
   const auto first = queue_.begin() + (storing_ ? 1 : 0);
   const auto most = std::max_element(first, queue_.end(), [&counts](const Prefix& a, const Prefix& b) {
-    return counts.at(a.isolation) < counts.at(b.isolation);
+    return counts.at(a.owner) < counts.at(b.owner);
   });
   queue_.erase(most);
   ++counters_.dropped;

@@ -86,8 +86,8 @@ class Demotion {
   Demotion(const Demotion&) = delete;
   Demotion& operator=(const Demotion&) = delete;
 
-  // The store has got a snapshot of all these tokens. A full queue gives one up, of the key that has most in it.
-  void Add(std::string_view isolation, std::span<const TokenId> tokens);
+  // The store has got a snapshot of all these tokens, for `owner`. A full queue gives one up, of the owner that has most in it.
+  void Add(std::string_view isolation, std::span<const TokenId> tokens, std::string_view owner = {});
   // Goes on without waiting, by one answer. False: nothing is left to do.
   bool Poll();
 
@@ -102,6 +102,7 @@ class Demotion {
   struct Prefix {
     std::string isolation;
     std::vector<TokenId> tokens;
+    std::string owner;
   };
   bool Fill(const LowerTier::Wanted& wanted) const;
   void MakeRoom();

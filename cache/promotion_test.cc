@@ -6,6 +6,7 @@
 #include <cstring>
 #include <random>
 #include <set>
+#include <string>
 
 #include "cache/testing/memory_tier.h"
 #include "cache/testing/test_rig.h"
@@ -53,7 +54,7 @@ class LowerTiers : public testing::TestWithParam<size_t> {
     rig.AppendTokens(i, TokenList(tokens.begin() + hit.restored, tokens.end()));
     for (Snapshot& snapshot : rig.cache().TakeCaptures(rig.sequence(i))) {
       const auto to = static_cast<size_t>(snapshot.to());
-      if (store.Insert(key, tokens, std::move(snapshot))) demotion.Add(key, std::span(tokens).first(to));
+      if (store.Insert(key, tokens, std::move(snapshot))) demotion.Add(key, std::span(tokens).first(to), key);
     }
     rig.Drop(i);
     return hit.restored;
@@ -164,7 +165,8 @@ TEST_P(LowerTiers, AFullQueueGivesUpWhatHasMostOfIt) {
   const TokenList flood = TokensOf(64, 1);
   Run(tokens, {}, "quiet");
   Run(flood, {}, "flood");
-  for (size_t i = 0; i < 2 * Demotion::kQueueMax; ++i) demotion.Add("flood", flood);
+  for (size_t i = 0; i < 2 * Demotion::kQueueMax; ++i)
+    demotion.Add("flood with salt " + std::to_string(i), flood, "flood");
   EXPECT_EQ(demotion.counters().dropped, Demotion::kQueueMax + 2);
   StoreAll();
   store.Clear();

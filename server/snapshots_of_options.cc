@@ -38,6 +38,7 @@ std::shared_ptr<SnapshotService> SnapshotsOf(const Options& options, const std::
   if (options.snapshot_bytes == 0 && !options.snapshot_bytes_auto) return nullptr;
   DiskTier::Options tier{.folder = options.snapshot_folder, .budget_bytes = options.snapshot_bytes};
   if (options.snapshot_bytes_auto) tier.free_space_share = kFreeSpaceShare;
+  if (!options.keys_file.empty()) tier.owners = SegmentIndex::Owners::kTenants;
   // For tests: when writing is tried again after a failure.
   if (const char* retry = std::getenv("QUIRE_SNAPSHOT_RETRY_MS"))
     tier.retry_after = std::chrono::milliseconds(std::atoi(retry));

@@ -180,7 +180,7 @@ void PrefixReuse::Insert(ActiveRequest& request, cache::Snapshot snapshot) {
   if (!lease) return;
   request.lease = std::move(*lease);
   request.claimed_from = static_cast<int32_t>(tokens.size());
-  if (tier_) tier_->Stored(request.isolation, tokens);
+  if (tier_) tier_->Stored(request.isolation, tokens, request.party);
 }
 
 void PrefixReuse::Collect(ActiveRequest& request) {

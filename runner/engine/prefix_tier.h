@@ -29,9 +29,9 @@ class PrefixTier {
 
   // Whether the request, which would be admitted now with `reusable` tokens, stands aside.
   bool StandsAside(ActiveRequest& request, int32_t reusable);
-  // The store took a snapshot of these tokens.
-  void Stored(std::string_view isolation, std::span<const cache::TokenId> tokens) {
-    if (link_->alive()) demotion_.Add(isolation, tokens);
+  // The store took a snapshot of these tokens, for `owner`.
+  void Stored(std::string_view isolation, std::span<const cache::TokenId> tokens, std::string_view owner) {
+    if (link_->alive()) demotion_.Add(isolation, tokens, owner);
   }
   // Between two steps: goes on without waiting. `token_seconds`: of computing a prompt token; 0 = not measured.
   // True: something is under way.

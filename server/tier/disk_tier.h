@@ -58,6 +58,7 @@ class DiskTier {
     // Above 0, instead of `budget_bytes`: the share of the disk's free space, its own files among that, that they
     // may have. It follows the free space, so that prefixes never fill a disk.
     double free_space_share = 0;
+    SegmentIndex::Owners owners = SegmentIndex::Owners::kOne;  // among whom the room is shared
     // For tests: the free space without its own files.
     std::function<uint64_t()> free_bytes = {};
     std::chrono::nanoseconds retry_after = std::chrono::seconds(30);  // a failed write
@@ -154,7 +155,7 @@ class DiskTier {
  private:
   class Lock;
   std::unique_lock<std::mutex> LockToRead() const;
-  explicit DiskTier(Options options) : options_(std::move(options)) {
+  explicit DiskTier(Options options) : options_(std::move(options)), index_(options_.owners) {
     index_.SetObserver(options_.on_change);
   }
   api::Result<void> LoadSecret();

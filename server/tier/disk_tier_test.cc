@@ -38,6 +38,7 @@ class DiskTiers : public testing::Test {
   std::unique_ptr<DiskTier> Open(uint64_t budget = 1 << 30, std::function<int(const char*)> fault = {}) {
     auto tier = DiskTier::Open({.folder = folder_,
                                 .budget_bytes = budget,
+                                .owners = SegmentIndex::Owners::kTenants,
                                 .retry_after = std::chrono::nanoseconds(0),
                                 .fault = std::move(fault)});
     EXPECT_TRUE(tier.has_value());

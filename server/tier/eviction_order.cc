@@ -1,20 +1,35 @@
 #include "server/tier/eviction_order.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace quire::server {
 
 void EvictionOrder::Add(const std::string& owner, const Segment& segment) {
-  Owner& one = owners_[owner];
-  one.segments.insert(RankOf(segment));
-  one.bytes += segment.file_bytes;
+  const auto [one, is_new] = owners_.try_emplace(owner);
+  try {
+    one->second.segments.insert(RankOf(segment));
+  } catch (...) {
+    if (is_new) owners_.erase(one);
+    throw;
+  }
+  one->second.bytes += segment.file_bytes;
 }
 
 void EvictionOrder::Remove(const std::string& owner, const Segment& segment) {
   const auto found = owners_.find(owner);
-  found->second.segments.erase(RankOf(segment));
+  if (found == owners_.end() || found->second.segments.erase(RankOf(segment)) == 0) return;
   found->second.bytes -= segment.file_bytes;
   if (found->second.segments.empty()) owners_.erase(found);
+}
+
+void EvictionOrder::Touch(const std::string& owner, const Segment& segment, uint64_t used_ns) {
+  const auto found = owners_.find(owner);
+  if (found == owners_.end()) return;
+  auto place = found->second.segments.extract(RankOf(segment));
+  if (place.empty()) return;
+  std::get<0>(place.value()) = used_ns;
+  found->second.segments.insert(std::move(place));
 }
 
 std::optional<SnapshotKey> EvictionOrder::Next(uint64_t now_ns) const {

@@ -1,8 +1,7 @@
 // Which segment a full tier evicts next.
 //
-// The owner of a segment is the API key whose request stored it; without keys all have one owner. Who has most bytes makes
-// room, so that an owner who fills the tier evicts segments of its own. What nobody has used for kSparedFor leaves before,
-// whoever has it, and so it is with a single owner: then segments leave in the order of their last use, and, of those used
+// The owner with most bytes makes room, so that one who fills the tier evicts segments of its own. What nobody has used for
+// kSparedFor leaves before, whoever has it. An owner's segments leave in the order of their last use, and, of those used
 // together, the ends of prefixes first. Not thread-safe.
 #pragma once
 
@@ -28,9 +27,11 @@ class EvictionOrder {
     uint64_t used_ns = 0;  // since 1970
     uint64_t file_bytes = 0;
   };
+  // Throws std::bad_alloc: then nothing has changed.
   void Add(const std::string& owner, const Segment& segment);
-  // REQUIRES: Add() of the same.
+  // The same that was added; else nothing happens. They need no memory.
   void Remove(const std::string& owner, const Segment& segment);
+  void Touch(const std::string& owner, const Segment& segment, uint64_t used_ns);
   // Linear in the owners. Nothing: there is none.
   std::optional<SnapshotKey> Next(uint64_t now_ns) const;
 

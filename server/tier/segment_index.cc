@@ -13,8 +13,8 @@ void SegmentIndex::Add(const StoredSegment& segment, const PrefixOrigin* origin,
   Entry added{.segment = segment, .used_ns = used_ns};
   if (!segment.begins_prefix()) added.before = ObjectKey(segment.parent, false);
   added.owner = OwnerOf(added, origin);
-  const Entry& entry = entries_.emplace(segment.key, std::move(added)).first->second;
-  order_.Add(entry.owner, OrderOf(entry));
+  order_.Add(added.owner, OrderOf(added));
+  const Entry& entry = Emplace(added);
   if (!segment.state) ends_[segment.parent].insert(segment.to);
   if (!segment.begins_prefix()) ++followers_[entry.before];
   if (segment.begins_prefix() && origin != nullptr) {
@@ -23,6 +23,14 @@ void SegmentIndex::Add(const StoredSegment& segment, const PrefixOrigin* origin,
   }
   bytes_ += segment.file_bytes();
   if (observer_) observer_(segment.key, true);
+}
+
+// REQUIRES: order_ has it. Throws std::bad_alloc: then it has it no more.
+const SegmentIndex::Entry& SegmentIndex::Emplace(const Entry& added) try {
+  return entries_.emplace(added.segment.key, added).first->second;
+} catch (...) {
+  order_.Remove(added.owner, OrderOf(added));
+  throw;
 }
 
 bool SegmentIndex::Drop(const SnapshotKey& key) {
@@ -64,14 +72,18 @@ void SegmentIndex::Touch(const SnapshotKey& key, uint64_t used_ns) {
   const auto found = entries_.find(key);
   if (found == entries_.end()) return;
   Entry& entry = found->second;
-  order_.Remove(entry.owner, OrderOf(entry));
+  order_.Touch(entry.owner, OrderOf(entry), used_ns);
   entry.used_ns = used_ns;
-  if (!entry.segment.begins_prefix())
-    entry.owner = OwnerOf(entry, nullptr);  // what it follows may have come later
-  order_.Add(entry.owner, OrderOf(entry));
+  if (entry.segment.begins_prefix()) return;
+  std::string owner = OwnerOf(entry, nullptr);  // what it follows may have come later
+  if (owner == entry.owner) return;
+  order_.Add(owner, OrderOf(entry));
+  order_.Remove(entry.owner, OrderOf(entry));
+  entry.owner = std::move(owner);
 }
 
 std::string SegmentIndex::OwnerOf(const Entry& entry, const PrefixOrigin* origin) const {
+  if (owners_ == Owners::kOne) return {};
   if (origin != nullptr) return std::string(TenantIn(origin->isolation).value_or(""));
   const Entry* before = Find(entry.before);
   return before == nullptr ? std::string() : before->owner;

@@ -3,7 +3,8 @@
 // Invariants
 // - Every entry but the first of a prefix names the segment that it follows; a prefix is complete when that chain
 //   reaches a first one.
-// - A segment's owner is its prefix's; that of one behind a missing one is not known, and counts as no API key's.
+// - A segment's owner is its prefix's; that of one behind a missing one is not known, and counts as no tenant's.
+// Where memory for a change is lacking std::bad_alloc leaves it, and a segment may be missing.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +35,10 @@ struct StoredPrefix {
 
 class SegmentIndex {
  public:
+  // Whose segments are: tenants', where a tenant is an API key that was checked. Else anybody could be many owners.
+  enum class Owners : uint8_t { kOne, kTenants };
+  explicit SegmentIndex(Owners owners) : owners_(owners) {}
+
   struct Entry {
     StoredSegment segment;
     SnapshotKey before{};  // the segment that it follows; unused where it begins its prefix
@@ -80,6 +85,9 @@ class SegmentIndex {
     return {entry.segment.key, entry.segment.to, entry.used_ns, entry.segment.file_bytes()};
   }
   std::string OwnerOf(const Entry& entry, const PrefixOrigin* origin) const;
+  const Entry& Emplace(const Entry& added);
+
+  const Owners owners_;
   uint64_t Followers(const SnapshotKey& key) const;
   const PrefixOrigin* OriginBehind(const std::vector<SnapshotKey>& segments) const;
 

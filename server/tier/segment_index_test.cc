@@ -43,7 +43,7 @@ class SegmentIndexes : public ::testing::Test {
     return ids;
   }
 
-  SegmentIndex index_;
+  SegmentIndex index_{SegmentIndex::Owners::kTenants};
   uint64_t now_ = 0;
   const PrefixOrigin plain_{.model = "a", .segment_tokens = 4};
   const PrefixOrigin hybrid_{.model = "b", .files = "b", .segment_tokens = 4, .needs_state = true};
@@ -139,6 +139,20 @@ TEST_F(SegmentIndexes, ASegmentBehindAMissingOneGetsItsOwnerLater) {
   EXPECT_EQ(index_.Find(id)->owner, "");
   Put(owned, Count(0, 8));
   EXPECT_EQ(index_.Find(id)->owner, "a");
+}
+
+// Without keys a credential is whatever its sender made up.
+TEST_F(SegmentIndexes, TenantsThatNobodyChecksAreNoOwners) {
+  SegmentIndex index(SegmentIndex::Owners::kOne);
+  const auto put = [&](const std::string& name, const std::string& isolation, uint64_t used_ns) {
+    PrefixOrigin origin = plain_;
+    origin.isolation = isolation;
+    index.Add({HashOf(name), HashOf(name), 0, 4, false, 100}, &origin, used_ns);
+  };
+  put("made up 1", "1:x", 1);
+  put("made up 2", "1:y", 2);
+  for (uint64_t i = 0; i < 5; ++i) put(fmt::format("honest {}", i), "0:", 3 + i);
+  EXPECT_EQ(index.NextToEvict(10), HashOf("made up 1"));
 }
 
 TEST_F(SegmentIndexes, HitsBelongToTheEnd) {
