@@ -84,12 +84,12 @@ Prepared TryToPrepare(const PromptContext& context, const PreparationJob& job, c
   return prepared;
 }
 
-// Of a prepared request, which may wait in the engine's inbox for as long as a step takes. What tells how its answer begins
-// stays: the kind of its prompt, and the role of the last message.
-void DropTexts(api::Request& request) {
-  const auto role_of_last = [](std::vector<api::Message>& messages) {
+// Of a prepared request, which may wait in the engine's inbox for as long as a step takes. What the engine reads stays: the role
+// of the last message tells how the answer begins.
+void DropTexts(api::Request& request) try {
+  const auto role_of_last = [](const std::vector<api::Message>& messages) {
     std::vector<api::Message> last;
-    if (!messages.empty()) last.push_back({.role = std::move(messages.back().role), .content = {}});
+    if (!messages.empty()) last.push_back({.role = messages.back().role, .content = {}});
     return last;
   };
   if (auto* chat = std::get_if<api::ChatPrompt>(&request.prompt)) {
@@ -104,6 +104,7 @@ void DropTexts(api::Request& request) {
   }
   request.format.reset();
   request.go_template = {};
+} catch (const std::bad_alloc&) {  // they stay
 }
 
 }  // namespace

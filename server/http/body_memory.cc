@@ -27,9 +27,10 @@ std::optional<ParseFailure> BodyMemoryLease::ReasonAgainst(uint64_t bytes) const
 }
 
 // A party beside others leaves half as much as it has, so that they never have all of it, however many they are: each that
-// comes gets two thirds of what is left. (Dynamic thresholds: Choudhury and Hahne, 1998.)
+// comes gets two thirds of what is left. Others with little take nothing from it. (Dynamic thresholds: Choudhury and Hahne, 1998.)
 bool BodyMemoryLease::LeavesRoom(uint64_t of_party, uint64_t of_others) const {
-  return of_others == 0 || of_party <= 2 * (limits_.large - of_others - of_party);
+  const uint64_t left = limits_.large - of_others - of_party;
+  return of_others <= limits_.large / 16 || of_party <= 2 * left;
 }
 
 std::optional<ParseFailure> BodyMemoryLease::GrowTo(uint64_t bytes) {

@@ -56,11 +56,13 @@ TEST(BodyMemory, SeveralPartiesLeaveTheNextOneRoom) {
   EXPECT_EQ(innocent.Status(18), 0);
 }
 
-TEST(BodyMemory, OneOfTheLargestSizeAlwaysFitsBesideNothing) {
+TEST(BodyMemory, OneOfTheLargestSizeFitsBesideLittle) {
   BodyMemory memory;
+  Body other(memory, "bob");
+  EXPECT_EQ(other.Status(46), 0);
   BodyMemoryLease body(memory);
   body.SetOwner("alice", {.all = 1000, .small = 10, .large = 750, .party = 750});
-  EXPECT_FALSE(body.GrowTo(750));
+  EXPECT_FALSE(body.GrowTo(704));
 }
 
 TEST(BodyMemory, SmallBodiesTakeNothingFromLargeOnes) {
