@@ -192,6 +192,26 @@ TEST(Mirostat, GoesOnFromItsState) {
   EXPECT_EQ(Sampler(Unfiltered()).state(), std::nullopt);
 }
 
+// A runner whose frame has a number that is not finite is replaced.
+TEST(Mirostat, TheStateIsFiniteWhateverTheTarget) {
+  Workspace workspace;
+  for (const int32_t version : {1, 2}) {
+    for (const float tau : {0.0F, 5e3F, 1e30F, 1.75e38F, std::numeric_limits<float>::max()}) {
+      for (const float eta : {0.0F, 0.1F, 1.0F}) {
+        api::GenerationParams params = Unfiltered();
+        params.mirostat = version;
+        params.mirostat_tau = tau;
+        params.mirostat_eta = eta;
+        Sampler sampler(params);
+        for (int i = 0; i < 100; ++i) {
+          ASSERT_LE(std::abs(*sampler.state()), Mirostat::kLimitMax) << version << " " << tau << " " << eta;
+          ASSERT_TRUE(sampler.Sample(kFalling, {}, workspace));
+        }
+      }
+    }
+  }
+}
+
 TEST(Mirostat, GreedyStaysGreedy) {
   api::GenerationParams params = Unfiltered();
   params.mirostat = 2;

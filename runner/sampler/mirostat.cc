@@ -51,7 +51,8 @@ TokenId Mirostat::Draw(std::span<const Candidate> candidates, std::vector<double
   while (chosen + 1 < kept && (left -= weights[chosen]) >= 0 && weights[chosen + 1] > 0) ++chosen;
   if (candidates.size() > 1) {
     const double surprise = -std::log2(weights[chosen] / within);
-    limit_ = static_cast<float>(double{limit_} - double{eta_} * (surprise - double{tau_}));
+    const double limit = double{limit_} - double{eta_} * (surprise - double{tau_});
+    limit_ = static_cast<float>(std::clamp(limit, -double{kLimitMax}, double{kLimitMax}));
   }
   return candidates[chosen].id;
 }

@@ -2,6 +2,7 @@
 // distribution's exponent and takes the k best, version 2 takes what is at most so surprising.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -19,7 +20,10 @@ class Mirostat {
       : version_(params.mirostat),
         tau_(params.mirostat_tau),
         eta_(params.mirostat_eta),
-        limit_(2 * params.mirostat_tau) {}
+        limit_(std::min(2 * params.mirostat_tau, kLimitMax)) {}
+
+  // No double is as unlikely: nothing more is left out. A target has no bound, and the state that follows it is sent in frames.
+  static constexpr float kLimitMax = 1e4F;
 
   bool active() const { return version_ > 0; }
   // The bound of surprise, in bits.

@@ -6,7 +6,8 @@ import unittest
 
 from harness import MODEL, TIMEOUT_S, Daemon
 
-VALUES = ["-1", "0", "-2147483648", "2147483648", "9223372036854775808", '"NaN"', "1e308", '"1"', "null", "[]", "{}"]
+VALUES = ["-1", "0", "-2147483648", "2147483648", "9223372036854775808", '"NaN"', "3e38", "1e308", '"1"', "null", "[]",
+          "{}"]
 
 OPTIONS = ["num_ctx", "num_predict", "num_keep", "temperature", "top_k", "top_p", "min_p", "typical_p", "repeat_last_n",
            "repeat_penalty", "presence_penalty", "frequency_penalty", "seed", "min_tokens", "num_batch", "num_gpu",
@@ -41,6 +42,8 @@ CASES = [
     ("/v1/messages", CHAT, "", ["max_tokens", "temperature", "top_p", "top_k", "keep_alive"]),
     ("/v1/messages", {**CHAT, "thinking": {"type": "enabled"}}, "thinking", ["budget_tokens"]),
     ("/v1/messages/count_tokens", CHAT, "", ["keep_alive"]),
+    *(("/api/generate", {"model": MODEL, "prompt": "Hello!", "stream": False, "options": SHORT | {
+        "temperature": 1, "num_predict": 8, "mirostat": version}}, "options", OPTIONS) for version in (1, 2)),
     ("/api/embed", {"model": MODEL, "input": "Hello!"}, "", ["dimensions", "keep_alive", "input"]),
     ("/api/embed", {"model": MODEL, "input": "Hello!", "options": SHORT}, "options", OPTIONS),
     ("/api/embeddings", {"model": MODEL, "prompt": "Hello!"}, "", ["keep_alive", "prompt"]),
