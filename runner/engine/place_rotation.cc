@@ -22,10 +22,10 @@ std::set<Owner> OwnersThatHaveRun(Candidates waiting) {
 void SortByUrgency(std::vector<size_t>& order, Candidates waiting, bool oldest_first) {
   const auto urgency = [&](size_t i) {
     const RotationCandidate& candidate = waiting[i];
-    if (oldest_first || candidate.has_run)
-      return std::tuple(!oldest_first, uint64_t{0}, candidate.waits_since);
-    return std::tuple(false, WorkClass(candidate.work),
-                      std::numeric_limits<uint64_t>::max() - candidate.arrival);
+    if (oldest_first) return std::tuple(uint64_t{0}, false, candidate.waits_since);
+    return std::tuple(
+        WorkClass(candidate.work), candidate.has_run,
+        candidate.has_run ? candidate.waits_since : std::numeric_limits<uint64_t>::max() - candidate.arrival);
   };
   std::ranges::sort(order, {}, urgency);
 }

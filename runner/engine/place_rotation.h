@@ -2,9 +2,10 @@
 //
 // A member of a party that has no place gets the one of its party that was given longest ago. Handovers of a party are one
 // interval apart: a time slice divided by its places. Each place so lasts about a time slice while members wait, and a member
-// that comes waits for at most one interval. First come members that have had no place yet: those with the least work, and of
-// these the newest, so that a short request does not wait for all long ones that came before it. One handover of four goes
-// to the member that waits longest: each has a place again after at most four handovers for every member that waits longer.
+// that comes waits for at most one interval. First comes the least work that is left, so that a short request does not wait for
+// all long ones that came before it, nor for its last tokens. Of about equal work, members come first that have had no place
+// yet, the newest of them first. One handover of four goes to the member that waits longest: each has a place again after at
+// most four handovers for every member that waits longer.
 //
 // The same holds between parties where each has at most one place: one that has none gets one of all.
 #pragma once

@@ -72,6 +72,14 @@ TEST(PlaceRotation, AShortOrNewRequestIsNext) {
       << "about the same work";
 }
 
+TEST(PlaceRotation, AnAnswerThatIsNearlyDoneIsNext) {
+  const std::vector<Place> running{PlaceOfMember("x", 1), PlaceOfMember("y", 2)};
+  const std::vector<RotationCandidate> waiting{CandidateOf("p", 3, true), CandidateOf("new", 9, false),
+                                               CandidateOf("nearly done", 8, true, 7),
+                                               CandidateOf("later", 10, true, 7)};
+  EXPECT_EQ(ChosenOf(running, waiting).first, 2);
+}
+
 // The choices of one request.
 TEST(PlaceRotation, AMemberThatHasRunIsNotNewWithAnotherRequest) {
   const std::vector<Place> running{PlaceOfMember("x", 1), PlaceOfMember("y", 2)};
