@@ -2,6 +2,7 @@
 import contextlib
 import fcntl
 import gzip
+import hashlib
 import http.client
 import itertools
 import json
@@ -163,6 +164,25 @@ def silent_bodies(port, seen, ended):
         key.fileobj.close()
 
 
+def uploads(port, seen, ended):
+    """200 connections on which a blob of 4 TiB comes as fast as it is taken."""
+    held, piece = selectors.DefaultSelector(), b"y" * (1 << 20)
+    for number in range(200):
+        client = socket.create_connection(("127.0.0.1", port), 10)
+        digest = hashlib.sha256(b"%d %d" % (id(held), number)).hexdigest().encode()
+        client.sendall(b"POST /api/blobs/sha256:%s HTTP/1.1\r\nHost: localhost\r\n%sContent-Length: %d\r\n\r\n" % (
+            digest, raw_fields(), 4 << 40))
+        client.setblocking(False)
+        held.register(client, selectors.EVENT_WRITE)
+        seen["open"] += 1
+    while not ended.is_set():
+        for key, _ in held.select(0.01):
+            with contextlib.suppress(OSError):
+                seen["bytes"] += key.fileobj.send(piece)
+    for key in list(held.get_map().values()):
+        key.fileobj.close()
+
+
 def compressed_bodies(port, seen, ended):
     """32 bodies at once, each a thousand times as large as what is sent."""
     body = gzip.compress(b'{"model":"x","messages":[' + b" " * (60 << 20) + b"]}")
@@ -315,6 +335,10 @@ ATTACKS = {
     "tokenize": post("/tokenize", {"model": MODEL, "content": LONG * 300}),
     "embed": post("/api/embed", {"model": MODEL, "input": [LONG] * 16}),
     "embedding_replies": embedding_replies,
+    "mirostat": post("/api/generate", lambda: {
+        "model": MODEL, "prompt": str(time.monotonic_ns()), "stream": False,
+        "options": {"mirostat": 2, "mirostat_tau": 3e38, "num_predict": 8}}),
+    "uploads": uploads,
     "long_context": post("/api/chat", lambda: chat(f"{time.time()} " + LONG, options={"num_predict": 1})),
     "many_choices": post("/v1/completions", {"model": MODEL, "prompt": "a", "n": 64, "max_tokens": 64}),
     "endless": hang_up("/v1/chat/completions", chat("Tell me a story.", stream=True, ignore_eos=True), after=5),

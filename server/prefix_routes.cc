@@ -21,7 +21,6 @@ namespace {
 constexpr std::string_view kPrefixesPath = "/quire/prefixes";
 constexpr std::string_view kFileSuffix = "/file";
 constexpr uint64_t kImportBytesMax = uint64_t{1} << 40;
-constexpr size_t kImportWriteBytes = size_t{1} << 20;
 
 using Tier = SnapshotService::Opened;
 
@@ -129,16 +128,14 @@ api::Result<std::optional<std::string>> TenantOfQuery(std::string_view query) {
 }
 
 // Nothing: the client is gone, or has been answered.
-Awaitable<std::optional<api::Result<Imported>>> ReceiveArchive(Exchange& exchange, WorkPool& pool,
-                                                               PrefixImport& import) {
-  std::string gathered;
-  for (bool more = true; more;) {
-    auto piece = co_await exchange.ReadBody();
-    if (!piece) co_return std::nullopt;
-    more = !piece->empty();
-    gathered += *piece;
-    if (gathered.empty() || (more && gathered.size() < kImportWriteBytes)) continue;
-    auto write = [&import, bytes = std::exchange(gathered, {})] { return import.Write(bytes); };
+Awaitable<std::optional<api::Result<Imported>>> ReceiveArchive(Exchange& exchange, UploadTurns& uploads,
+                                                               WorkPool& pool, PrefixImport& import) {
+  const size_t write_bytes = UploadTurns::ReserveGathered(exchange);
+  while (true) {
+    auto gathered = co_await uploads.Gather(exchange, write_bytes);
+    if (!gathered) co_return std::nullopt;
+    if (gathered->empty()) break;
+    auto write = [&import, bytes = *std::move(gathered)] { return import.Write(bytes); };
     const auto written = co_await RunFor(exchange, pool, std::move(write));
     if (!written) co_return std::unexpected(written.error());
   }
@@ -167,7 +164,8 @@ Awaitable<void> ImportPrefixes(Exchange& exchange, const PrefixSources& sources)
   WorkPool& pool = sources.pools->blobs;
   const auto import =
       MakeImport(*tier, pool, PartyOf(exchange), {.program = tier->program, .tenant = *std::move(tenant)});
-  const std::optional<api::Result<Imported>> imported = co_await ReceiveArchive(exchange, pool, *import);
+  const std::optional<api::Result<Imported>> imported =
+      co_await ReceiveArchive(exchange, *sources.uploads, pool, *import);
   if (!imported) co_return;
   if (!*imported) {
     co_await SendError(exchange, imported->error());

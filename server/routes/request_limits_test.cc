@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "api/base/request.h"
+#include "api/base/sha256.h"
 #include "server/testing/test_daemon.h"
 
 namespace quire::server {
@@ -99,6 +100,23 @@ TEST_F(RequestLimits, SmallRequestsOfTheSamePartyHaveRoom) {
   daemon_.OnIoThread([&] { daemon_.backend().script.events = answered; });
   EXPECT_EQ(daemon_.Post("/api/chat", Chat(3'000).dump()).status, 429);
   EXPECT_EQ(daemon_.Post("/api/chat", Chat(30).dump()).status, 200);
+}
+
+// Of those that have no room the pieces are smaller.
+TEST_F(RequestLimits, UploadsCountAsWhatTheyGather) {
+  std::vector<std::unique_ptr<RawClient>> uploads;
+  for (char digit = '1'; digit <= '6'; ++digit) {
+    uploads.push_back(std::make_unique<RawClient>(daemon_.port()));
+    uploads.back()->Send("POST /api/blobs/sha256:" + std::string(64, digit) +
+                         " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4398046511104\r\n\r\n" +
+                         std::string(500 * kKibibyte, 'b'));
+  }
+  while (Counted() < 4 * kMebibyte) std::this_thread::yield();
+  const std::string blob(300 * kKibibyte, 'c');
+  EXPECT_EQ(daemon_.Post("/api/blobs/sha256:" + api::Sha256Of(blob), blob).status, 201);
+  EXPECT_EQ(Counted(), 4 * kMebibyte);
+  uploads.clear();
+  AwaitNothingCounted();
 }
 
 // Before they are copied.

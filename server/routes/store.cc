@@ -21,8 +21,6 @@ constexpr std::string_view kBlobPath = "/api/blobs/";
 // Templates, licenses and messages; a longer text could not be read back from the store.
 constexpr uint64_t kCreateBodyBytesMax = uint64_t{16} << 20;
 constexpr uint64_t kBlobBytesMax = uint64_t{1} << 42;
-// Smaller pieces are written together.
-constexpr size_t kWriteBytes = size_t{1} << 20;
 
 HttpResponse Empty(int status) { return {.status = status, .content_type = {}}; }
 
@@ -81,14 +79,12 @@ Awaitable<void> LookUpBlob(Services& services, Exchange& exchange) {
 // The body into the store. False: the client's body could not be had.
 Awaitable<api::Result<bool>> Receive(Services& services, Exchange& exchange, BlobUpload& upload,
                                      std::string blob) {
-  std::string gathered;
-  for (bool more = true; more;) {
-    auto piece = co_await exchange.ReadBody();
-    if (!piece) co_return false;
-    more = !piece->empty();
-    gathered += *piece;
-    if (gathered.empty() || (more && gathered.size() < kWriteBytes)) continue;
-    const auto appended = co_await services.models.Append(upload, std::exchange(gathered, {}));
+  const size_t write_bytes = UploadTurns::ReserveGathered(exchange);
+  while (true) {
+    auto bytes = co_await services.uploads->Gather(exchange, write_bytes);
+    if (!bytes) co_return false;
+    if (bytes->empty()) break;
+    const auto appended = co_await services.models.Append(upload, *std::move(bytes));
     if (!appended) co_return std::unexpected(appended.error());
   }
   const auto finished = co_await services.models.FinishUpload(upload, std::move(blob));
