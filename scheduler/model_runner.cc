@@ -388,8 +388,9 @@ api::Result<void> ModelRunner::OnRequestEvent(api::ipc::RequestEvent message) {
   const std::shared_ptr<EventStream> stream = found->second.stream;
   const bool is_ready = std::holds_alternative<api::PromptReady>(message.event);
   const auto* failed = std::get_if<api::Failed>(&message.event);
-  // An event too large for a frame: the runner may compute more of the answer.
-  const bool is_cut = failed != nullptr && failed->error.code == api::ErrorCode::kTooLarge;
+  // In place of an event that is too large for a frame, or not valid: the runner may compute more of the answer.
+  const bool is_cut = failed != nullptr && (failed->error.code == api::ErrorCode::kTooLarge ||
+                                            failed->error.code == api::ErrorCode::kInternal);
   const bool is_end = std::holds_alternative<api::Finished>(message.event) || (failed != nullptr && !is_cut);
   const bool had_progress = stream->events.progressed();
   const bool only_failed = failed != nullptr && !had_progress;  // the runner may be stuck in what it gives up

@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "api/ipc/bounds_check.h"
 #include "api/ipc/frame_bounds.h"
 #include "api/ipc/message_fields.h"
 #include "api/ipc/messages.h"
@@ -70,9 +71,32 @@ bool AppendFrameOf(uint16_t type, const Alternative& alternative, std::string& f
   return true;
 }
 
+// In place of an event that the daemon would refuse, with the whole runner: its request fails alone.
+std::optional<RequestEvent> FailureOf(const ToDaemon& message) {
+  const auto* event = std::get_if<RequestEvent>(&message);
+  if (event == nullptr) return std::nullopt;
+  BoundsCheck check;
+  check.Put(*event);
+  if (!check.breach().empty()) {
+    return RequestEvent{event->id,
+                        Failed{{ErrorCode::kInternal,
+                                fmt::format("the model runner computed a value of \"{}\" that is not valid",
+                                            check.breach())}}};
+  }
+  const size_t values_max =
+      BoundsOf(Receiver::kDaemon, static_cast<uint16_t>(kFirstTypeToDaemon + message.index()))->values;
+  if (check.values() <= values_max) return std::nullopt;
+  return RequestEvent{event->id,
+                      Failed{{ErrorCode::kTooLarge,
+                              fmt::format("one event of the answer has more than {} values", values_max)}}};
+}
+
 template <class Message>
 void AppendFrameOf(const Message& message, std::string& frames) {
   const auto type = static_cast<uint16_t>(kFirstType<Message> + message.index());
+  if constexpr (kIsToDaemon<Message>) {
+    if (const auto failed = FailureOf(message)) return AppendFrameOf(ToDaemon(*failed), frames);
+  }
   const bool fits =
       std::visit([&](const auto& alternative) { return AppendFrameOf(type, alternative, frames); }, message);
   if constexpr (kIsToDaemon<Message>) {

@@ -3,12 +3,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
+
+#include "api/ipc/message_fields.h"
+#include "api/ipc/packer.h"
 
 namespace quire::api::ipc {
 namespace {
+
+using ::testing::HasSubstr;
 
 FrameReader::Frame TheFrame(const std::string& bytes) {
   FrameReader reader(Receiver::kDaemon);
@@ -77,6 +85,54 @@ TEST(FrameBounds, TheLargestMessagesOfARunnerSurvive) {
   ExpectPasses(ToDaemon(RequestEvent{RequestId{1}, delta}));
 }
 
+// The daemon would take the runner for a liar, and replace it for all.
+TEST(FrameBounds, AnEventThatWouldBeRefusedFailsItsRequestAlone) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const auto failure = [](Event event) {
+    const auto sent =
+        *DecodeToDaemon(TheFrame(Encode(ToDaemon(RequestEvent{RequestId{7}, std::move(event)}))));
+    EXPECT_EQ(std::get<RequestEvent>(sent).id, RequestId{7});
+    const auto* failed = std::get_if<Failed>(&std::get<RequestEvent>(sent).event);
+    return failed == nullptr ? "" : failed->error.message;
+  };
+  EXPECT_EQ(failure(TextDelta{.text = "a", .tokens = 1, .state = ResumeState{.sampler = 1e30F}}), "");
+  EXPECT_THAT(failure(TextDelta{.text = "a", .tokens = 1, .state = ResumeState{.sampler = kInfinity}}),
+              HasSubstr("\"sampler\""));
+  EXPECT_THAT(failure(TextDelta{.text = "a", .tokens = -1}), HasSubstr("\"tokens\""));
+  TextDelta delta;
+  delta.logprobs.assign(1, {{"a", 1, -kInfinity}, {}});
+  EXPECT_EQ(failure(delta), "") << "a token of zero probability";
+  delta.logprobs.assign(1, {{"a", 1, std::nanf("")}, {}});
+  EXPECT_THAT(failure(delta), HasSubstr("\"logprob\""));
+  delta.logprobs.assign(500, {{"a", 1, -1}, std::vector<TokenCandidate>(20, {"b", 2, -2})});
+  EXPECT_THAT(failure(delta), HasSubstr("more than 65536 values"));
+  Finished finished;
+  finished.embedding = {0, std::nanf("")};
+  EXPECT_THAT(failure(finished), HasSubstr("\"embedding\""));
+  finished.embedding = {0, 1};
+  EXPECT_EQ(failure(finished), "");
+  finished.usage.output_tokens = 1 << 24;
+  EXPECT_THAT(failure(finished), HasSubstr("\"output_tokens\""));
+}
+
+// As the receiver counts them.
+TEST(FrameBounds, ValuesAreCountedAlike) {
+  const size_t most = BoundsOf(Receiver::kDaemon,
+                               static_cast<uint16_t>(kFirstTypeToDaemon + ToDaemon(RequestEvent{}).index()))
+                          ->values;
+  size_t passed = 0;
+  constexpr size_t kValuesOfCall = 7;
+  for (size_t calls = most / kValuesOfCall - 40; calls < most / kValuesOfCall + 40; ++calls) {
+    TextDelta delta;
+    delta.tool_calls.assign(calls, {"1", "f", "{}"});
+    const auto sent = DecodeToDaemon(TheFrame(Encode(ToDaemon(RequestEvent{RequestId{1}, delta}))));
+    ASSERT_TRUE(sent) << sent.error().message;
+    passed += std::holds_alternative<TextDelta>(std::get<RequestEvent>(*sent).event) ? 1 : 0;
+  }
+  EXPECT_GT(passed, 30U) << "what is not too much is sent";
+  EXPECT_LT(passed, 50U);
+}
+
 // The daemon waits for an answer.
 TEST(FrameBounds, AMessageBeyondItsBoundsGivesWayToAnError) {
   const std::string large(size_t{70} << 20, 'x');
@@ -99,9 +155,16 @@ TEST(FrameBounds, AMessageBeyondItsBoundsGivesWayToAnError) {
 }
 
 // Of what a runner says, sums are made, and lists are repeated in replies.
+// As a runner that checks nothing would send it.
+std::string EncodeUnchecked(const ToDaemon& message) {
+  std::string payload;
+  std::visit([&payload](const auto& alternative) { Packer(payload).Put(alternative); }, message);
+  return HeaderOf(kFirstTypeToDaemon + message.index(), payload.size()) + payload;
+}
+
 TEST(FrameBounds, NumbersAndTextsBeyondTheirBoundsAreRefused) {
   const auto is_taken = [](const ToDaemon& message) {
-    return DecodeToDaemon(TheFrame(Encode(message))).has_value();
+    return DecodeToDaemon(TheFrame(EncodeUnchecked(message))).has_value();
   };
   const auto finishes = [&is_taken](const auto& change) {
     Finished finished;
@@ -139,7 +202,7 @@ TEST(FrameBounds, NumbersAndTextsBeyondTheirBoundsAreRefused) {
 TEST(FrameBounds, AFrameOfTooManyValuesIsRefused) {
   TextDelta delta;
   delta.tool_calls.assign(10'000, {"", "", ""});
-  const auto decoded = DecodeToDaemon(TheFrame(Encode(ToDaemon(RequestEvent{RequestId{1}, delta}))));
+  const auto decoded = DecodeToDaemon(TheFrame(EncodeUnchecked(ToDaemon(RequestEvent{RequestId{1}, delta}))));
   ASSERT_FALSE(decoded);
   EXPECT_EQ(decoded.error().code, ErrorCode::kTooLarge);
 }
