@@ -71,6 +71,8 @@ void RunnerLink::Send(const api::ipc::ToRunner& message) {
 }
 
 api::Result<void> RunnerLink::TrySend(const api::ipc::SubmitView& submit) {
+  // The runner would take it for a broken link, and end.
+  if (auto checked = api::ipc::Check(submit); !checked) return checked;
   std::string bytes = api::ipc::Encode(submit);
   if (bytes.empty()) {
     return api::Fail(api::ErrorCode::kTooLarge,

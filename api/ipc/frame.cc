@@ -265,9 +265,29 @@ std::string Encode(const ToRunner& message) {
   AppendFrameOf(message, frame);
   return frame;
 }
-std::string Encode(const SubmitView& submit) {
-  // Where it is among the messages.
+namespace {
+
+// Where it is among the messages.
+uint16_t TypeOfSubmit() {
   static const auto type = static_cast<uint16_t>(kFirstType<ToRunner> + ToRunner(Submit{}).index());
+  return type;
+}
+
+}  // namespace
+
+Result<void> Check(const SubmitView& submit) {
+  BoundsCheck check;
+  check.Put(submit);
+  if (!check.breach().empty()) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("the request's value of \"{}\" is not valid", check.breach()));
+  }
+  const size_t values_max = BoundsOf(Receiver::kRunner, TypeOfSubmit())->values;
+  if (check.values() <= values_max) return {};
+  return Fail(ErrorCode::kTooLarge, fmt::format("the request has more than {} values", values_max));
+}
+std::string Encode(const SubmitView& submit) {
+  const uint16_t type = TypeOfSubmit();
   std::string frame;
   AppendFrameOf(type, submit, frame);
   return frame;

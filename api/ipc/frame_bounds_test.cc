@@ -26,6 +26,14 @@ FrameReader::Frame TheFrame(const std::string& bytes) {
   return **frame;
 }
 
+FrameReader::Frame TheFrameToRunner(const std::string& bytes) {
+  FrameReader reader(Receiver::kRunner);
+  reader.Append(bytes);
+  auto frame = reader.Next();
+  EXPECT_TRUE(frame && *frame);
+  return **frame;
+}
+
 void ExpectPasses(const ToDaemon& message) {
   const std::string bytes = Encode(message);
   const auto decoded = DecodeToDaemon(TheFrame(bytes));
@@ -113,6 +121,32 @@ TEST(FrameBounds, AnEventThatWouldBeRefusedFailsItsRequestAlone) {
   EXPECT_EQ(failure(finished), "");
   finished.usage.output_tokens = 1 << 24;
   EXPECT_THAT(failure(finished), HasSubstr("\"output_tokens\""));
+}
+
+// The runner would take the daemon for a broken one, and end.
+TEST(FrameBounds, ARequestThatARunnerWouldRefuseIsNotSent) {
+  Submit submit{RequestId{7}, {}};
+  const auto check = [&submit] { return Check(SubmitView{submit.id, submit.request, submit.resume}); };
+  EXPECT_TRUE(check());
+  submit.request.predict_ms_max = -1;
+  const auto negative = check();
+  ASSERT_FALSE(negative);
+  EXPECT_EQ(negative.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(negative.error().message, HasSubstr("\"predict_ms_max\""));
+  EXPECT_FALSE(DecodeToRunner(TheFrameToRunner(Encode(ToRunner(submit)))));
+  submit.request.predict_ms_max = 0;
+  submit.request.params.temperature = std::nanf("");
+  EXPECT_FALSE(check());
+  submit.request.params.temperature = 1;
+  ChatPrompt prompt;
+  prompt.messages.assign(2'000'000, {"user", ""});
+  submit.request.prompt = std::move(prompt);
+  const auto many = check();
+  ASSERT_FALSE(many);
+  EXPECT_EQ(many.error().code, ErrorCode::kTooLarge);
+  std::get<ChatPrompt>(submit.request.prompt).messages.resize(100);
+  EXPECT_TRUE(check());
+  EXPECT_TRUE(DecodeToRunner(TheFrameToRunner(Encode(ToRunner(submit)))));
 }
 
 // As the receiver counts them.

@@ -315,6 +315,8 @@ using ToDaemon = std::variant<Hello, LoadProgress, Loaded, LoadFailed, Inspected
 // folder never is. To the daemon, an event, a description or an error beyond its bounds gives way to an error that says so.
 std::string Encode(const ToRunner& message);
 std::string Encode(const SubmitView& submit);  // as of a ToRunner, without a copy of the request
+// Whether a runner would take it. kInvalidArgument names the field, kTooLarge: too many values.
+Result<void> Check(const SubmitView& submit);
 std::string Encode(const ToDaemon& message);
 // Appends what Encode() gives; allocates nothing where `frames` has room.
 void AppendFrame(const ToDaemon& message, std::string& frames);

@@ -164,6 +164,8 @@ void GetRest(Fields& body, CompletionRequest& request) {
   // Negative and 0: no limit.
   body.Get("t_max_predict_ms", request.predict_ms_max);
   body.Get("n_indent", request.indent_min);
+  request.predict_ms_max = std::max(request.predict_ms_max, 0);
+  request.indent_min = std::max(request.indent_min, 0);
   int32_t slot = -1;
   body.Get("id_slot", slot, -1, kSlotsMax - 1);
   request.slot = std::max(slot, 0);

@@ -33,6 +33,15 @@ TEST(LlamaCompletion, ChoicesOfALargeBodyAreBoundedUnderBothNames) {
   EXPECT_EQ(CompletionErrorOf({{"prompt", {"a", "b"}}, {"n_cmpl", 65}}).field, "n_cmpl");
 }
 
+// As llama.cpp's clients say that there is none.
+TEST(LlamaCompletion, NegativeLimitsAreNone) {
+  auto parsed = ParseCompletion(R"({"prompt":"p","t_max_predict_ms":-1,"n_indent":-2147483648})");
+  ASSERT_TRUE(parsed);
+  const std::vector<Request> requests = ToRequests(*std::move(parsed), {});
+  EXPECT_EQ(requests.at(0).predict_ms_max, 0);
+  EXPECT_EQ(requests.at(0).indent_min, 0);
+}
+
 TEST(LlamaCompletion, EveryPromptHasTheFormatWithinTheBudget) {
   const std::vector<std::string> prompts(128, "x");
   const auto body = [&prompts](size_t bytes) {

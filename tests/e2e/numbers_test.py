@@ -37,6 +37,9 @@ CASES = [
     ("/v1/completions", {"model": MODEL, "prompt": "Hello!", "max_tokens": 1, "logit_bias": {}}, "logit_bias", ["5"]),
     ("/v1/responses", {"model": MODEL, "input": "Hello!", "max_output_tokens": 1, "options": SHORT}, "",
      [*SAMPLING, "max_output_tokens", "input"]),
+    *((path, {"model": MODEL, "prompt": "Hello!", "n_predict": 1}, "",
+       ["n_predict", "n_probs", "t_max_predict_ms", "n_indent", "id_slot", "n_cmpl", "n_keep"])
+      for path in ("/completion", "/infill")),
     ("/tokenize", {"model": MODEL, "content": "Hello!"}, "", ["content"]),
     ("/detokenize", {"model": MODEL, "tokens": [5]}, "", ["tokens"]),
     ("/v1/messages", CHAT, "", ["max_tokens", "temperature", "top_p", "top_k", "keep_alive"]),
