@@ -4,10 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <functional>
+#include <future>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -368,6 +372,33 @@ TEST(Parts, AMarkerBeginsTheConstraint) {
     EXPECT_TRUE(matcher.Mask().Has('{' + 2));
     EXPECT_FALSE(matcher.Mask().Has('x' + 2));
   }
+}
+
+// It is at work while another thread makes the index, and may be canceled.
+TEST(ConstraintCache, WhoWaitsForTheIndexIsNotStuck) {
+  const TestVocabulary vocabulary;
+  std::promise<void> begun, go_on;
+  ConstraintCache cache(
+      [&] {
+        begun.set_value();
+        go_on.get_future().wait();
+        return vocabulary.Index();
+      },
+      size_t{8} << 20);
+  std::thread first([&] { EXPECT_TRUE(cache.Get(SchemaFormat(R"({"type":"integer"})"))); });
+  begun.get_future().wait();
+  std::atomic<bool> canceled = false;
+  std::atomic<uint64_t> checks = 0;
+  std::thread second([&] {
+    const WorkBudget budget(std::chrono::hours(1), canceled, &checks);
+    EXPECT_THROW((void)cache.Get(SchemaFormat(R"({"type":"integer"})")), WorkStopped);
+  });
+  while (checks < 2) std::this_thread::yield();
+  canceled = true;
+  second.join();
+  go_on.set_value();
+  first.join();
+  EXPECT_TRUE(cache.Get(SchemaFormat(R"({"type":"integer"})")));
 }
 
 TEST(ConstraintCache, CompilesOnceAndForgetsTheOldest) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -157,10 +158,7 @@ api::Result<std::shared_ptr<Constraint>> ConstraintCache::Get(const std::string&
     if (auto found = Find(key, user)) return *std::move(found);
   }
   WaitUnlessItMayBegin(*memory_, user);
-  std::call_once(vocabulary_made_, [this] {
-    const WorkBudget::Exempt once_per_model;
-    vocabulary_ = make_vocabulary_();
-  });
+  IndexVocabularyOnce();
   Compiled compiled = Compile(make);
   // It has its memory now; what others began meanwhile does not matter.
   const FormatUser now{.party = user.party, .resumed = user.resumed};
@@ -170,6 +168,33 @@ api::Result<std::shared_ptr<Constraint>> ConstraintCache::Get(const std::string&
   Compiled used = Use(entries_.front(), now);
   Evict();
   return used;
+}
+
+// Who waits for another thread to do it counts as at work, and may be canceled.
+void ConstraintCache::IndexVocabularyOnce() {
+  constexpr auto kPatience = std::chrono::milliseconds(50);
+  std::unique_lock lock(vocabulary_mutex_);
+  while (vocabulary_state_ == VocabularyState::kIndexing) {
+    vocabulary_changed_.wait_for(lock, kPatience);
+    CheckWork();
+  }
+  if (vocabulary_state_ == VocabularyState::kDone) return;
+  vocabulary_state_ = VocabularyState::kIndexing;
+  lock.unlock();
+  std::shared_ptr<const VocabularyIndex> made;
+  try {
+    const WorkBudget::Exempt once_per_model;
+    made = make_vocabulary_();
+  } catch (...) {
+    lock.lock();
+    vocabulary_state_ = VocabularyState::kNone;
+    vocabulary_changed_.notify_all();
+    throw;
+  }
+  lock.lock();
+  vocabulary_ = std::move(made);
+  vocabulary_state_ = VocabularyState::kDone;
+  vocabulary_changed_.notify_all();
 }
 
 // Those that are in use stay, so that who asks for one shares it; so does the newest.

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <list>
 #include <memory>
@@ -45,7 +47,7 @@ class ConstraintCache {
 
   static constexpr size_t kGrammarBytesMin = size_t{32} << 20;
 
-  using MakeVocabulary = std::function<std::shared_ptr<const VocabularyIndex>()>;  // called at most once
+  using MakeVocabulary = std::function<std::shared_ptr<const VocabularyIndex>()>;  // until it does not throw
   ConstraintCache(MakeVocabulary make_vocabulary, size_t budget_bytes)
       : make_vocabulary_(std::move(make_vocabulary)),
         memory_(std::make_shared<FormatMemory>(budget_bytes - budget_bytes / 4)),
@@ -79,14 +81,18 @@ class ConstraintCache {
   // Nothing: it is to be compiled. Moves it to the front.
   std::optional<Compiled> Find(const std::string& key, const FormatUser& user);
   Compiled Use(Entry& entry, const FormatUser& user);
+  void IndexVocabularyOnce();
   Compiled Compile(const MakeGrammar& make);
   void Evict();
 
   const MakeVocabulary make_vocabulary_;
   const std::shared_ptr<FormatMemory> memory_;
   const std::shared_ptr<MaskMemory> masks_;
-  std::once_flag vocabulary_made_;
-  std::shared_ptr<const VocabularyIndex> vocabulary_;  // once it is made
+  enum class VocabularyState : uint8_t { kNone, kIndexing, kDone };
+  std::mutex vocabulary_mutex_;
+  std::condition_variable vocabulary_changed_;
+  VocabularyState vocabulary_state_ = VocabularyState::kNone;  // guarded by vocabulary_mutex_
+  std::shared_ptr<const VocabularyIndex> vocabulary_;          // once it is kDone
   mutable std::mutex mutex_;
   std::list<Entry> entries_;  // the last used first; guarded by mutex_
 };

@@ -51,6 +51,12 @@ bool EncoderEngine::HandleInput(Input input) {
     Enter(std::move(*built));
   } else if (const auto* cancel = std::get_if<api::ipc::Cancel>(&input)) {
     Cancel(cancel->id);
+  } else if (const auto* about_engine = std::get_if<EngineQuestion>(&input)) {
+    about_engine->answer({.id = about_engine->question.id,
+                          .building = static_cast<int32_t>(building_.size()),
+                          .steps = steps_});
+  } else if (const auto* about_cache = std::get_if<CacheQuestion>(&input)) {
+    about_cache->answer({.id = about_cache->question.id});  // there is none
   } else {
     return !std::holds_alternative<Stop>(input);
   }

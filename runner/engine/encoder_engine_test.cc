@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <condition_variable>
 #include <filesystem>
+#include <future>
 #include <map>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "runner/engine/loaded_model.h"
@@ -84,6 +86,15 @@ class EncoderHarness {
     const api::Event event = Wait(Submit(std::move(request)));
     const auto* failed = std::get_if<api::Failed>(&event);
     return failed == nullptr ? api::Error() : failed->error;
+  }
+  // What the engine says of itself and of its caches.
+  std::pair<api::ipc::EngineInspected, api::ipc::CacheInspected> Inspect() {
+    std::promise<api::ipc::EngineInspected> engine;
+    std::promise<api::ipc::CacheInspected> cache;
+    inbox_.Post(
+        EngineQuestion{{.id = 5}, [&](api::ipc::EngineInspected answer) { engine.set_value(answer); }});
+    inbox_.Post(CacheQuestion{{.id = 6}, [&](api::ipc::CacheInspected answer) { cache.set_value(answer); }});
+    return {engine.get_future().get(), cache.get_future().get()};
   }
   // How many ended before it; those that have not ended are behind all.
   size_t PlaceOf(api::RequestId id) {
@@ -178,6 +189,19 @@ TEST(EncoderEngine, WindowsAndHeadsOfOtherFamiliesToo) {
     QUIRE_ENCODER_OR_SKIP(model, family);
     ExpectSameBits(model, {});
   }
+}
+
+// Who looks waits for an answer.
+TEST(EncoderEngine, AnswersWhoLooks) {
+  QUIRE_ENCODER_OR_SKIP(bert, "bert");
+  EncoderHarness encoder(bert);
+  encoder.Start();
+  EXPECT_FALSE(encoder.Vector(encoder.Submit(TextRequest("Hello!"))).empty());
+  const auto [engine, cache] = encoder.Inspect();
+  EXPECT_EQ(engine.id, 5U);
+  EXPECT_EQ(engine.steps, 1U);
+  EXPECT_EQ(cache.id, 6U);
+  EXPECT_TRUE(cache.nodes.empty());
 }
 
 TEST(EncoderEngine, RefusesWhatTheModelDoesNot) {

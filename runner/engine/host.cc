@@ -460,6 +460,7 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
                               .context_max = info.num_ctx,
                               .task = rank ? ModelTask::kRank : other_task,
                               .rank_prompt = rank ? &rank->prompt : nullptr,
+                              .end_of_generation = &end_of_generation,
                               .sentence_prompts = sentence_prompts.get()};
   shared.preparation_max = PreparationMax(std::chrono::milliseconds(settings.prepare_ms), context_length);
   Preparation preparation(shared.prompts, context, std::chrono::milliseconds(settings.prepare_ms),

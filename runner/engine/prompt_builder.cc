@@ -181,8 +181,15 @@ struct PromptBuilder {
     }
     if (auto known = encoder.CheckIds(biased, "logit_bias"); !known) return known;
     if (auto known = encoder.CheckIds(request.params.stop_token_ids, "stop_token_ids"); !known) return known;
+    // As LogitProcessor does for the first token.
+    const api::GenerationParams& params = request.params;
+    const bool no_end = params.ignore_eos || params.min_tokens > 0;
+    if (no_end && context.end_of_generation != nullptr)
+      banned.insert(context.end_of_generation->begin(), context.end_of_generation->end());
+    if (params.min_tokens > 0) banned.insert(params.stop_token_ids.begin(), params.stop_token_ids.end());
     if (std::ssize(banned) < context.tokenizer->vocab_size()) return {};
-    return api::Fail(api::ErrorCode::kInvalidArgument, "logit_bias bans every token", "logit_bias");
+    return api::Fail(api::ErrorCode::kInvalidArgument,
+                     "no token may come: logit_bias, ignore_eos and min_tokens ban every one", "logit_bias");
   }
 
   api::Result<FittedPrompt> operator()(const api::ContinuedPrompt& continued) const {

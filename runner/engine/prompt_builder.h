@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <unordered_set>
 #include <vector>
 
 #include "api/base/error.h"
@@ -67,7 +68,8 @@ struct PromptContext {
   constraint::ConstraintCache* constraints = nullptr;  // any thread; null: no formats
   int32_t context_max = 0;                // tokens of one sequence that the caches hold; 0 = not known
   ModelTask task = ModelTask::kGenerate;  // such models embed too
-  const models::RankPrompt* rank_prompt = nullptr;  // of a decoder that ranks
+  const models::RankPrompt* rank_prompt = nullptr;                      // of a decoder that ranks
+  const std::unordered_set<api::TokenId>* end_of_generation = nullptr;  // null: none
   const SentencePrompts* sentence_prompts = nullptr;
   bool resumed = false;           // the answer began in another runner
   bool formats_may_wait = false;  // the caller waits until WorkStopped says that there is memory for one more

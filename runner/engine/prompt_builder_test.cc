@@ -290,6 +290,26 @@ TEST_F(Prompts, AWholePromptCanBeARestorePoint) {
   EXPECT_THAT(built->restore_points, ::testing::ElementsAre(static_cast<int32_t>(built->tokens.size()) - 1));
 }
 
+TEST_F(Prompts, SomeTokenMayCome) {
+  auto request = MakeRequest(api::RawPrompt{"Once"});
+  const std::unordered_set<api::TokenId> ends{1};
+  PromptContext with_ends = context();
+  with_ends.end_of_generation = &ends;
+  const int32_t vocabulary = with_ends.tokenizer->vocab_size();
+  for (api::TokenId token = 0; token < vocabulary; ++token) {
+    if (token != 1 && token != 2) request.params.logit_bias.push_back({token, -api::kLogitBiasMax});
+  }
+  request.params.ignore_eos = true;
+  EXPECT_TRUE(BuildPrompt(with_ends, request)) << "2 may";
+  request.params.stop_token_ids = {2};
+  EXPECT_TRUE(BuildPrompt(with_ends, request));
+  request.params.min_tokens = 1;
+  const auto refused = BuildPrompt(with_ends, request);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, api::ErrorCode::kInvalidArgument);
+  EXPECT_EQ(refused.error().field, "logit_bias");
+}
+
 TEST_F(Prompts, BiasesMustBeOfTokensThereAre) {
   auto request = MakeRequest(api::RawPrompt{"Once"});
   request.params.logit_bias = {{context().tokenizer->vocab_size(), 1}};
