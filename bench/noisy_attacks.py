@@ -1,4 +1,5 @@
 """The attacks of noisy_neighbor.py: each runs until an event is set, and counts the replies that it got."""
+import collections
 import contextlib
 import fcntl
 import gzip
@@ -142,6 +143,19 @@ def silent_connections(port, seen, ended):
         time.sleep(0.005)
     for s in held:
         s.close()
+
+
+def connects(port, seen, ended):
+    """Opens connections without pause, and holds the last 1,200."""
+    held = collections.deque()
+    while not ended.is_set():
+        with contextlib.suppress(OSError):
+            held.append(socket.create_connection(("127.0.0.1", port), 10))
+            seen["opened"] += 1
+        if len(held) > 1200:
+            held.popleft().close()
+    for client in held:
+        client.close()
 
 
 def silent_bodies(port, seen, ended):
@@ -344,6 +358,7 @@ ATTACKS = {
     "endless": hang_up("/v1/chat/completions", chat("Tell me a story.", stream=True, ignore_eos=True), after=5),
     "stalled_streams": stalled_streams,
     "silent_connections": silent_connections,
+    "connects": connects,
     "silent_bodies": silent_bodies,
     "show_body": post("/api/show", b'{"model":"%s","x":[' % MODEL.encode() + b"1," * (20 << 20) + b"1]}"),
     "show_verbose": post("/api/show", {"model": MODEL, "verbose": True}),

@@ -164,36 +164,88 @@ class HttpServer::PlaceLease {
   size_t* reserved_;
 };
 
-// Closes the connection that a new one replaces, whose party has `party_connections` without it. False: there is none.
-bool HttpServer::CloseOldest(Place place, size_t party_connections) {
-  const auto now = std::chrono::steady_clock::now();
-  std::optional<Idleness> first;
-  Session* session = nullptr;
-  Connection* handshake = nullptr;
-  const auto replaced_first = [&](const Idleness& idleness) {
-    return MayReplace(party_connections, idleness, now) && (!first || ReplacedBefore(idleness, *first, now));
-  };
-  for (const Handshake& candidate : handshakes_) {
-    if (candidate.place != place || candidate.connection->gone()) continue;
-    const Idleness idleness{Idleness::Stage::kBeforeRequest, candidate.since,
-                            candidate.connection->party_connections()};
-    if (!replaced_first(idleness)) continue;
-    first = idleness;
-    handshake = candidate.connection.get();
+namespace {
+
+// What a party may have given up since it had as many connections.
+bool IsAbout(size_t before, size_t now) { return now + before / 16 >= before; }
+
+}  // namespace
+
+// Which connections may be replaced next, the best last: those that are about like the first one, so that none that comes
+// meanwhile goes before them. A flood of new ones would else look at all for each of them.
+void HttpServer::ListReplaceable(Place place, std::chrono::steady_clock::time_point now) {
+  constexpr size_t kListed = 64;
+  replaceable_.clear();
+  replaceable_place_ = place;
+  listed_at_ = now;
+  for (Handshake& candidate : handshakes_) {
+    if (candidate.place != place) continue;
+    if (const auto idleness = IdlenessOf(candidate)) replaceable_.push_back({nullptr, &candidate, *idleness});
   }
   for (Session* candidate : sessions_) {
     if (candidate->place() != place) continue;
-    const std::optional<Idleness> idleness = candidate->IdlenessAt(now);
-    if (!idleness || !replaced_first(*idleness)) continue;
-    first = idleness;
-    session = candidate;
+    if (const auto idleness = candidate->IdlenessAt(now))
+      replaceable_.push_back({candidate, nullptr, *idleness});
   }
-  if (session != nullptr) {
-    session->Abort("replaced");
-  } else if (handshake != nullptr) {
-    handshake->Abort();
+  const auto first = [now](const Replaceable& one, const Replaceable& other) {
+    return ReplacedBefore(one.idleness, other.idleness, now);
+  };
+  const size_t listed = std::min(kListed, replaceable_.size());
+  std::ranges::partial_sort(replaceable_, replaceable_.begin() + static_cast<std::ptrdiff_t>(listed), first);
+  replaceable_.resize(listed);
+  const auto other = std::ranges::find_if_not(replaceable_, [this](const Replaceable& one) {
+    const Idleness& best = replaceable_.front().idleness;
+    return one.idleness.stage == best.stage &&
+           IsAbout(best.party_connections, one.idleness.party_connections);
+  });
+  replaceable_.erase(other, replaceable_.end());
+  std::ranges::reverse(replaceable_);
+  listed_none_ = replaceable_.empty();
+}
+
+std::optional<Idleness> HttpServer::IdlenessOf(const Handshake& handshake) {
+  if (handshake.connection->gone()) return std::nullopt;
+  return Idleness{Idleness::Stage::kBeforeRequest, handshake.since,
+                  handshake.connection->party_connections()};
+}
+
+// Closes the connection that a new one replaces, whose party has `party_connections` without it. False: there is none.
+bool HttpServer::CloseOldest(Place place, size_t party_connections) {
+  constexpr auto kListedFor = std::chrono::milliseconds(5);
+  const auto now = std::chrono::steady_clock::now();
+  bool is_new = false;
+  const auto list = [&] {
+    ListReplaceable(place, now);
+    is_new = true;
+  };
+  if (now - listed_at_ > kListedFor || place != replaceable_place_) list();
+  while (true) {
+    if (replaceable_.empty()) {
+      if (is_new || listed_none_) return false;
+      list();
+      continue;
+    }
+    const Replaceable one = replaceable_.back();
+    const auto idleness = one.session != nullptr ? one.session->IdlenessAt(now) : IdlenessOf(*one.handshake);
+    // Where its party has given up others meanwhile one with more may be next, and so may that of the new one.
+    const bool is_next = idleness && IsAbout(one.idleness.party_connections, idleness->party_connections);
+    if (!is_next) {
+      replaceable_.pop_back();
+      continue;
+    }
+    if (!is_new && !IsAbout(party_connections, idleness->party_connections)) {
+      list();
+      continue;
+    }
+    if (!MayReplace(party_connections, *idleness, now)) return false;
+    replaceable_.pop_back();
+    if (one.session != nullptr) {
+      one.session->Abort("replaced");
+    } else {
+      one.handshake->connection->Abort();
+    }
+    return true;
   }
-  return first.has_value();
 }
 
 // The place of a new connection. Connections opened only to be held cannot keep others out, and while every place has
@@ -271,6 +323,7 @@ Awaitable<void> HttpServer::RunSession(Connection::Socket socket, ListenerInfo l
         usable = false;
         spdlog::error("TLS handshake failed: {}", error.what());
       }
+      std::erase_if(replaceable_, [&](const Replaceable& one) { return one.handshake == &*entry; });
       handshakes_.erase(entry);
     }
     if (usable) {
@@ -345,6 +398,7 @@ Awaitable<void> HttpServer::Serve(std::shared_ptr<Connection> connection, Listen
   } catch (const std::exception& error) {
     spdlog::error("connection failed: {}", error.what());
   }
+  std::erase_if(replaceable_, [&session](const Replaceable& one) { return one.session == &session; });
   sessions_.erase(entry);
 }
 

@@ -101,6 +101,14 @@ class HttpServer {
   void LimitHandshakes();
   Awaitable<void> Serve(std::shared_ptr<Connection> connection, ListenerInfo listener, Place place);
   std::optional<Place> MakeRoom(Connection::Socket& socket);
+  // One of both.
+  struct Replaceable {
+    Session* session = nullptr;
+    Handshake* handshake = nullptr;
+    Idleness idleness;  // when it was listed
+  };
+  static std::optional<Idleness> IdlenessOf(const Handshake& handshake);
+  void ListReplaceable(Place place, std::chrono::steady_clock::time_point now);
   bool CloseOldest(Place place, size_t party_connections);
 
   boost::asio::any_io_executor executor_;
@@ -110,8 +118,12 @@ class HttpServer {
   std::vector<std::shared_ptr<Acceptor>> acceptors_;
   PartyConnections parties_;
   std::list<Session*> sessions_;
-  std::list<Handshake> handshakes_;  // TLS connections that are not sessions yet, oldest first
-  size_t reserved_ = 0;              // connections in reserved places
+  std::list<Handshake> handshakes_;       // TLS connections that are not sessions yet, oldest first
+  std::vector<Replaceable> replaceable_;  // of one place, the next one last; all are there
+  Place replaceable_place_ = Place::kNormal;
+  bool listed_none_ = true;
+  std::chrono::steady_clock::time_point listed_at_ = {};
+  size_t reserved_ = 0;                                      // connections in reserved places
   std::chrono::steady_clock::time_point next_warning_ = {};  // of failed accepts
   std::vector<std::filesystem::path> unix_paths_;            // of sockets made here
   boost::asio::steady_timer session_ended_;                  // canceled whenever a session ends
