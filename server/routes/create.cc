@@ -15,6 +15,7 @@
 #include "server/routes/relay.h"
 #include "server/routes/request_steps.h"
 #include "server/store/model_manifest.h"
+#include "server/store/model_text.h"
 
 namespace quire::server {
 namespace {
@@ -463,7 +464,7 @@ class Creation {
     auto parameters = MergeParameters(model_.parameters_json, request_.parameters_json);
     if (!parameters) return std::unexpected(std::move(parameters.error()));
     model_.parameters_json = *std::move(parameters);
-    return {};
+    return CheckText(model_, api::ErrorCode::kInvalidArgument);
   }
 
   Services& services_;

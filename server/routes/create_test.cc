@@ -76,6 +76,22 @@ TEST(CreateRoute, WhatIsNotSaidStaysAndAgainReplaces) {
   EXPECT_EQ(made->parameters_json, R"({"temperature":0.5,"top_k":7})");
 }
 
+// Every request of the model copies it.
+TEST(CreateRoute, AModelHasABoundedTextInAll) {
+  TestDaemon daemon;
+  const json message = {{"role", "user"}, {"content", ""}};
+  for (const json& more : {json{{"messages", std::vector<json>(30'000, message)}},
+                           json{{"system", std::string(size_t{5} << 20, 's')}},
+                           json{{"license", std::string(size_t{5} << 20, 'l')}}}) {
+    json request = {{"model", "made"}, {"from", "demo"}, {"stream", false}};
+    request.update(more);
+    const RawResponse response = daemon.Post("/api/create", request.dump());
+    EXPECT_EQ(response.status, 400);
+    EXPECT_THAT(ErrorOf(response), HasSubstr("the limit is 4194304 bytes"));
+  }
+  EXPECT_EQ(daemon.store().Open().Find(Named("made")).error().code, api::ErrorCode::kNotFound);
+}
+
 TEST(CreateRoute, StreamsWhatItDoes) {
   TestDaemon daemon;
   const RawResponse response = daemon.Post("/api/create", R"({"model":"made","from":"demo","system":"S"})");

@@ -14,6 +14,7 @@
 #include "server/routes/resident_memory.h"
 #include "server/routes/shared_list.h"
 #include "server/store/model_manifest.h"
+#include "server/store/model_text.h"
 
 namespace quire::server {
 namespace {
@@ -128,10 +129,7 @@ ollama::ShowReply ShowReplyOf(const StoredModel& model, const api::ipc::Inspecte
 
 // About what a reply takes: of the model's description a verbose one has all of it.
 size_t ShowReplyBytes(const StoredModel& model, const api::ipc::Inspected& description, bool verbose) {
-  size_t bytes = model.parameters_json.size() + model.go_template.size() + model.system.size() +
-                 description.chat_template.size();
-  for (const std::string& license : model.licenses) bytes += license.size();
-  for (const api::Message& message : model.messages) bytes += message.content.size();
+  size_t bytes = TextBytes(model) + description.chat_template.size();
   if (verbose) bytes += description.model_info_json.size() + description.tensors_json.size();
   return bytes;
 }

@@ -10,6 +10,8 @@
 
 #include <algorithm>
 #include <fstream>
+#include <set>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -301,6 +303,16 @@ struct Metrics::Impl {
     return prometheus::BuildHistogram().Name(name).Help(help).Register(registry);
   }
 
+  // Series stay for as long as the daemon runs: models that come later share one label.
+  std::string LabelOf(const std::string& model) {
+    constexpr size_t kModelsMax = 128;
+    if (model.empty() || models.contains(model)) return model;
+    if (models.size() >= kModelsMax) return "other";
+    models.insert(model);
+    return model;
+  }
+
+  std::set<std::string> models;
   std::unique_ptr<VllmMetrics> vllm;  // null: only our own names
   prometheus::Registry registry;
   Family<Counter>& requests = CounterOf("quire_requests_total", "Requests completed");
@@ -342,29 +354,29 @@ Metrics::~Metrics() = default;
 
 void Metrics::Observe(const RequestLog& log, std::chrono::steady_clock::time_point now) {
   Impl& in = *impl_;
+  const std::string name = in.LabelOf(log.stored_model);
   const std::string endpoint = log.route.empty() ? "other" : log.route;
-  in.requests.Add({{"model", log.stored_model}, {"endpoint", endpoint}, {"code", std::to_string(log.status)}})
+  in.requests.Add({{"model", name}, {"endpoint", endpoint}, {"code", std::to_string(log.status)}})
       .Increment();
   if (const auto reason = RejectionOf(log); !reason.empty())
     in.rejected.Add({{"reason", std::string(reason)}}).Increment();
   if (log.stored_model.empty()) return;
-  if (in.vllm) in.vllm->Observe(log, now);
+  if (in.vllm) in.vllm->Observe(log, name, now);
 
-  const Labels model = {{"model", log.stored_model}};
+  const Labels model = {{"model", name}};
   const bool left = log.status == 499 || log.error == "client gone";
-  if (left) in.cancelled.Add({{"model", log.stored_model}, {"stage", std::string(StageOf(log))}}).Increment();
+  if (left) in.cancelled.Add({{"model", name}, {"stage", std::string(StageOf(log))}}).Increment();
   in.duration.Add(model, kLongBuckets).Observe(Seconds(now - log.start));
   if (log.queued) in.queue.Add(model, kLongBuckets).Observe(Seconds(*log.queued));
   if (log.first_token) in.first_token.Add(model, kLongBuckets).Observe(Seconds(*log.first_token));
   if (log.prompt_tokens) {
     const int32_t cached = std::clamp(log.cached_tokens.value_or(0), 0, *log.prompt_tokens);
-    in.prompt_tokens.Add({{"model", log.stored_model}, {"source", "computed"}})
-        .Increment(*log.prompt_tokens - cached);
-    in.prompt_tokens.Add({{"model", log.stored_model}, {"source", "cached"}}).Increment(cached);
+    in.prompt_tokens.Add({{"model", name}, {"source", "computed"}}).Increment(*log.prompt_tokens - cached);
+    in.prompt_tokens.Add({{"model", name}, {"source", "cached"}}).Increment(cached);
     in.cache_queries.Add(model).Increment(*log.prompt_tokens);
     in.cache_hits.Add(model).Increment(cached);
     if (!log.miss.empty()) {
-      in.cache_misses.Add({{"model", log.stored_model}, {"reason", MissReason(log)}}).Increment();
+      in.cache_misses.Add({{"model", name}, {"reason", MissReason(log)}}).Increment();
     }
   }
   if (log.output_tokens) in.output_tokens.Add(model).Increment(*log.output_tokens);
@@ -375,7 +387,7 @@ void Metrics::Observe(const RequestLog& log, std::chrono::steady_clock::time_poi
     in.accepted.Add(model).Increment(log.draft.accepted());
     in.rollback.Add(model).Increment(Seconds(std::chrono::nanoseconds(log.draft.rollback_ns)));
     for (size_t i = 0; i < log.draft.accepted_by_position.size(); ++i) {
-      in.accepted_at.Add({{"model", log.stored_model}, {"position", std::to_string(i + 1)}})
+      in.accepted_at.Add({{"model", name}, {"position", std::to_string(i + 1)}})
           .Increment(log.draft.accepted_by_position[i]);
     }
   }

@@ -1,14 +1,33 @@
 #include "server/routes/metrics_route.h"
 
+#include <boost/asio/this_coro.hpp>
+#include <memory>
+#include <optional>
 #include <utility>
+
+#include "server/http/party.h"
+#include "server/routes/paced_turns.h"
+#include "server/routes/relay.h"
 
 namespace quire::server {
 namespace {
 
-Awaitable<void> Scrape(const Metrics& metrics, const std::function<MetricsSnapshot()>& snapshot,
-                       Exchange& exchange) {
-  HttpResponse response{.content_type = "text/plain; version=0.0.4; charset=utf-8",
-                        .body = metrics.Text(snapshot())};
+// What the route's requests share.
+struct MetricsRoute {
+  const Metrics& metrics;
+  const std::function<MetricsSnapshot()> snapshot;
+  std::optional<PacedTurns> turns = {};  // once the thread's executor is known
+};
+
+Awaitable<void> Scrape(MetricsRoute& route, Exchange& exchange) {
+  if (!route.turns) route.turns.emplace(co_await boost::asio::this_coro::executor);
+  PacedTurns::Work write = [&route] { return route.metrics.Text(route.snapshot()); };
+  auto body = co_await route.turns->Run(PartyOf(exchange), std::move(write));
+  if (!body) {
+    co_await SendError(exchange, body.error());
+    co_return;
+  }
+  HttpResponse response{.content_type = "text/plain; version=0.0.4; charset=utf-8", .body = *std::move(body)};
   co_await exchange.Send(std::move(response));
 }
 
@@ -29,10 +48,10 @@ MetricsSnapshot SnapshotOf(const HttpServer& server, const PrefillEstimates& est
 }
 
 void AddMetricsRoutes(Router& router, const Metrics& metrics, std::function<MetricsSnapshot()> snapshot) {
+  const auto route = std::make_shared<MetricsRoute>(metrics, std::move(snapshot));
   router.Add({.method = "GET",
               .path = "/metrics",
-              .handler = [&metrics, snapshot = std::move(snapshot)](
-                             Exchange& exchange) { return Scrape(metrics, snapshot, exchange); },
+              .handler = [route](Exchange& exchange) { return Scrape(*route, exchange); },
               .access = Access::kAdmin});
 }
 

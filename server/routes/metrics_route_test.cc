@@ -37,6 +37,20 @@ RequestLog Answered() {
 
 constexpr auto kEnd = std::chrono::steady_clock::time_point(12s);
 
+// Names that clients make up by creating models: their series stay.
+TEST(Metrics, ManyModelsShareALabel) {
+  Metrics metrics(true);
+  RequestLog log = Answered();
+  for (int i = 0; i < 1000; ++i) {
+    log.stored_model = "model-" + std::to_string(i);
+    metrics.Observe(log, kEnd);
+  }
+  const std::string text = metrics.Text({});
+  EXPECT_THAT(text, HasSubstr("quire_generation_tokens_total{model=\"model-127\"} 11\n"));
+  EXPECT_THAT(text, HasSubstr("quire_generation_tokens_total{model=\"other\"} 9592\n"));
+  EXPECT_THAT(text, Not(HasSubstr("model-128")));
+}
+
 TEST(Metrics, CountsAnAnsweredRequest) {
   Metrics metrics(false);
   RequestLog log = Answered();

@@ -145,7 +145,7 @@ Awaitable<std::optional<GenerationJob>> MakeJob(Services& services, Exchange& ex
     job.memory_bytes = MemoryBytes(job.choices);
     return job;
   };
-  WorkPool* pool = PoolFor(services, exchange.body_bytes() * choices);
+  WorkPool* pool = PoolFor(services, (exchange.body_bytes() + of_model) * choices);
   if (pool == nullptr) co_return work();
   auto job = co_await RunFor(exchange, *pool, std::move(work));
   co_return job;

@@ -126,15 +126,16 @@ VllmMetrics::VllmMetrics() : impl_(std::make_unique<Impl>()) {}
 
 VllmMetrics::~VllmMetrics() = default;
 
-void VllmMetrics::Observe(const RequestLog& log, std::chrono::steady_clock::time_point now) {
+void VllmMetrics::Observe(const RequestLog& log, const std::string& model,
+                          std::chrono::steady_clock::time_point now) {
   if (log.stored_model.empty() || !log.prompt_tokens) return;
-  const prometheus::Labels model = {{"engine", "0"}, {"model_name", log.stored_model}};
-  impl_->ObserveTimes(log, model, InSeconds(now - log.start));
-  impl_->ObserveTokens(log, model);
-  impl_->ObserveDrafts(log, model);
+  const prometheus::Labels labels = {{"engine", "0"}, {"model_name", model}};
+  impl_->ObserveTimes(log, labels, InSeconds(now - log.start));
+  impl_->ObserveTokens(log, labels);
+  impl_->ObserveDrafts(log, labels);
   const bool left = log.status == 499 || log.error == "client gone";
   if (!left && log.finish != "stop" && log.finish != "length") return;
-  prometheus::Labels reason = model;
+  prometheus::Labels reason = labels;
   reason["finished_reason"] = left ? "abort" : log.finish;
   impl_->success.Add(reason).Increment();
 }

@@ -20,8 +20,8 @@ class VllmMetrics {
   VllmMetrics& operator=(const VllmMetrics&) = delete;
   ~VllmMetrics();
 
-  // A request that has ended.
-  void Observe(const RequestLog& log, std::chrono::steady_clock::time_point now);
+  // A request that has ended; `model`: the label of its model.
+  void Observe(const RequestLog& log, const std::string& model, std::chrono::steady_clock::time_point now);
   std::vector<prometheus::MetricFamily> Collect(const MetricsSnapshot& snapshot) const;
 
  private:

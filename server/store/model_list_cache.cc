@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "api/base/io_thread.h"
+#include "server/store/model_text.h"
 
 namespace quire::server {
 namespace {
@@ -18,13 +19,6 @@ bool Same(const timespec& a, const timespec& b) { return a.tv_sec == b.tv_sec &&
 
 bool Before(const timespec& a, const timespec& b) {
   return std::tie(a.tv_sec, a.tv_nsec) < std::tie(b.tv_sec, b.tv_nsec);
-}
-
-size_t TextBytes(const StoredModel& model) {
-  size_t bytes = model.go_template.size() + model.system.size() + model.parameters_json.size();
-  for (const std::string& license : model.licenses) bytes += license.size();
-  for (const api::Message& message : model.messages) bytes += message.content.size();
-  return bytes;
 }
 
 }  // namespace

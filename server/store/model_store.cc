@@ -19,6 +19,7 @@
 #include "server/store/layout.h"
 #include "server/store/model_list_cache.h"
 #include "server/store/model_manifest.h"
+#include "server/store/model_text.h"
 #include "server/store/staging.h"
 
 namespace quire::server {
@@ -128,6 +129,8 @@ class ModelReader {
       if (auto read = ReadTextLayer(*blobs, layer, model); !read) return std::unexpected(read.error());
     }
     model.prefix_layers = HashOfPrefixLayers(model.other_layers);
+    if (auto checked = CheckText(model, api::ErrorCode::kBadModel); !checked)
+      return std::unexpected(checked.error());
     return model;
   }
 
