@@ -370,8 +370,7 @@ void ServeEncoder(Shared& shared, Link& link, const ipc::LoadModel& request, Ope
   Preparation preparation(shared.prompts, prompts, std::chrono::milliseconds(settings.prepare_ms),
                           ReceiversOf(shared, link), kEncoderNice);
   if (auto closed = CloseLoading(shared); !closed) return link.Send(ipc::LoadFailed{closed.error()});
-  link.Send(
-      ipc::Loaded{info, std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count()});
+  link.Send(ipc::Loaded{info, std::chrono::nanoseconds(Clock::now() - begin).count()});
   engine.Run();
 }
 
@@ -466,8 +465,7 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   Preparation preparation(shared.prompts, context, std::chrono::milliseconds(settings.prepare_ms),
                           ReceiversOf(shared, link));
   if (auto closed = CloseLoading(shared); !closed) return link.Send(ipc::LoadFailed{closed.error()});
-  link.Send(
-      ipc::Loaded{info, std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count()});
+  link.Send(ipc::Loaded{info, std::chrono::nanoseconds(Clock::now() - begin).count()});
   shared.flushes = shared.snapshot_fd >= 0;
   (*engine)->Run();
   (*engine)->FlushTier(kFlushTime);
