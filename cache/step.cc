@@ -44,7 +44,16 @@ class Reservation {
   Reservation(const Reservation&) = delete;
   Reservation& operator=(const Reservation&) = delete;
 
-  void Confirm() { confirmed_ = true; }
+  // What was copied stays until the end, whatever is evicted meanwhile. To be called when all are reserved: one that shares
+  // what it writes with another one writes in place where that has a copy.
+  void PinCopied() {
+    copied_pinned_ = true;
+    ForEachCopied([](BlockPool& pool, BlockId block) { pool.AddReference(block); });
+  }
+  void Confirm() {
+    confirmed_ = true;
+    if (copied_pinned_) ForEachCopied([](BlockPool& pool, BlockId block) { pool.Release(block); });
+  }
 
   // False when a pool ran out. Throws std::bad_alloc.
   bool Reserve(SequenceState* sequence, int32_t tokens) {
@@ -62,19 +71,19 @@ class Reservation {
       HybridState::Group& group = held.groups[undo->group];
       group.table.Clip(0, undo->was_unmapped ? 0 : pools_->PageEnd(held.offset()));
       if (undo->old_page == kNoBlock) continue;
-      pools_->pages[undo->group]->AddReference(undo->old_page);
+      if (!copied_pinned_) pools_->pages[undo->group]->AddReference(undo->old_page);
       group.table.Put(pools_->PageOf(held.offset()), undo->old_page);
     }
     for (auto undo = slots_.rbegin(); undo != slots_.rend(); ++undo) {
       BlockPool& blocks = pools_->slots->blocks();
-      if (undo->old_slot != kNoBlock) blocks.AddReference(undo->old_slot);
+      if (undo->old_slot != kNoBlock && !copied_pinned_) blocks.AddReference(undo->old_slot);
       undo->sequence->held.slot = SlotRef(&blocks, undo->old_slot);
     }
     pages_.clear();
     slots_.clear();
   }
 
-  // Other holders of a page that was copied still hold it, so a rollback can always add a reference again.
+  // Other holders of a page that was copied still hold it while nothing is evicted, so a rollback can add a reference again.
   bool ReservePages(SequenceState* sequence, size_t g, int32_t tokens) {
     HybridState& held = sequence->held;
     PageTable& table = held.groups[g].table;
@@ -114,10 +123,21 @@ class Reservation {
     return true;
   }
 
+  template <class Visit>
+  void ForEachCopied(const Visit& visit) {
+    for (const Undo& undo : pages_) {
+      if (undo.old_page != kNoBlock) visit(*pools_->pages[undo.group], undo.old_page);
+    }
+    for (const UndoSlot& undo : slots_) {
+      if (undo.old_slot != kNoBlock) visit(pools_->slots->blocks(), undo.old_slot);
+    }
+  }
+
   static constexpr size_t kUsual = 64;  // without memory of their own
 
   Pools* pools_;
   bool confirmed_ = false;
+  bool copied_pinned_ = false;
   boost::container::small_vector<Undo, kUsual> pages_;
   boost::container::small_vector<UndoSlot, kUsual> slots_;
 };
@@ -411,6 +431,7 @@ Result<OwnedStep> HybridCache::Begin(std::span<const Append> appends) try {
   if (demand.capture_slots > 0) {
     Demand captures = NoDemand();
     captures.slots.need = demand.capture_slots;
+    reservation.PinCopied();
     MakeRoom(captures);
   }
   for (const Append& append : appends) step->Add(append.sequence->state_.get(), append.tokens);
