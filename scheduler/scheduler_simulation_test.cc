@@ -125,7 +125,7 @@ class Simulation : private SimulatedRequests {
     for (const RequestId id : plan.admit) {
       ASSERT_TRUE(waiting_.contains(id) && ready_.contains(waiting_.at(id)));
       const std::string key = waiting_.at(id);
-      ASSERT_EQ(quarantine_.Admit(key, id, WaitingFor(key), now_), "");
+      ASSERT_EQ(quarantine_.Admit(key, id, WaitingFor(key), now_, RunsInQuarantine(key)), "");
       claims_.Start(key, owners_.at(id).first, said_.at(id));
       progressed_.erase(id);
       sent_.erase(id);

@@ -25,9 +25,10 @@ class QuarantineModel {
     bool quarantined = false;
   };
 
-  // `waiting` are the requests of the model that waited until then, `id` among them. What is wrong with it; empty if nothing is.
-  std::string Admit(const std::string& key, api::RequestId id, const std::vector<Waiting>& waiting,
-                    Time now) {
+  // `waiting` are the requests of the model that waited until then, `id` among them; `one_runs`: a quarantined one runs. What is
+  // wrong with it; empty if nothing is.
+  std::string Admit(const std::string& key, api::RequestId id, const std::vector<Waiting>& waiting, Time now,
+                    bool one_runs) {
     const Waiting& one = *std::ranges::find(waiting, id, &Waiting::id);
     const bool in_quarantine = std::ranges::any_of(waiting, &Waiting::quarantined);
     const bool goes_first = one.quarantined && one_goes_first_.contains(key);
@@ -41,7 +42,7 @@ class QuarantineModel {
     if (!joins && GoesOn(key, now, kProbation)) return "a request was admitted in another's turn";
     if (!in_quarantine) {
       Reset(key);
-      slow_.erase(key);
+      if (!one_runs) slow_.erase(key);  // one whose runner dies before it was sent is as slow later
       turns_.erase(key);
       return "";
     }

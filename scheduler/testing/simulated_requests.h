@@ -48,6 +48,9 @@ class SimulatedRequests {
     return std::ranges::any_of(running_,
                                [&](const auto& entry) { return entry.second == key && of(entry.first); });
   }
+  bool RunsInQuarantine(const std::string& key) const {
+    return AnyRuns(key, [this](RequestId id) { return quarantined_.contains(id); });
+  }
   // The only one that the runner has, and that nobody has left lately.
   bool IsAlone(const std::string& key, Time now) const {
     return !IsLately(left_at_, key, now) && std::ranges::count_if(running_, [&](const auto& entry) {
