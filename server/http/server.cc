@@ -61,6 +61,9 @@ std::optional<std::string> ClearUnixPath(const std::filesystem::path& path) {
   return std::nullopt;
 }
 
+// What a party may have given up since it had as many connections.
+bool IsAbout(size_t before, size_t now) { return now + before / 16 >= before; }
+
 }  // namespace
 
 std::string Describe(const tcp::endpoint& endpoint) {
@@ -163,13 +166,6 @@ class HttpServer::PlaceLease {
  private:
   size_t* reserved_;
 };
-
-namespace {
-
-// What a party may have given up since it had as many connections.
-bool IsAbout(size_t before, size_t now) { return now + before / 16 >= before; }
-
-}  // namespace
 
 // Which connections may be replaced next, the best last: those that are about like the first one, so that none that comes
 // meanwhile goes before them. A flood of new ones would else look at all for each of them.
