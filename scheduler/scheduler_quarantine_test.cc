@@ -52,6 +52,13 @@ class QuarantineTest : public SchedulerTest {
   }
   std::vector<RequestId> Admitted() { return Plan(now).admit; }
   void Prove(uint64_t id) { scheduler().Progress(Id(id), now); }
+  // It was alone in a runner that died.
+  void AddQuarantined(uint64_t id, const std::string& party, ExitCause cause = ExitCause::kCrashed) {
+    Add(id, party);
+    Load();
+    ASSERT_EQ(Admitted().size(), 1U);
+    ASSERT_THAT(Die(cause), IsEmpty());
+  }
 
   Time now = kStart;
 };
@@ -109,10 +116,7 @@ TEST_F(QuarantineTest, TurnsOutliveRunners) {
 }
 
 TEST_F(QuarantineTest, ANewcomersKillIsHeldAgainstNobody) {
-  Add(1, "slow");
-  Load();
-  ASSERT_EQ(Admitted().size(), 1U);
-  ASSERT_THAT(Die(ExitCause::kKilled), IsEmpty());
+  AddQuarantined(1, "slow", ExitCause::kKilled);
   Add(2, "killer");
   Load();
   EXPECT_THAT(Admitted(), ElementsAre(Id(1)));
@@ -130,10 +134,7 @@ TEST_F(QuarantineTest, ANewcomersKillIsHeldAgainstNobody) {
 }
 
 TEST_F(QuarantineTest, ARunnerThatHangsDoesSoForWhatItHadThen) {
-  Add(1, "hangs");
-  Load();
-  ASSERT_EQ(Admitted().size(), 1U);
-  ASSERT_THAT(Die(), IsEmpty());
+  AddQuarantined(1, "hangs");
   Load();
   EXPECT_THAT(Admitted(), ElementsAre(Id(1)));
   const Time hung_since = now + seconds(1);
@@ -161,10 +162,7 @@ TEST_F(QuarantineTest, TheLastCandidateIsTriedFirst) {
 }
 
 TEST_F(QuarantineTest, AKillerThatHangsUpIsHeldAgainstNobody) {
-  Add(1, "slow");
-  Load();
-  ASSERT_EQ(Admitted().size(), 1U);
-  ASSERT_THAT(Die(ExitCause::kKilled), IsEmpty());
+  AddQuarantined(1, "slow", ExitCause::kKilled);
   Add(2, "killer");
   Load();
   EXPECT_THAT(Admitted(), ElementsAre(Id(1)));
@@ -181,10 +179,7 @@ TEST_F(QuarantineTest, AKillerThatHangsUpIsHeldAgainstNobody) {
 }
 
 TEST_F(QuarantineTest, WhoLeftLongAgoKillsNoRunner) {
-  Add(1, "slow");
-  Load();
-  ASSERT_EQ(Admitted().size(), 1U);
-  ASSERT_THAT(Die(), IsEmpty());
+  AddQuarantined(1, "slow");
   Add(2, "leaves");
   Load();
   EXPECT_THAT(Admitted(), ElementsAre(Id(1)));
@@ -197,10 +192,7 @@ TEST_F(QuarantineTest, WhoLeftLongAgoKillsNoRunner) {
 
 // A hang is noticed seconds later, and when it began is known to within seconds.
 TEST_F(QuarantineTest, AKillerThatHangsUpBeforeTheHangIsNoticedIsHeldAgainstNobody) {
-  Add(1, "slow");
-  Load();
-  ASSERT_EQ(Admitted().size(), 1U);
-  ASSERT_THAT(Die(), IsEmpty());
+  AddQuarantined(1, "slow");
   Add(2, "killer");
   Load();
   EXPECT_THAT(Admitted(), ElementsAre(Id(1)));
@@ -221,10 +213,7 @@ TEST_F(QuarantineTest, AKillerThatHangsUpBeforeTheHangIsNoticedIsHeldAgainstNobo
 
 // One that has tokens is no newcomer, but the others are not alone with the runner.
 TEST_F(QuarantineTest, WhoLeavesWithTokensMayHaveKilledTheRunnerToo) {
-  Add(1, "slow");
-  Load();
-  ASSERT_EQ(Admitted().size(), 1U);
-  ASSERT_THAT(Die(), IsEmpty());
+  AddQuarantined(1, "slow");
   Add(2, "killer");
   Load();
   EXPECT_THAT(Admitted(), ElementsAre(Id(1)));
@@ -237,10 +226,7 @@ TEST_F(QuarantineTest, WhoLeavesWithTokensMayHaveKilledTheRunnerToo) {
 }
 
 TEST_F(QuarantineTest, AProbationBeginsAgainWhenTheRunnerIsSentTheRequest) {
-  Add(1, "large");
-  Load();
-  ASSERT_EQ(Admitted().size(), 1U);
-  ASSERT_THAT(Die(), IsEmpty());
+  AddQuarantined(1, "large");
   Add(2, "other");
   Load();
   EXPECT_THAT(scheduler().NextPlan(now).admit, ElementsAre(Id(1)));
@@ -255,10 +241,7 @@ TEST_F(QuarantineTest, AProbationBeginsAgainWhenTheRunnerIsSentTheRequest) {
 }
 
 TEST_F(QuarantineTest, NobodyWaitsForARequestThatIsNotSent) {
-  Add(1, "large");
-  Load();
-  ASSERT_EQ(Admitted().size(), 1U);
-  ASSERT_THAT(Die(), IsEmpty());
+  AddQuarantined(1, "large");
   Add(2, "other");
   Load();
   EXPECT_THAT(scheduler().NextPlan(now).admit, ElementsAre(Id(1)));
@@ -268,10 +251,7 @@ TEST_F(QuarantineTest, NobodyWaitsForARequestThatIsNotSent) {
 }
 
 TEST_F(QuarantineTest, WhatARunnerWasNotSentDidNotKillIt) {
-  Add(1, "large");
-  Load();
-  ASSERT_EQ(Admitted().size(), 1U);
-  ASSERT_THAT(Die(), IsEmpty());
+  AddQuarantined(1, "large");
   Load();
   EXPECT_THAT(scheduler().NextPlan(now).admit, ElementsAre(Id(1)));
   Add(2, "new");

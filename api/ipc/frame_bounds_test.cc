@@ -18,16 +18,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-FrameReader::Frame TheFrame(const std::string& bytes) {
-  FrameReader reader(Receiver::kDaemon);
-  reader.Append(bytes);
-  auto frame = reader.Next();
-  EXPECT_TRUE(frame && *frame);
-  return **frame;
-}
-
-FrameReader::Frame TheFrameToRunner(const std::string& bytes) {
-  FrameReader reader(Receiver::kRunner);
+FrameReader::Frame TheFrame(const std::string& bytes, Receiver receiver = Receiver::kDaemon) {
+  FrameReader reader(receiver);
   reader.Append(bytes);
   auto frame = reader.Next();
   EXPECT_TRUE(frame && *frame);
@@ -133,7 +125,7 @@ TEST(FrameBounds, ARequestThatARunnerWouldRefuseIsNotSent) {
   ASSERT_FALSE(negative);
   EXPECT_EQ(negative.error().code, ErrorCode::kInvalidArgument);
   EXPECT_THAT(negative.error().message, HasSubstr("\"predict_ms_max\""));
-  EXPECT_FALSE(DecodeToRunner(TheFrameToRunner(Encode(ToRunner(submit)))));
+  EXPECT_FALSE(DecodeToRunner(TheFrame(Encode(ToRunner(submit)), Receiver::kRunner)));
   submit.request.predict_ms_max = 0;
   submit.request.params.temperature = std::nanf("");
   EXPECT_FALSE(check());
@@ -146,7 +138,7 @@ TEST(FrameBounds, ARequestThatARunnerWouldRefuseIsNotSent) {
   EXPECT_EQ(many.error().code, ErrorCode::kTooLarge);
   std::get<ChatPrompt>(submit.request.prompt).messages.resize(100);
   EXPECT_TRUE(check());
-  EXPECT_TRUE(DecodeToRunner(TheFrameToRunner(Encode(ToRunner(submit)))));
+  EXPECT_TRUE(DecodeToRunner(TheFrame(Encode(ToRunner(submit)), Receiver::kRunner)));
 }
 
 // As the receiver counts them.
