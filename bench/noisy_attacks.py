@@ -320,7 +320,7 @@ ATTACKS = {
     "schema_regex": post("/api/chat", with_schema({"type": "string", "pattern": "(a|b)*a(a|b){24}c"})),
     "schema_repeats": post("/api/chat", with_schema({"type": "string", "pattern": "((a{1,100}){1,100}){1,100}"})),
     "grammar_ambiguous": post("/v1/chat/completions", chat(
-        grammar='root ::= text\ntext ::= word text | "0"\nword ::= [^\\x00] word | [^\\x01]', max_tokens=64)),
+        grammar='root ::= text\ntext ::= word text | "0"\nword ::= [^\\x00] word [\\x02]? | [^\\x01]', max_tokens=64)),
     "schema_changing": post("/api/chat", lambda: with_schema({
         "type": "object", "properties": STRINGS, "title": str(time.monotonic_ns())})),
     "schema_values": post("/api/chat", lambda: with_schema({

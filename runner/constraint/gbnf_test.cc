@@ -30,6 +30,12 @@ void ExpectGrammar(const std::string& grammar, const std::vector<std::string>& m
   }
 }
 
+std::string Repeated(std::string_view part, int times) {
+  std::string text;
+  for (int i = 0; i < times; ++i) text += part;
+  return text;
+}
+
 void ExpectError(const std::string& grammar, api::ErrorCode code, const std::string& message) {
   const auto compiled = CompileFormat(GrammarFormat(grammar));
   ASSERT_FALSE(compiled.has_value()) << grammar;
@@ -92,6 +98,27 @@ ws ::= | " " | "\n" [ \t]{0,20}
                 {"[", "{\"a\":}", R"({"a"  : 1})", "{]", R"({"a":[1})"});
   ExpectGrammar("root ::= \"(\" root? \")\"", {"()", "((()))"}, {")", "(a"});
   ExpectGrammar("root ::= a\na ::= \"x\" b | \"\"\nb ::= \"y\" a", {"", "xy", "xyxy"}, {"y", "xx"});
+}
+
+// A rule that ends with a call leaves nothing to come back to. With a return state for each call, 256 of them were more
+// than are followed: such an answer could never end.
+TEST(Gbnf, RightRecursionHasNoDepth) {
+  const std::string lines(1000, 'x');
+  ExpectGrammar("root ::= \"x\" root | \"\"", {lines}, {lines + "y"});
+  ExpectGrammar("root ::= \"(\" ws \")\"\nws ::= ([ \\n] ws)?", {"(" + std::string(1000, ' ') + ")"},
+                {"( )("});
+  ExpectGrammar("root ::= \"x\" more\nmore ::= \"\" | \",\" other\nother ::= \"x\" more",
+                {"x" + Repeated(",x", 500)}, {"x" + Repeated(",x", 500) + "x"});
+}
+
+// What may be empty is left out of the parse states: 12 in a row, of 12 each, were more of them than are followed before
+// one of them read a byte.
+TEST(Gbnf, RulesThatMayBeEmptyMultiplyNothing) {
+  const std::string rules = "root ::= a{12} \"!\"\na ::= b{0,12}\nb ::= c{0,12}\nc ::= (\"x\" c \"y\")?";
+  ExpectGrammar(rules, {"!", "xy!", "xxyyxy!"}, {"y", "xyy", "x!"});
+  ExpectError("root ::= a root | \"y\"\na ::= (\"x\" a \"x\")?", api::ErrorCode::kUnsupported,
+              "left-recursive");
+  ExpectGrammar("root ::= a \"!\"\na ::= \"\" | \"\"", {"!"}, {"x"});
 }
 
 TEST(Gbnf, MasksAreExact) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runner/constraint/empty_texts.h"
 #include "runner/work/work_budget.h"
 
 namespace quire::runner::constraint {
@@ -47,9 +48,14 @@ class GrammarCompiler {
       nfas.push_back(std::move(*nfa));
     }
     classes_.Finish();
-    for (const Nfa& nfa : nfas) {
-      auto dfa = Determinize(nfa, classes_);
+    // A list's items are counted as they are; the whole, which nothing calls, keeps its empty text.
+    const auto is_list = [this](uint32_t rule) { return KindOf(rule) != RuleKind::kText; };
+    const std::vector<bool> empty = FindEmptyRules(nfas, is_list);
+    MakeEmptyCallsOptional(empty, nfas);
+    for (uint32_t rule = 0; rule <= builder_.size(); ++rule) {
+      auto dfa = Determinize(nfas[rule], classes_);
       if (!dfa) return std::unexpected(dfa.error());
+      if (empty[rule] && rule != builder_.size()) RemoveEmptyText(*dfa);
       start_.push_back(static_cast<StateId>(total_));
       total_ += dfa->states();
       if (total_ > kDfaStatesMax || total_ * classes_.count() > kDfaEntriesMax) {
@@ -59,6 +65,10 @@ class GrammarCompiler {
       dfas_.push_back(std::move(*dfa));
     }
     return {};
+  }
+
+  RuleKind KindOf(uint32_t rule) const {
+    return rule == builder_.size() ? RuleKind::kText : builder_.kind(rule);
   }
 
   bool IsCoReachable(const Dfa& dfa, StateId base, StateId state) const {
@@ -136,7 +146,7 @@ class GrammarCompiler {
         grammar_.call_begin_.push_back(static_cast<uint32_t>(grammar_.calls_.size()));
         for (const RuleCall& call : dfa.calls[state]) {
           if (!co_reachable_[start_[call.rule]] || !co_reachable_[base + call.then]) continue;
-          grammar_.calls_.push_back({start_[call.rule], base + call.then});
+          grammar_.calls_.push_back({.start = start_[call.rule], .then = base + call.then});
         }
         const bool calls = grammar_.calls_.size() > grammar_.call_begin_.back();
         grammar_.accepting_.push_back(dfa.accepting[state]);
@@ -145,6 +155,14 @@ class GrammarCompiler {
       }
     }
     grammar_.call_begin_.push_back(static_cast<uint32_t>(grammar_.calls_.size()));
+    CountWork(grammar_.next_.size() / 4 + grammar_.calls_.size());
+    for (Grammar::Call& call : grammar_.calls_) call.last = OnlyEnds(call.then);
+  }
+
+  bool OnlyEnds(StateId state) const {
+    const auto row = std::span(grammar_.next_).subspan(state * classes_.count(), classes_.count());
+    return grammar_.Accepting(state) && grammar_.Calls(state).empty() &&
+           std::ranges::all_of(row, [](StateId next) { return next == kDead; });
   }
 
   ByteSet OwnFirst(StateId state) const {
@@ -187,7 +205,7 @@ class GrammarCompiler {
 
   void CountRemainingTexts() {
     for (uint32_t rule = 0; rule < dfas_.size(); ++rule) {
-      const RuleKind kind = rule == builder_.size() ? RuleKind::kText : builder_.kind(rule);
+      const RuleKind kind = KindOf(rule);
       grammar_.kinds_.push_back(kind);
       grammar_.lists_ |= kind != RuleKind::kText;
     }

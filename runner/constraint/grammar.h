@@ -22,6 +22,7 @@ class Grammar {
   struct Call {
     StateId start = 0;  // of the rule
     StateId then = 0;
+    bool last = false;  // `then` is the end of the caller and nothing else
   };
 
   StateId start() const { return start_; }

@@ -33,10 +33,10 @@ class MaskTurnsTest : public testing::Test {
   }
 
   const TestVocabulary vocabulary_;
-  const std::shared_ptr<Constraint> ambiguous_ =
-      Constrain({api::OutputFormat::Kind::kGrammar,
-                 "root ::= text\ntext ::= word text | \"0\"\nword ::= [^\\x00] word | [^\\x01]", "grammar"},
-                vocabulary_);
+  const std::shared_ptr<Constraint> ambiguous_ = Constrain(
+      {api::OutputFormat::Kind::kGrammar,
+       "root ::= text\ntext ::= word text | \"0\"\nword ::= [^\\x00] word [\\x02]? | [^\\x01]", "grammar"},
+      vocabulary_);
 };
 
 TEST_F(MaskTurnsTest, ThirtyAnswersOfOnePartyTakeOneStepsWork) {

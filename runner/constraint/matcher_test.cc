@@ -219,7 +219,7 @@ TEST(Matcher, MasksOfAnAmbiguousGrammarAreTooExpensive) {
   const TestVocabulary vocabulary;
   const api::OutputFormat format{
       api::OutputFormat::Kind::kGrammar,
-      "root ::= text\ntext ::= word text | \"0\"\nword ::= [^\\x00] word | [^\\x01]", "grammar"};
+      "root ::= text\ntext ::= word text | \"0\"\nword ::= [^\\x00] word [\\x02]? | [^\\x01]", "grammar"};
   const auto tokens_before_the_bound = [](std::shared_ptr<Constraint> constraint) {
     Matcher matcher(std::move(constraint));
     int tokens = 0;
@@ -256,7 +256,7 @@ TEST(Matcher, GoesOnWithTheStepsThatAreLeft) {
   };
   const api::OutputFormat ambiguous{
       api::OutputFormat::Kind::kGrammar,
-      "root ::= text\ntext ::= word text | \"0\"\nword ::= [^\\x00] word | [^\\x01]", "grammar"};
+      "root ::= text\ntext ::= word text | \"0\"\nword ::= [^\\x00] word [\\x02]? | [^\\x01]", "grammar"};
   const std::vector<std::pair<api::OutputFormat, std::string>> answers = {
       {ambiguous, std::string(60, 'x')},
       {SchemaFormat(R"({"type":"array","items":{"type":"integer"},"uniqueItems":true})"), "[1,12,3, 4,123]"},
@@ -292,7 +292,7 @@ TEST(Matcher, PiecesGiveTheSameMasks) {
   const TestVocabulary vocabulary;
   const std::vector<api::OutputFormat> formats = {
       {api::OutputFormat::Kind::kGrammar,
-       "root ::= text\ntext ::= word text | \"0\"\nword ::= [^\\x00] word | [^\\x01]", "grammar"},
+       "root ::= text\ntext ::= word text | \"0\"\nword ::= [^\\x00] word [\\x02]? | [^\\x01]", "grammar"},
       SchemaFormat(R"({"type":"array","items":{"type":"string"},"uniqueItems":true,"minItems":9})"),
       SchemaFormat(R"({"type":"array","items":{"enum":["a","ab","abc",12]},"uniqueItems":true})"),
       SchemaFormat(R"({"type":"object"})")};

@@ -91,7 +91,8 @@ bool Close(const Grammar& grammar, ParseArena& arena, ParseStates& parse_states)
     if (grammar.Plain(at.state)) continue;
     for (const Grammar::Call& call : grammar.Calls(at.state)) {
       if (parse_states.size() >= kParseStatesMax) break;  // no stack that nobody uses
-      AddNew(parse_states, {call.start, arena.stacks.Push(at.stack, call.then), at.items});
+      const StackId stack = call.last ? at.stack : arena.stacks.Push(at.stack, call.then);
+      AddNew(parse_states, {call.start, stack, at.items});
     }
     if (!grammar.Accepting(at.state)) continue;
     if (grammar.KindOf(at.state) == RuleKind::kDistinctItem && arena.sets.Has(at.items)) continue;

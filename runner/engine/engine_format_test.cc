@@ -60,9 +60,9 @@ TEST(EngineFormat, EveryAnswerIsAValidDocument) {
 TEST(EngineFormat, AnAmbiguousGrammarFailsAlone) {
   EngineHarness harness;
   const auto other = harness.Submit(Greedy("Describe a person.", 8));
-  const auto outcome = harness.Wait(
-      harness.Submit(With(Greedy("Describe a person.", 64), Kind::kGrammar,
-                          "root ::= text\ntext ::= word text | \"0\"\nword ::= [^\\x00] word | [^\\x01]")));
+  const auto outcome = harness.Wait(harness.Submit(
+      With(Greedy("Describe a person.", 64), Kind::kGrammar,
+           "root ::= text\ntext ::= word text | \"0\"\nword ::= [^\\x00] word [\\x02]? | [^\\x01]")));
   ASSERT_TRUE(outcome.failed);
   EXPECT_EQ(outcome.failed->error.code, api::ErrorCode::kUnsupported);
   EXPECT_THAT(outcome.failed->error.message, HasSubstr("too ambiguous"));

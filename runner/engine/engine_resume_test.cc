@@ -151,9 +151,9 @@ TEST(EngineResume, WithMirostatAndTextThatIsHeldBackToTheEnd) {
 
 // What the masks took before the runner died is not forgotten: it ends at the same token, for the same reason.
 TEST(EngineResume, WithAFormatThatBecomesTooExpensive) {
-  const api::Request request =
-      WithGrammar(Greedy("Describe a person.", 64),
-                  "root ::= [a-z ]{24} text\ntext ::= word text | \"0\"\nword ::= [^\\x00] word | [^\\x01]");
+  const api::Request request = WithGrammar(
+      Greedy("Describe a person.", 64),
+      "root ::= [a-z ]{24} text\ntext ::= word text | \"0\"\nword ::= [^\\x00] word [\\x02]? | [^\\x01]");
   EngineHarness harness;
   ASSERT_TRUE(harness.Generate(request).failed);
   ExpectResumesAnywhere(request);
@@ -161,8 +161,9 @@ TEST(EngineResume, WithAFormatThatBecomesTooExpensive) {
 
 // Taking over a long answer with an ambiguous format takes longer than many steps.
 TEST(EngineResume, OthersGoOnWhileALongAnswerIsTakenOver) {
-  const api::Request request = WithGrammar(Greedy("Describe a person.", 800),
-                                           "root ::= text\ntext ::= word text | \"0\"\nword ::= [a-z ]{1,3}");
+  const api::Request request =
+      WithGrammar(Greedy("Describe a person.", 800),
+                  "root ::= text\ntext ::= word text \"#\"? | \"0\"\nword ::= [a-z ]{1,3}");
   EngineHarness harness({.model_stops = false});
   const api::RequestId first = harness.Submit(request);
   harness.Post(api::ipc::Credit{first, 2000});
@@ -181,8 +182,9 @@ TEST(EngineResume, OthersGoOnWhileALongAnswerIsTakenOver) {
 }
 
 TEST(EngineResume, WithAnAmbiguousFormat) {
-  ExpectResumesAnywhere(WithGrammar(Greedy("Describe a person.", 24),
-                                    "root ::= text\ntext ::= word text | \"0\"\nword ::= [a-z ]{1,3}"));
+  ExpectResumesAnywhere(
+      WithGrammar(Greedy("Describe a person.", 24),
+                  "root ::= text\ntext ::= word text \"#\"? | \"0\"\nword ::= [a-z ]{1,3}"));
 }
 
 TEST(EngineResume, WithASchema) {

@@ -65,7 +65,7 @@ inline std::optional<std::string> Walk(const Grammar& grammar, Choices choices) 
       std::swap(at, next);
     }
     if (!found) {
-      Require(ends);
+      Require(ends || at.size() >= kParseStatesMax);  // all that are followed may wait for calls that are not
       return text;
     }
   }
