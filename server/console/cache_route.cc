@@ -1,13 +1,15 @@
-#include <algorithm>
+#include <boost/asio/this_coro.hpp>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "scheduler/job_slots.h"
 #include "server/console/cache_view.h"
 #include "server/console/change_stream.h"
 #include "server/console/console.h"
+#include "server/http/party.h"
 #include "server/routes/handlers.h"
 
 namespace quire::server {
@@ -30,20 +32,53 @@ api::Result<std::string> SaltOf(std::string_view query) {
   return salt;
 }
 
+// What all viewers have together. I/O thread only.
+class Viewers {
+ public:
+  StreamCounts& streams() { return streams_; }
+  // A turn to ask a runner, one question of a party at a time: a runner answers between two steps, and has room for
+  // kQuestionsMax and more.
+  Awaitable<api::Result<scheduler::JobSlots::Slot>> TurnOf(std::string party) {
+    if (turns_ == nullptr) {
+      turns_ = std::make_shared<scheduler::JobSlots>(
+          co_await boost::asio::this_coro::executor,
+          scheduler::JobSlots::Limits{.slots = kQuestionsMax, .slots_of_one = 1, .waiting_max = kWaitingMax});
+    }
+    auto turn = co_await scheduler::JobSlots::Acquire(turns_, std::move(party));
+    co_return turn;
+  }
+
+ private:
+  static constexpr int32_t kQuestionsMax = 32;
+  static constexpr int32_t kWaitingMax = 1 << 20;  // bounded by the connections
+
+  StreamCounts streams_;
+  std::shared_ptr<scheduler::JobSlots> turns_;  // once the thread's executor is known
+};
+
 // The prefixes of one model as one viewer sees them.
 class CacheChanges : public ChangeSource {
  public:
-  CacheChanges(const CacheSources& sources, scheduler::ModelSpec spec, const HttpRequest& request,
+  CacheChanges(const CacheSources& sources, Viewers& viewers, scheduler::ModelSpec spec, Exchange& exchange,
                std::string salt)
-      : sources_(sources), spec_(std::move(spec)) {
-    question_.isolation = IsolationOf(request, std::move(salt));
-    question_.others = request.admin;
+      : sources_(sources), viewers_(viewers), spec_(std::move(spec)), party_(PartyOf(exchange)) {
+    question_.isolation = IsolationOf(exchange.request(), std::move(salt));
+    question_.others = exchange.request().admin;
     question_.nodes_max = kNodesMax;
   }
 
+  // Of an unloaded model, too, which is no error. kOverloaded: it could not be asked.
+  Awaitable<api::Result<std::string>> Now() {
+    const auto view = co_await Inspect();
+    if (view) co_return EncodeCache(spec_.name, &*view);
+    if (!IsUnloaded(view.error())) co_return std::unexpected(view.error());
+    co_return EncodeCache(spec_.name, nullptr);
+  }
+
   Awaitable<std::optional<std::string>> Next() override {
-    auto view = co_await sources_.inspect(spec_.key, question_, pid_);
+    const auto view = co_await Inspect();
     if (!view) {
+      if (!IsUnloaded(view.error())) co_return std::nullopt;  // it is asked again
       const bool was_shown = std::exchange(pid_, 0) == 0 && std::exchange(shown_, true);
       if (was_shown) co_return std::nullopt;
       co_return EncodeCache(spec_.name, nullptr);
@@ -56,14 +91,27 @@ class CacheChanges : public ChangeSource {
   }
 
  private:
+  static bool IsUnloaded(const api::Error& error) {
+    return error.code == api::ErrorCode::kNotFound || error.code == api::ErrorCode::kUnavailable;
+  }
+
+  Awaitable<api::Result<scheduler::CacheView>> Inspect() {
+    const auto turn = co_await viewers_.TurnOf(party_);
+    if (!turn) co_return std::unexpected(turn.error());
+    auto view = co_await sources_.inspect(spec_.key, question_, pid_);
+    co_return view;
+  }
+
   const CacheSources& sources_;
+  Viewers& viewers_;
   const scheduler::ModelSpec spec_;
+  const std::string party_;
   api::ipc::InspectCache question_;
   int pid_ = 0;  // of the runner that answered last; 0: the model was not loaded
   bool shown_ = false;
 };
 
-Awaitable<void> Cache(Exchange& exchange, const CacheSources& sources, StreamCounts& streams) {
+Awaitable<void> Cache(Exchange& exchange, const CacheSources& sources, Viewers& viewers) {
   const HttpRequest& request = exchange.request();
   const std::string name = request.path.substr(kPath.size());
   auto salt = SaltOf(request.query);
@@ -78,13 +126,17 @@ Awaitable<void> Cache(Exchange& exchange, const CacheSources& sources, StreamCou
     co_await SendError(exchange, spec.error());
     co_return;
   }
-  CacheChanges changes(sources, *std::move(spec), request, *std::move(salt));
+  CacheChanges changes(sources, viewers, *std::move(spec), exchange, *std::move(salt));
   if (request.Accepts("accept", "text/event-stream")) {
-    co_await StreamChanges(exchange, changes, sources.draining, streams);
+    co_await StreamChanges(exchange, changes, sources.draining, viewers.streams());
     co_return;
   }
-  auto body = co_await changes.Next();
-  HttpResponse response{.body = std::move(body).value_or("{}"), .headers = {{"Cache-Control", "no-store"}}};
+  auto body = co_await changes.Now();
+  if (!body) {
+    co_await SendError(exchange, body.error());
+    co_return;
+  }
+  HttpResponse response{.body = *std::move(body), .headers = {{"Cache-Control", "no-store"}}};
   co_await exchange.Send(std::move(response));
 }
 
@@ -92,12 +144,12 @@ Awaitable<void> Cache(Exchange& exchange, const CacheSources& sources, StreamCou
 
 void AddCacheRoutes(Router& router, const CacheSources& sources) {
   constexpr uint64_t kBodyBytesMax = 1024;  // nobody needs one
-  const auto streams = std::make_shared<StreamCounts>();
+  const auto viewers = std::make_shared<Viewers>();
   // Not cancel_on_disconnect, as /quire/now.
   router.Add(
       {.method = "GET",
        .path = std::string(kPath),
-       .handler = [&sources, streams](Exchange& exchange) { return Cache(exchange, sources, *streams); },
+       .handler = [&sources, viewers](Exchange& exchange) { return Cache(exchange, sources, *viewers); },
        .body_bytes_max = kBodyBytesMax});
 }
 

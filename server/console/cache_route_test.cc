@@ -1,8 +1,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <chrono>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "server/console/console.h"
@@ -23,6 +30,9 @@ struct Caches {
   bool draining = false;
   int pid = 7;
   uint64_t version = 1;
+  bool busy = false;
+  std::chrono::milliseconds delay{0};
+  int open = 0, open_max = 0;  // questions
   std::vector<api::ipc::InspectCache> questions;
   CacheSources sources{.find_model = [](std::string name) { return Find(std::move(name)); },
                        .inspect = [this](std::string, api::ipc::InspectCache question,
@@ -36,6 +46,12 @@ struct Caches {
   Awaitable<api::Result<scheduler::CacheView>> Inspect(api::ipc::InspectCache question, int known) {
     questions.push_back(question);
     if (!loaded) co_return api::Fail(api::ErrorCode::kNotFound, "the model is not loaded");
+    if (busy)
+      co_return api::Fail(api::ErrorCode::kOverloaded, "too many views of this model's cache are open");
+    open_max = std::max(open_max, ++open);
+    boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor, delay);
+    co_await timer.async_wait(boost::asio::use_awaitable);
+    --open;
     scheduler::CacheView view{.runner_pid = pid, .cache = {}};
     view.cache.version = version;
     view.cache.unchanged = known == pid && question.known_version == version;
@@ -104,6 +120,37 @@ TEST_F(CacheRouteTest, AsksForTheClientsOwnIsolationKey) {
   EXPECT_EQ(caches_.questions[2].isolation, own + "s t");
   EXPECT_NE(caches_.questions[3].isolation, own);
   EXPECT_TRUE(caches_.questions[3].others);
+}
+
+// Said to be unloaded, it would be a wrong answer.
+TEST_F(CacheRouteTest, OneThatCannotBeAskedIsNotUnloaded) {
+  TestDaemon daemon({}, [this](Router& router) { AddCacheRoutes(router, caches_.sources); });
+  caches_.busy = true;
+  const auto refused = daemon.Get("/quire/cache/a/demo");
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_THAT(refused.body, HasSubstr("too many views"));
+  RawClient client(daemon.port());
+  client.Send("GET /quire/cache/a/demo HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n");
+  for (size_t asked = 0; asked < 2;) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    daemon.OnIoThread([&] { asked = caches_.questions.size(); });
+  }
+  daemon.OnIoThread([this] { caches_.busy = false; });
+  std::string seen;
+  while (seen.find("}\n\n") == std::string::npos) seen += client.ReadSome(1);
+  EXPECT_THAT(seen, HasSubstr("\"loaded\":true"));
+}
+
+TEST_F(CacheRouteTest, APartyAsksOneQuestionAtATime) {
+  TestDaemon daemon({}, [this](Router& router) { AddCacheRoutes(router, caches_.sources); });
+  caches_.delay = std::chrono::milliseconds(20);
+  std::vector<std::unique_ptr<RawClient>> clients;
+  for (int i = 0; i < 4; ++i) {
+    clients.push_back(std::make_unique<RawClient>(daemon.port()));
+    clients.back()->Send("GET /quire/cache/a/demo HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+  }
+  for (const auto& client : clients) EXPECT_THAT(client->ReadToEnd(), HasSubstr("\"loaded\":true"));
+  daemon.OnIoThread([this] { EXPECT_EQ(caches_.open_max, 1); });
 }
 
 TEST_F(CacheRouteTest, StreamsEachChangeOnce) {
