@@ -30,7 +30,7 @@ void ExpectGrammar(const std::string& grammar, const std::vector<std::string>& m
   }
 }
 
-std::string Repeated(std::string_view part, int times) {
+std::string Copies(std::string_view part, int times) {
   std::string text;
   for (int i = 0; i < times; ++i) text += part;
   return text;
@@ -108,7 +108,7 @@ TEST(Gbnf, RightRecursionHasNoDepth) {
   ExpectGrammar("root ::= \"(\" ws \")\"\nws ::= ([ \\n] ws)?", {"(" + std::string(1000, ' ') + ")"},
                 {"( )("});
   ExpectGrammar("root ::= \"x\" more\nmore ::= \"\" | \",\" other\nother ::= \"x\" more",
-                {"x" + Repeated(",x", 500)}, {"x" + Repeated(",x", 500) + "x"});
+                {"x" + Copies(",x", 500)}, {"x" + Copies(",x", 500) + "x"});
 }
 
 // What may be empty is left out of the parse states: 12 in a row, of 12 each, were more of them than are followed before
