@@ -35,10 +35,11 @@ using Awaitable = boost::asio::awaitable<T>;
 
 // A model as the store resolved it. Two specs with the same key share one runner.
 struct ModelSpec {
-  std::string key;                        // the manifest's digest: another file means another runner
-  std::string name;                       // shortest full name, for lists and logs ("quire-demo:latest")
-  std::filesystem::path path;             // weights: GGUF file or Hugging Face directory
-  std::string go_template = {};           // goes before the weights' own chat template; empty = none
+  std::string key;             // the manifest's digest: another file means another runner
+  std::string name;            // shortest full name, for lists and logs ("quire-demo:latest")
+  std::filesystem::path path;  // weights: GGUF file or Hugging Face directory
+  std::shared_ptr<const std::string> go_template =
+      {};                                 // goes before the weights' own chat template; null = none
   std::filesystem::path draft_path = {};  // a draft model's weights; empty = none
   std::string prefix_layers = {};         // hash of the prefixes that it comes with; empty = none
 };

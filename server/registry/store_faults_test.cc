@@ -45,9 +45,9 @@ Contents ContentsOf(const ModelStore& store) {
   Contents contents;
   const auto models = store.List();
   EXPECT_TRUE(models);
-  for (const StoredModel& model : *models) {
-    contents[model.name.Display()] =
-        fmt::format("{} {} {}", model.system, model.licenses.size(), api::Sha256Of(ReadFile(model.weights)));
+  for (const SharedModel& model : *models) {
+    contents[model->name.Display()] = fmt::format("{} {} {}", model->system, model->licenses.size(),
+                                                  api::Sha256Of(ReadFile(model->weights)));
   }
   return contents;
 }

@@ -37,18 +37,18 @@ AsyncModelStore::AsyncModelStore(ModelStore store, WorkPools& pools)
       listing_([this] { return ListStore(); },
                api::Fail(api::ErrorCode::kInternal, "the models cannot be listed")) {}
 
-Awaitable<api::Result<std::vector<StoredModel>>> AsyncModelStore::ListStore() {
+Awaitable<api::Result<std::vector<SharedModel>>> AsyncModelStore::ListStore() {
   auto list = [this] { return store_.List(); };
   auto models = co_await RunBlocking(pools_.reads, std::move(list));
   co_return models;
 }
 
-Awaitable<api::Result<StoredModel>> AsyncModelStore::Find(std::string name, std::string party) {
+Awaitable<api::Result<SharedModel>> AsyncModelStore::Find(std::string name, std::string party) {
   auto parsed = api::ParseModelName(name);
   if (!parsed) co_return std::unexpected(std::move(parsed.error()));
   auto recall = [this, wanted = *parsed] { return store_.FindCached(wanted); };
   auto cached = co_await RunBlocking(pools_.lookups, std::move(recall), party);
-  if (cached) co_return *std::move(cached);
+  if (cached) co_return cached;
   auto find = [this, wanted = *std::move(parsed)] { return store_.Find(wanted); };
   auto found = co_await RunBlocking(pools_.reads, std::move(find), party);
   co_return Named(std::move(found), name);
@@ -74,7 +74,7 @@ Awaitable<api::Result<DeletedModel>> AsyncModelStore::Delete(std::string name) {
   co_return Named(std::move(removed), name);
 }
 
-Awaitable<api::Result<StoredModel>> AsyncModelStore::Register(NewModel model, std::vector<BlobUse>& uses) {
+Awaitable<api::Result<SharedModel>> AsyncModelStore::Register(NewModel model, std::vector<BlobUse>& uses) {
   auto enter = [this, made = std::move(model), &uses] { return store_.Register(made, &uses); };
   auto entered = co_await RunBlocking(pools_.edits, std::move(enter));
   co_return entered;

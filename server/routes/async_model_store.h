@@ -17,7 +17,7 @@ namespace quire::server {
 // I/O thread only.
 class AsyncModelStore {
  public:
-  using Listing = SharedWork<api::Result<std::vector<StoredModel>>>;
+  using Listing = SharedWork<api::Result<std::vector<SharedModel>>>;
   using Models = Listing::Result;
 
   // The pools outlive this, and this outlives every call.
@@ -26,14 +26,14 @@ class AsyncModelStore {
   // A model by the name a client gave, in the turn of its party (WorkPool): a file system on which looks take long holds up a
   // party with many of them, and not the others. One that is in memory waits for no file but the look whether it changed.
   // Errors: an ill-formed name, kNotFound, a broken model.
-  Awaitable<api::Result<StoredModel>> Find(std::string name, std::string party = {});
+  Awaitable<api::Result<SharedModel>> Find(std::string name, std::string party = {});
   // Newest first; has every change that was made before the call (SharedWork).
   Awaitable<Models> List() { return listing_.Get(); }
 
   // As the store's; names are as a client gave them.
   Awaitable<api::Result<void>> Copy(std::string from, std::string to);
   Awaitable<api::Result<DeletedModel>> Delete(std::string name);
-  Awaitable<api::Result<StoredModel>> Register(NewModel model, std::vector<BlobUse>& uses);
+  Awaitable<api::Result<SharedModel>> Register(NewModel model, std::vector<BlobUse>& uses);
   Awaitable<bool> HasBlob(std::string blob, std::string party);  // in the party's turn (WorkPool)
   Awaitable<int64_t> BlobSize(std::string blob);                 // bytes; 0 when there is none
   // What these give is taken away on a pool, wherever its last owner goes.
@@ -58,7 +58,7 @@ class AsyncModelStore {
   const ModelStore& store() const { return store_; }
 
  private:
-  Awaitable<api::Result<std::vector<StoredModel>>> ListStore();
+  Awaitable<api::Result<std::vector<SharedModel>>> ListStore();
 
   ModelStore store_;
   WorkPools& pools_;

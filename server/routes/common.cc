@@ -91,14 +91,13 @@ void LogUnknownOptions(const Exchange& exchange, const std::vector<std::string>&
   spdlog::info("id={} ignored_options={}", exchange.id(), list);
 }
 
-Awaitable<std::optional<StoredModel>> FindModel(Services& services, Exchange& exchange,
-                                                const std::string& name) {
+Awaitable<SharedModel> FindModel(Services& services, Exchange& exchange, const std::string& name) {
   auto model = co_await services.models.Find(name, PartyOf(exchange));
   if (!model) {
     co_await SendError(exchange, model.error());
-    co_return std::nullopt;
+    co_return nullptr;
   }
-  exchange.log().stored_model = model->name.Display();
+  exchange.log().stored_model = (*model)->name.Display();
   if (const std::string* parent = exchange.request().Find("traceparent"))
     exchange.log().trace_parent = parent->substr(0, kTraceParentMax);
   co_return *std::move(model);
@@ -110,7 +109,7 @@ Awaitable<bool> NameModel(Services& services, Exchange& exchange, std::string& n
     if (loaded.size() == 1) name = loaded.front().spec.name;
     if (loaded.empty()) {
       const auto stored = co_await services.models.List();
-      if (*stored && (*stored)->size() == 1) name = (*stored)->front().name.Display();
+      if (*stored && (*stored)->size() == 1) name = (*stored)->front()->name.Display();
     }
   }
   if (!name.empty()) {
@@ -125,11 +124,10 @@ Awaitable<bool> NameModel(Services& services, Exchange& exchange, std::string& n
   co_return false;
 }
 
-Awaitable<std::optional<StoredModel>> FindModelToAnswer(Services& services, Exchange& exchange,
-                                                        const std::string& name,
-                                                        scheduler::AnswerLength length) {
+Awaitable<SharedModel> FindModelToAnswer(Services& services, Exchange& exchange, const std::string& name,
+                                         scheduler::AnswerLength length) {
   auto model = co_await FindModel(services, exchange, name);
-  if (!model) co_return std::nullopt;
+  if (!model) co_return nullptr;
   const Backend& backend = services.backend;
   // Else it does not matter whose it is, which takes a hash to know.
   if (backend.RefusalFor(model->digest, {}, length)) {
@@ -137,17 +135,17 @@ Awaitable<std::optional<StoredModel>> FindModelToAnswer(Services& services, Exch
     if (backend.RefusalFor(model->digest, party, length)) co_await WaitForRefusalTick();
     if (const auto refusal = backend.RefusalFor(model->digest, party, length)) {
       co_await SendError(exchange, *refusal);
-      co_return std::nullopt;
+      co_return nullptr;
     }
   }
   co_return model;
 }
 
-api::ModelDefaults TakeDefaults(StoredModel& model) {
-  return {std::move(model.parameters), std::move(model.system), std::move(model.messages)};
+api::ModelDefaults DefaultsOf(const StoredModel& model) {
+  return {model.parameters, model.system, model.messages};
 }
 
-Awaitable<void> RelayJob(Services& services, Exchange& exchange, const StoredModel& model,
+Awaitable<void> RelayJob(Services& services, Exchange& exchange, const SharedModel& model,
                          std::optional<scheduler::KeepAlive> keep_alive, GenerationJob job) {
   job.spec = SpecOf(model);
   job.keep_alive = ClaimOf(exchange, keep_alive);
@@ -161,7 +159,7 @@ Awaitable<void> RelayJob(Services& services, Exchange& exchange, const StoredMod
     co_await SendError(exchange, *full);
     co_return;
   }
-  if (services.import_layers) co_await services.import_layers(model, job.choices.front().client.tenant);
+  if (services.import_layers) co_await services.import_layers(*model, job.choices.front().client.tenant);
   exchange.log().body_bytes = exchange.body_bytes();
   exchange.log().isolation = job.choices.front().client.IsolationKey();
   co_await RelayReply(exchange, services.backend, services.pools.cpu, std::move(job));

@@ -164,14 +164,14 @@ class Creation {
       base = co_await services_.models.Find(request_.from);
     }
     if (!base) co_return std::unexpected(std::move(base.error()));
-    model_.details = std::move(base->details);
-    model_.go_template = std::move(base->go_template);
-    model_.system = std::move(base->system);
-    model_.parameters_json = std::move(base->parameters_json);
-    model_.licenses = std::move(base->licenses);
-    model_.messages = std::move(base->messages);
-    model_.other_layers = std::move(base->other_layers);
-    Weights weights{.blob = base->weights.filename().string(), .staged = nullptr};
+    model_.details = (*base)->details;
+    model_.go_template = (*base)->go_template;
+    model_.system = (*base)->system;
+    model_.parameters_json = (*base)->parameters_json;
+    model_.licenses = (*base)->licenses;
+    model_.messages = (*base)->messages;
+    model_.other_layers = (*base)->other_layers;
+    Weights weights{.blob = (*base)->weights.filename().string(), .staged = nullptr};
     co_return weights;
   }
 

@@ -54,13 +54,13 @@ TEST(CreateRoute, FromAModelWithWhatTheRequestSaysOnTop) {
   const auto store = daemon.store().Open();
   const auto made = store.Find(Named("made"));
   ASSERT_TRUE(made) << made.error().message;
-  EXPECT_EQ(made->weights, store.Find(Named("demo"))->weights);
-  EXPECT_EQ(made->system, "Be a pirate.");
-  EXPECT_EQ(made->parameters_json, R"({"top_k":7,"temperature":0.25,"stop":["A","B"]})");
-  EXPECT_THAT(made->licenses, ElementsAre("L1", "L2"));
-  ASSERT_EQ(made->messages.size(), 2u);
-  EXPECT_EQ(made->messages[1].content, "ahoy");
-  EXPECT_EQ(made->details.family, "llama");
+  EXPECT_EQ((*made)->weights, (*store.Find(Named("demo")))->weights);
+  EXPECT_EQ((*made)->system, "Be a pirate.");
+  EXPECT_EQ((*made)->parameters_json, R"({"top_k":7,"temperature":0.25,"stop":["A","B"]})");
+  EXPECT_THAT((*made)->licenses, ElementsAre("L1", "L2"));
+  ASSERT_EQ((*made)->messages.size(), 2u);
+  EXPECT_EQ((*made)->messages[1].content, "ahoy");
+  EXPECT_EQ((*made)->details.family, "llama");
 }
 
 TEST(CreateRoute, WhatIsNotSaidStaysAndAgainReplaces) {
@@ -69,11 +69,11 @@ TEST(CreateRoute, WhatIsNotSaidStaysAndAgainReplaces) {
   daemon.Post("/api/create",
               R"({"model":"MADE","from":"made","system":"New.","license":"L","stream":false})");
   const auto made = daemon.store().Open().Find(Named("made"));
-  EXPECT_EQ(made->name.Display(), "made:latest");
-  EXPECT_EQ(made->system, "New.");
-  EXPECT_THAT(made->licenses, ElementsAre("L"));
-  EXPECT_EQ(made->messages.size(), 1u);
-  EXPECT_EQ(made->parameters_json, R"({"temperature":0.5,"top_k":7})");
+  EXPECT_EQ((*made)->name.Display(), "made:latest");
+  EXPECT_EQ((*made)->system, "New.");
+  EXPECT_THAT((*made)->licenses, ElementsAre("L"));
+  EXPECT_EQ((*made)->messages.size(), 1u);
+  EXPECT_EQ((*made)->parameters_json, R"({"temperature":0.5,"top_k":7})");
 }
 
 // Every request of the model copies it.
@@ -113,10 +113,10 @@ TEST(CreateRoute, FromABlob) {
   EXPECT_EQ(Statuses(response).back(), "success");
   const auto sent = daemon.store().Open().Find(Named("sent"));
   ASSERT_TRUE(sent) << sent.error().message;
-  EXPECT_EQ(ReadFile(sent->weights), "GGUF sent");
-  EXPECT_EQ(sent->details.family, "llama");
-  EXPECT_EQ(sent->details.parameter_size, "1.2B");
-  EXPECT_EQ(sent->details.quantization_level, "F16");
+  EXPECT_EQ(ReadFile((*sent)->weights), "GGUF sent");
+  EXPECT_EQ((*sent)->details.family, "llama");
+  EXPECT_EQ((*sent)->details.parameter_size, "1.2B");
+  EXPECT_EQ((*sent)->details.quantization_level, "F16");
 }
 
 TEST(CreateRoute, AModelThatDoesNotLoadIsAnErrorThatLeavesNothing) {

@@ -149,7 +149,7 @@ Awaitable<api::Result<api::Finished>> Finish(scheduler::TokenStream& stream, Req
 }  // namespace
 
 Awaitable<api::Result<api::EmbedResult>> EmbedAll(Services& services, Exchange& exchange,
-                                                  const StoredModel& model, const api::EmbedRequest& request,
+                                                  const SharedModel& model, const api::EmbedRequest& request,
                                                   size_t more_bytes) {
   api::EmbedResult result;
   std::deque<TextJob> running;
@@ -162,7 +162,7 @@ Awaitable<api::Result<api::EmbedResult>> EmbedAll(Services& services, Exchange& 
   const auto keep_alive = ClaimOf(exchange, request.keep_alive);
   const bool looks_up = services.vectors != nullptr && !keep_alive;
   ReplyVectors vectors(exchange, count, more_bytes);
-  const auto keys = co_await HashTexts(services, exchange, model, request);
+  const auto keys = co_await HashTexts(services, exchange, *model, request);
   size_t found = 0;
   for (size_t submitted = 0; submitted < count || !running.empty();) {
     while (submitted < count && running.size() < at_once) {
@@ -175,7 +175,7 @@ Awaitable<api::Result<api::EmbedResult>> EmbedAll(Services& services, Exchange& 
         co_await Yield(++found);
         continue;
       }
-      api::Request one = request.At(submitted, model.parameters);
+      api::Request one = request.At(submitted, model->parameters);
       one.client = client;
       TextJob job{.index = submitted, .stream = nullptr};
       auto placed = co_await services.backend.Submit(SpecOf(model), std::move(one), keep_alive);
@@ -213,7 +213,7 @@ namespace {
 
 // A request without a text only loads the model.
 Awaitable<api::Result<api::EmbedResult>> EmbedOrLoad(Services& services, Exchange& exchange,
-                                                     const StoredModel& model,
+                                                     const SharedModel& model,
                                                      const api::EmbedRequest& request) {
   if (!request.inputs.empty()) {
     auto result = co_await EmbedAll(services, exchange, model, request);

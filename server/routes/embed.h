@@ -11,7 +11,7 @@ namespace quire::server {
 // that leaves does, ends the work. Errors, too: the exchange has no room for the reply (Exchange::ReserveAnswer), which has
 // `more_bytes` beside its numbers.
 Awaitable<api::Result<api::EmbedResult>> EmbedAll(Services& services, Exchange& exchange,
-                                                  const StoredModel& model, const api::EmbedRequest& request,
+                                                  const SharedModel& model, const api::EmbedRequest& request,
                                                   size_t more_bytes = 0);
 
 // /v1/rerank, /rerank, /v1/reranking, /reranking, /v2/rerank, /v1/score, /score

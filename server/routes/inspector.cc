@@ -40,7 +40,7 @@ Awaitable<api::Result<Inspector::Description>> Inspector::Describe(const StoredM
                                                                    std::string party) {
   const std::string key = KeyOf(model) + (verbose ? " verbose" : "");
   const std::filesystem::path weights = model.weights;
-  std::string go_template = model.TemplateInUse();
+  std::string go_template(model.TemplateInUse());
   if (Description kept = Kept(key)) co_return kept;
   const auto slot = co_await scheduler::JobSlots::Acquire(slots_, party);
   if (!slot) co_return std::unexpected(slot.error());

@@ -51,12 +51,13 @@ std::shared_ptr<SharedBody> SharedTags(Services& services) {
   return MakeSharedBody(encode);
 }
 
-using StoredModels = std::vector<StoredModel>;
+using StoredModels = std::vector<SharedModel>;
 
 void SetDetails(const StoredModels* stored, ollama::PsEntry& entry) {
   if (stored == nullptr) return;
-  const auto found = std::ranges::find(*stored, entry.digest, &StoredModel::digest);
-  if (found != stored->end()) entry.details = DetailsOf(found->details);
+  const auto digest_of = [](const SharedModel& model) { return std::string_view(model->digest); };
+  const auto found = std::ranges::find(*stored, std::string_view(entry.digest), digest_of);
+  if (found != stored->end()) entry.details = DetailsOf((*found)->details);
 }
 
 // Models that are still being loaded stand behind those that are loaded.
@@ -158,11 +159,12 @@ Awaitable<void> Show(Services& services, Exchange& exchange) {
   const auto request = co_await ParseBody(services, exchange, ollama::ParseShow);
   if (!request) co_return;
   exchange.log().model = request->model;
-  const auto model = co_await services.models.Find(request->model, PartyOf(exchange));
-  if (!model) {
-    co_await SendError(exchange, model.error());
+  const auto found = co_await services.models.Find(request->model, PartyOf(exchange));
+  if (!found) {
+    co_await SendError(exchange, found.error());
     co_return;
   }
+  const SharedModel& model = *found;
   std::optional<ollama::LoadCheck> check;
   if (request->check) {
     const auto inspected = co_await services.inspector.CheckLoad(*model, PartyOf(exchange));

@@ -60,7 +60,7 @@ Awaitable<void> AnswerForSlot(Services& services, SlotStorePtr slots, Exchange& 
   auto job = co_await MakeJob(services, exchange, *model, *parsed, make_job);
   if (!job) co_return;
   RememberIn(slots, {TenantOf(exchange.request()), model->digest}, slot, *job);
-  co_await RelayJob(services, exchange, *model, keep_alive, *std::move(job));
+  co_await RelayJob(services, exchange, model, keep_alive, *std::move(job));
 }
 
 GenerationJob LlamaCompletionJob(llama_server::CompletionRequest parsed, const api::ModelDefaults& defaults) {
@@ -174,7 +174,7 @@ Awaitable<void> ActOnSlot(Services& services, SlotStorePtr slots, Exchange& exch
   auto done = [slots, owner, prefix, slot = parsed->slot] { slots->Record(owner, slot, prefix); };
   auto reply = std::make_unique<llama_server::SlotEncoder>(*std::move(parsed), prefix.tokens.size(), done);
   GenerationJob job(RequestFor(prefix), std::move(reply));
-  co_await RelayJob(services, exchange, *model, std::nullopt, std::move(job));
+  co_await RelayJob(services, exchange, model, std::nullopt, std::move(job));
 }
 
 }  // namespace

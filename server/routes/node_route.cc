@@ -51,7 +51,7 @@ Awaitable<void> ShowNode(AsyncModelStore& models, const std::function<MetricsSna
   }
   std::vector<std::string> names;
   names.reserve((*listed)->size());
-  for (const StoredModel& model : **listed) names.push_back(model.name.Display());
+  for (const SharedModel& model : **listed) names.push_back(model->name.Display());
   HttpResponse response{.body = EncodeNode(snapshot(), names), .headers = {{"Cache-Control", "no-store"}}};
   co_await exchange.Send(std::move(response));
 }

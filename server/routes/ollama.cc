@@ -19,14 +19,14 @@ bool IsLoadOnly(const ollama::ChatRequest& request) { return request.messages.em
 // A request without a prompt loads the model, or, when it asks to be kept for no time, ends the claim of its client: who may
 // unload it for all does.
 Awaitable<void> LoadOrUnload(Services& services, Exchange& exchange, ollama::Endpoint endpoint,
-                             StoredModel model, ollama::CommonRequest request) {
+                             SharedModel model, ollama::CommonRequest request) {
   const bool unload = request.keep_alive == std::chrono::nanoseconds::zero();
   std::chrono::nanoseconds load{};
   const auto claim = ClaimOf(exchange, request.keep_alive);
   if (unload && MayUnloadForAll(exchange)) {
-    services.backend.Unload(model.digest);
+    services.backend.Unload(model->digest);
   } else if (unload) {
-    services.backend.EndClaim(model.digest, QueuePartyOf(exchange));
+    services.backend.EndClaim(model->digest, QueuePartyOf(exchange));
   } else {
     const auto loaded = co_await services.backend.Load(SpecOf(model), claim, QueuePartyOf(exchange));
     if (!loaded) {
@@ -49,7 +49,7 @@ Awaitable<void> Answer(Services& services, Exchange& exchange, ollama::Endpoint 
   exchange.log().model = parsed->model;
   LogUnknownOptions(exchange, parsed->unknown_options);
   const bool load_only = IsLoadOnly(*parsed);
-  std::optional<StoredModel> model;
+  SharedModel model;
   if (load_only) {
     model = co_await FindModel(services, exchange, parsed->model);
   } else {
@@ -57,14 +57,14 @@ Awaitable<void> Answer(Services& services, Exchange& exchange, ollama::Endpoint 
   }
   if (!model) co_return;
   if (load_only) {
-    co_await LoadOrUnload(services, exchange, endpoint, *std::move(model), *std::move(parsed));
+    co_await LoadOrUnload(services, exchange, endpoint, std::move(model), *std::move(parsed));
     co_return;
   }
   auto reply =
       std::make_unique<ollama::ChatEncoder>(endpoint, parsed->model, parsed->stream, parsed->return_progress);
   const auto keep_alive = parsed->keep_alive;
-  GenerationJob job(ollama::ToRequest(*std::move(parsed), TakeDefaults(*model)), std::move(reply));
-  co_await RelayJob(services, exchange, *model, keep_alive, std::move(job));
+  GenerationJob job(ollama::ToRequest(*std::move(parsed), DefaultsOf(*model)), std::move(reply));
+  co_await RelayJob(services, exchange, model, keep_alive, std::move(job));
 }
 
 }  // namespace

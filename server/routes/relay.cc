@@ -333,13 +333,14 @@ api::EventContext ContextOf(const RequestLog& log, std::chrono::nanoseconds load
   return {choice, std::chrono::system_clock::now(), Clock::now() - log.start, load};
 }
 
-scheduler::ModelSpec SpecOf(const StoredModel& model) {
-  return {.key = model.digest,
-          .name = model.name.Display(),
-          .path = model.weights,
-          .go_template = model.TemplateInUse(),
-          .draft_path = model.draft,
-          .prefix_layers = model.prefix_layers};
+scheduler::ModelSpec SpecOf(const SharedModel& model) {
+  scheduler::ModelSpec spec{.key = model->digest,
+                            .name = model->name.Display(),
+                            .path = model->weights,
+                            .draft_path = model->draft,
+                            .prefix_layers = model->prefix_layers};
+  if (!model->TemplateInUse().empty()) spec.go_template = {model, &model->go_template};
+  return spec;
 }
 
 uint64_t MemoryBytes(const std::vector<api::Request>& choices) {

@@ -43,7 +43,7 @@ struct GenerationJob {
 
 uint64_t MemoryBytes(const std::vector<api::Request>& choices);
 
-scheduler::ModelSpec SpecOf(const StoredModel& model);
+scheduler::ModelSpec SpecOf(const SharedModel& model);
 
 // As Exchange has them: an error when there is no room.
 std::optional<api::Error> ReserveRequest(Exchange& exchange, uint64_t bytes);

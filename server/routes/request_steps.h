@@ -100,9 +100,8 @@ Awaitable<std::optional<Parsed>> ParseBody(Services& services, Exchange& exchang
   co_return *std::move(parsing.result);
 }
 
-// The model that a request names. Nothing: the request was answered with the error.
-Awaitable<std::optional<StoredModel>> FindModel(Services& services, Exchange& exchange,
-                                                const std::string& name);
+// The model that a request names. Null: the request was answered with the error.
+Awaitable<SharedModel> FindModel(Services& services, Exchange& exchange, const std::string& name);
 
 // Names the model of a request that names none: the only one that is loaded, or, while none is, the only one of the
 // store. Logs the name. False: the request was answered with the error.
@@ -110,9 +109,8 @@ Awaitable<bool> NameModel(Services& services, Exchange& exchange, std::string& n
 
 // The same for a request that wants an answer, which is refused before its job is made while no more of its party may wait
 // for the model.
-Awaitable<std::optional<StoredModel>> FindModelToAnswer(
-    Services& services, Exchange& exchange, const std::string& name,
-    scheduler::AnswerLength length = scheduler::AnswerLength::kAny);
+Awaitable<SharedModel> FindModelToAnswer(Services& services, Exchange& exchange, const std::string& name,
+                                         scheduler::AnswerLength length = scheduler::AnswerLength::kAny);
 
 // Of the answer that a parsed request bounds. Its texts are nearly all of the body.
 template <class Parsed>
@@ -122,26 +120,25 @@ scheduler::AnswerLength AnswerLengthOf(const Exchange& exchange, const Parsed& p
   return scheduler::AnswerLength::kAny;
 }
 
-// The defaults that the model adds to a request; moved out of it.
-api::ModelDefaults TakeDefaults(StoredModel& model);
+// The defaults that the model adds to a request.
+api::ModelDefaults DefaultsOf(const StoredModel& model);
 
 // The job of a parsed request, which is moved out; made where a body as long as all its copies is read: every choice copies
 // it, and the encoder writes out what the reply repeats. Nothing: there is no room for the copies, and it was answered with the
 // error.
 template <class Parsed>
-Awaitable<std::optional<GenerationJob>> MakeJob(Services& services, Exchange& exchange, StoredModel& model,
-                                                Parsed& parsed,
+Awaitable<std::optional<GenerationJob>> MakeJob(Services& services, Exchange& exchange,
+                                                const StoredModel& model, Parsed& parsed,
                                                 GenerationJob (*make_job)(Parsed,
                                                                           const api::ModelDefaults&)) {
-  const api::ModelDefaults defaults = TakeDefaults(model);
   const size_t choices = ChoicesOf(parsed);
-  const uint64_t of_model = api::HeapBytes(defaults.messages) + defaults.system.size();
+  const uint64_t of_model = api::HeapBytes(model.messages) + model.system.size();
   if (const auto full = ReserveRequest(exchange, ListMemoryOf(parsed) + choices * of_model)) {
     co_await SendError(exchange, *full);
     co_return std::nullopt;
   }
-  auto work = [make_job, &parsed, &defaults] {
-    GenerationJob job = make_job(std::move(parsed), defaults);
+  auto work = [make_job, &parsed, &model] {
+    GenerationJob job = make_job(std::move(parsed), DefaultsOf(model));
     job.memory_bytes = MemoryBytes(job.choices);
     return job;
   };
@@ -152,7 +149,7 @@ Awaitable<std::optional<GenerationJob>> MakeJob(Services& services, Exchange& ex
 }
 
 // RelayReply() of a job for this model, in the name of the exchange's client.
-Awaitable<void> RelayJob(Services& services, Exchange& exchange, const StoredModel& model,
+Awaitable<void> RelayJob(Services& services, Exchange& exchange, const SharedModel& model,
                          std::optional<scheduler::KeepAlive> keep_alive, GenerationJob job);
 
 // All steps of a request whose dialect does no more than translate it.
@@ -170,7 +167,7 @@ Awaitable<void> AnswerRequest(Services& services, Exchange& exchange,
   const auto keep_alive = parsed->keep_alive;
   auto job = co_await MakeJob(services, exchange, *model, *parsed, make_job);
   if (!job) co_return;
-  co_await RelayJob(services, exchange, *model, keep_alive, *std::move(job));
+  co_await RelayJob(services, exchange, model, keep_alive, *std::move(job));
 }
 
 }  // namespace quire::server

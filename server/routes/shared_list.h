@@ -31,8 +31,8 @@ Awaitable<api::Result<std::string>> EncodeModelList(
   const auto models = co_await services.models.List();
   if (!*models) co_return std::unexpected(models->error());
   std::vector<Entry> entries;
-  for (const StoredModel& model : **models) {
-    Entry entry = co_await entry_of(model);
+  for (const SharedModel& model : **models) {
+    Entry entry = co_await entry_of(*model);
     entries.push_back(std::move(entry));
   }
   if (entries.size() <= kManyEntries) co_return encode(entries);

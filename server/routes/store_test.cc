@@ -58,7 +58,7 @@ TEST(StoreRoutes, CopyThenDelete) {
 
 TEST(StoreRoutes, TheLastNameOfAModelUnloadsIt) {
   TestDaemon daemon;
-  const std::string digest = daemon.store().Open().Find(Named("demo"))->digest;
+  const std::string digest = (*daemon.store().Open().Find(Named("demo")))->digest;
   EXPECT_EQ(Send(daemon, "DELETE", "/api/delete", R"({"model":"demo"})").status, 200);
   EXPECT_EQ(daemon.backend().seen.unloaded, std::vector<std::string>{digest});
 }

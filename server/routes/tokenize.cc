@@ -32,7 +32,7 @@ Awaitable<std::optional<scheduler::ModelSpec>> FindSpec(Services& services, Exch
   if (!name.empty()) {
     const auto model = co_await FindModel(services, exchange, name);
     if (!model) co_return std::nullopt;
-    co_return SpecOf(*model);
+    co_return SpecOf(model);
   }
   auto loaded = services.backend.Loaded();
   if (loaded.size() == 1) co_return std::move(loaded.front().spec);
@@ -41,7 +41,7 @@ Awaitable<std::optional<scheduler::ModelSpec>> FindSpec(Services& services, Exch
   if (!named) co_return std::nullopt;
   const auto model = co_await FindModel(services, exchange, only);
   if (!model) co_return std::nullopt;
-  co_return SpecOf(*model);
+  co_return SpecOf(model);
 }
 
 template <class Parsed>
@@ -85,7 +85,7 @@ Awaitable<void> Props(Services& services, Exchange& exchange) {
     co_await SendError(exchange, description.error());
     co_return;
   }
-  const std::string go_template = model->TemplateInUse();
+  const std::string go_template(model->TemplateInUse());
   api::ModelProps props{.model = model->name.Display(),
                         .path = model->weights.string(),
                         .chat_template = go_template.empty() ? (*description)->chat_template : go_template};

@@ -54,7 +54,7 @@ api::Result<void> RegisterBundled(ModelStore& store, const fs::path& models_dir)
       model.licenses = {std::move(license)};
     const auto registered = store.Register(model);
     if (!registered) return std::unexpected(registered.error());
-    spdlog::info("registered model={} bundled=true", registered->name.Display());
+    spdlog::info("registered model={} bundled=true", (*registered)->name.Display());
   }
   return root->Mark(kMarker);
 }

@@ -30,16 +30,16 @@ TEST(BundledModels, AreRegisteredOnAFreshStore) {
   ASSERT_TRUE(done) << done.error().message;
   const auto model = store.Find(Named("quire-demo"));
   ASSERT_TRUE(model) << model.error().message;
-  EXPECT_EQ(model->name.Display(), "quire-demo:latest");
-  EXPECT_EQ(fs::file_size(model->weights), fs::file_size("packaging/models/quire-demo-F16.gguf"));
-  EXPECT_EQ(model->details.family, "lfm2");
-  EXPECT_EQ(model->details.parameter_size, "5.3M");
-  EXPECT_EQ(model->details.quantization_level, "F16");
-  EXPECT_EQ(model->parameters.temperature, 0.3F);
-  EXPECT_EQ(model->parameters.min_p, 0.15F);
-  EXPECT_EQ(model->go_template, "");
-  ASSERT_EQ(model->licenses.size(), 1U);
-  EXPECT_THAT(model->licenses[0], HasSubstr("Apache License"));
+  EXPECT_EQ((*model)->name.Display(), "quire-demo:latest");
+  EXPECT_EQ(fs::file_size((*model)->weights), fs::file_size("packaging/models/quire-demo-F16.gguf"));
+  EXPECT_EQ((*model)->details.family, "lfm2");
+  EXPECT_EQ((*model)->details.parameter_size, "5.3M");
+  EXPECT_EQ((*model)->details.quantization_level, "F16");
+  EXPECT_EQ((*model)->parameters.temperature, 0.3F);
+  EXPECT_EQ((*model)->parameters.min_p, 0.15F);
+  EXPECT_EQ((*model)->go_template, "");
+  ASSERT_EQ((*model)->licenses.size(), 1U);
+  EXPECT_THAT((*model)->licenses[0], HasSubstr("Apache License"));
 }
 
 TEST(BundledModels, DoNotComeBackOnceDeleted) {
@@ -56,7 +56,7 @@ TEST(BundledModels, LeaveAloneWhatTheUserHasUnderThatName) {
   ModelStore store = fixture.Open();
   ASSERT_TRUE(store.Register(fixture.New("quire-demo")));
   ASSERT_TRUE(RegisterBundled(store, "packaging/models"));
-  EXPECT_EQ(ReadFile(store.Find(Named("quire-demo"))->weights), "GGUF new weights");
+  EXPECT_EQ(ReadFile((*store.Find(Named("quire-demo")))->weights), "GGUF new weights");
 }
 
 TEST(BundledModels, AreTriedAgainAfterAFailure) {
@@ -68,7 +68,7 @@ TEST(BundledModels, AreTriedAgainAfterAFailure) {
   WriteFile(models / "quire-demo-F16.gguf", "GGUF");
   WriteFile(models / "LICENSE", "its own license");
   ASSERT_TRUE(RegisterBundled(store, models));
-  EXPECT_THAT(store.Find(Named("quire-demo"))->licenses, ElementsAre("its own license"));
+  EXPECT_THAT((*store.Find(Named("quire-demo")))->licenses, ElementsAre("its own license"));
 }
 
 }  // namespace

@@ -53,30 +53,35 @@ void ModelListCache::Erase(std::map<std::filesystem::path, Entries::iterator>::i
   by_path_.erase(found);
 }
 
-std::optional<StoredModel> ModelListCache::Find(const std::filesystem::path& manifest) {
+SharedModel ModelListCache::Find(const std::filesystem::path& manifest) {
   const std::shared_ptr<const Entry> entry = Recall(manifest);
-  if (entry == nullptr) return std::nullopt;
-  if (entry->manifest == FileStamp(manifest) && entry->weights == FileStamp(entry->model.weights)) {
+  if (entry == nullptr || !entry->manifest.settled()) return nullptr;
+  if (entry->manifest == FileStamp(manifest) && entry->weights == FileStamp(entry->model->weights)) {
     return entry->model;
   }
   const std::scoped_lock lock(mutex_);
   const auto found = by_path_.find(manifest);
   if (found != by_path_.end() && *found->second == entry) Erase(found);
-  return std::nullopt;
+  return nullptr;
 }
 
-void ModelListCache::Insert(const std::filesystem::path& manifest, const FileStamp& stamp,
-                            const StoredModel& model) {
-  const size_t bytes = sizeof(Entry) + TextBytes(model);
-  if (!stamp.settled() || bytes > kModelBytesMax) return;
-  auto entry = std::make_shared<const Entry>(Entry{manifest, stamp, FileStamp(model.weights), model, bytes});
+// The digest covers all that was read: a manifest names blobs by their content.
+SharedModel ModelListCache::Insert(const std::filesystem::path& manifest, const FileStamp& stamp,
+                                   SharedModel model) {
+  const size_t bytes = sizeof(Entry) + sizeof(StoredModel) + TextBytes(*model);
+  if (bytes > kModelBytesMax) return model;
+  const FileStamp weights(model->weights);
   const std::scoped_lock lock(mutex_);
-  const auto known = by_path_.find(manifest);
-  if (known != by_path_.end()) Erase(known);
-  entries_.push_front(std::move(entry));
+  if (const auto known = by_path_.find(manifest); known != by_path_.end()) {
+    const SharedModel& before = (*known->second)->model;
+    if (before->digest == model->digest && before->modified_at == model->modified_at) model = before;
+    Erase(known);
+  }
+  entries_.push_front(std::make_shared<const Entry>(Entry{manifest, stamp, weights, model, bytes}));
   by_path_.emplace(manifest, entries_.begin());
   bytes_ += bytes;
   while (entries_.size() > kEntriesMax || bytes_ > kBytesMax) Erase(by_path_.find(entries_.back()->path));
+  return model;
 }
 
 }  // namespace quire::server

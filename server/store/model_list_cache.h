@@ -9,7 +9,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 
 #include "server/store/model_store.h"
 
@@ -32,18 +31,19 @@ class FileStamp {
 // Any thread but the I/O thread. Bounded by models and by bytes of text; the least recently used goes first.
 class ModelListCache {
  public:
-  // Nothing when it is not known, or its manifest or weights are not those any more. Reads no file: two calls
+  // Null when it is not known, its manifest was not settled, or its manifest or weights are not those any more. Reads no file: two calls
   // of lstat, made without the lock.
-  std::optional<StoredModel> Find(const std::filesystem::path& manifest);
-  // `stamp` is from before the model was read.
-  void Insert(const std::filesystem::path& manifest, const FileStamp& stamp, const StoredModel& model);
+  SharedModel Find(const std::filesystem::path& manifest);
+  // `stamp` is from before the model was read. The result is the model as it was inserted last where it has not changed, so
+  // that all who read it at a time when its files are not settled have one.
+  SharedModel Insert(const std::filesystem::path& manifest, const FileStamp& stamp, SharedModel model);
 
  private:
   struct Entry {
     std::filesystem::path path;
     FileStamp manifest;
     FileStamp weights;
-    StoredModel model;
+    SharedModel model;
     size_t bytes = 0;
   };
   using Entries = std::list<std::shared_ptr<const Entry>>;

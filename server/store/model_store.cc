@@ -81,7 +81,7 @@ class ModelReader {
 
   // kBadModel when anything is broken or missing. A model that is replaced meanwhile takes blobs with it that
   // its manifest named: then the new one is read.
-  api::Result<StoredModel> Read() {
+  api::Result<SharedModel> Read() {
     constexpr int kTries = 16;
     auto model = ReadAll();
     for (int tried = 1; !model && tried < kTries && manifest_ != ManifestText(); ++tried) model = ReadAll();
@@ -89,7 +89,7 @@ class ModelReader {
       return api::Fail(api::ErrorCode::kBadModel,
                        fmt::format("model \"{}\" is corrupt: {}", name_.Display(), model.error().message));
     }
-    return model;
+    return std::make_shared<const StoredModel>(*std::move(model));
   }
 
  private:
@@ -335,20 +335,20 @@ fs::path ModelStore::ManifestPath(const api::ModelName& name) const {
 }
 
 // A model by the name it is stored under.
-api::Result<StoredModel> ModelStore::ReadCached(const StoreDirectory& root,
+api::Result<SharedModel> ModelStore::ReadCached(const StoreDirectory& root,
                                                 const api::ModelName& stored) const {
   const fs::path manifest = ManifestPath(stored);
-  if (auto found = list_cache_->Find(manifest)) return *std::move(found);
+  if (auto found = list_cache_->Find(manifest)) return found;
   const FileStamp before(manifest);
   auto model = ModelReader(root, stored).Read();
-  if (model) list_cache_->Insert(manifest, before, *model);
-  return model;
+  if (!model) return model;
+  return list_cache_->Insert(manifest, before, *std::move(model));
 }
 
-api::Result<std::vector<StoredModel>> ModelStore::List() const {
+api::Result<std::vector<SharedModel>> ModelStore::List() const {
   const auto root = StoreDirectory::OpenRoot(root_);
   if (!root) return std::unexpected(root.error());
-  std::vector<StoredModel> models;
+  std::vector<SharedModel> models;
   for (const api::ModelName& name : StoredNames(*root)) {
     auto model = ReadCached(*root, name);
     if (model) {
@@ -357,18 +357,19 @@ api::Result<std::vector<StoredModel>> ModelStore::List() const {
       spdlog::warn("skipped: {}", model.error().message);
     }
   }
-  std::ranges::stable_sort(models, std::ranges::greater(), &StoredModel::modified_at);
+  const auto changed_at = [](const SharedModel& model) { return model->modified_at; };
+  std::ranges::stable_sort(models, std::ranges::greater(), changed_at);
   return models;
 }
 
-std::optional<StoredModel> ModelStore::FindCached(const api::ModelName& name) const {
-  if (!CheckName(name)) return std::nullopt;
+SharedModel ModelStore::FindCached(const api::ModelName& name) const {
+  if (!CheckName(name)) return nullptr;
   return list_cache_->Find(ManifestPath(name));
 }
 
-api::Result<StoredModel> ModelStore::Find(const api::ModelName& name) const {
+api::Result<SharedModel> ModelStore::Find(const api::ModelName& name) const {
   if (auto checked = CheckName(name); !checked) return std::unexpected(checked.error());
-  if (auto found = FindCached(name)) return *std::move(found);
+  if (auto found = FindCached(name)) return found;
   const auto root = StoreDirectory::OpenRoot(root_);
   if (!root) return std::unexpected(root.error());
   const auto stored = StoredNameOf(*root, name);
@@ -376,7 +377,7 @@ api::Result<StoredModel> ModelStore::Find(const api::ModelName& name) const {
   return ReadCached(*root, *stored);
 }
 
-api::Result<StoredModel> ModelStore::Register(const NewModel& model, std::vector<BlobUse>* uses) {
+api::Result<SharedModel> ModelStore::Register(const NewModel& model, std::vector<BlobUse>* uses) {
   if (auto checked = CheckName(model.name); !checked) return std::unexpected(checked.error());
   if (!model.parameters_json.empty()) {
     const auto parameters = ParseParameters(model.parameters_json);

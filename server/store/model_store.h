@@ -63,8 +63,12 @@ struct StoredModel {
 
   // The template that overrides the weights' own chat template: models with a renderer have a
   // template that says nothing.
-  std::string TemplateInUse() const { return details.renderer.empty() ? go_template : std::string(); }
+  std::string_view TemplateInUse() const {
+    return details.renderer.empty() ? std::string_view(go_template) : std::string_view();
+  }
 };
+// As it was read. All requests of a model have one: it has up to 4 MiB of text, and many wait at a time.
+using SharedModel = std::shared_ptr<const StoredModel>;
 
 // The parts of a model.
 struct NewModel {
@@ -106,16 +110,16 @@ class ModelStore {
   api::Result<void> Prepare() const;
 
   // All models, newest first. A broken manifest is omitted and logged; the others are listed.
-  api::Result<std::vector<StoredModel>> List() const;
+  api::Result<std::vector<SharedModel>> List() const;
   // kNotFound `model 'x' not found` when there is none; kBadModel when its manifest or a blob is broken or
   // missing. The result is cached, and read again once the files of the manifest or the weights change.
-  api::Result<StoredModel> Find(const api::ModelName& name) const;
-  // The same as far as no file must be read for it; nothing otherwise.
-  std::optional<StoredModel> FindCached(const api::ModelName& name) const;
+  api::Result<SharedModel> Find(const api::ModelName& name) const;
+  // The same as far as no file must be read for it; null otherwise.
+  SharedModel FindCached(const api::ModelName& name) const;
   // Copies (or hard-links) the file into blobs/ under its digest and writes the manifest last, both by
   // rename: a crash at any point leaves a usable store.
   // Every use of a blob is added to `uses` unless that is null.
-  api::Result<StoredModel> Register(const NewModel& model, std::vector<BlobUse>* uses = nullptr);
+  api::Result<SharedModel> Register(const NewModel& model, std::vector<BlobUse>* uses = nullptr);
   // Gives the model another name, in the place of what has it. kNotFound when there is no such model.
   api::Result<void> Copy(const api::ModelName& from, const api::ModelName& to);
   // Takes the name away, then the blobs that no other model uses; also of a broken model. A crash in between
@@ -148,7 +152,7 @@ class ModelStore {
  private:
   explicit ModelStore(std::filesystem::path root);
   std::filesystem::path ManifestPath(const api::ModelName& name) const;
-  api::Result<StoredModel> ReadCached(const StoreDirectory& root, const api::ModelName& stored) const;
+  api::Result<SharedModel> ReadCached(const StoreDirectory& root, const api::ModelName& stored) const;
   std::filesystem::path root_;
   std::shared_ptr<ModelListCache> list_cache_;
   std::shared_ptr<BlobUsers> users_;

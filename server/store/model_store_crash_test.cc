@@ -59,7 +59,7 @@ TEST(StoreCrash, LeavesAUsableStore) {
     const auto models = store.List();
     ASSERT_TRUE(models);
     ASSERT_EQ(models->size(), 1U);
-    EXPECT_EQ(ReadFile(models->front().weights), WeightsOf(std::stoi(models->front().system)));
+    EXPECT_EQ(ReadFile(models->front()->weights), WeightsOf(std::stoi(models->front()->system)));
   }
   ModelStore store = fixture.Open();
   ASSERT_TRUE(store.Register(fixture.New("after")));

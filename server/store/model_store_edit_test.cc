@@ -44,12 +44,12 @@ TEST_F(StoreEdit, CopiesAreTheSameModel) {
   fixture_.AddPlain("a");
   fixture_.AddPlain("B");
   ASSERT_TRUE(store.Copy(Named("A"), Named("new", "tag")));
-  EXPECT_EQ(store.Find(Named("new", "tag"))->digest, store.Find(Named("a"))->digest);
+  EXPECT_EQ((*store.Find(Named("new", "tag")))->digest, (*store.Find(Named("a")))->digest);
   // An existing model whose name differs in case only is replaced, and keeps its case.
   WriteFile(fixture_.ManifestPath("B"), fixture_.PlainManifest("other weights").dump());
   ASSERT_TRUE(store.Copy(Named("a"), Named("b")));
-  EXPECT_EQ(store.Find(Named("b"))->name.Display(), "B:latest");
-  EXPECT_EQ(ReadFile(store.Find(Named("b"))->weights), "GGUF weights");
+  EXPECT_EQ((*store.Find(Named("b")))->name.Display(), "B:latest");
+  EXPECT_EQ(ReadFile((*store.Find(Named("b")))->weights), "GGUF weights");
   EXPECT_EQ(store.Copy(Named("nobody"), Named("x")).error().code, api::ErrorCode::kNotFound);
   EXPECT_EQ(store.Copy(Named("a"), Named("../x")).error().code, api::ErrorCode::kInvalidArgument);
 }
@@ -62,7 +62,7 @@ TEST_F(StoreEdit, DeletingLeavesWhatOthersUse) {
   model.name = Named("two");
   model.system = "of two";
   ASSERT_TRUE(store.Register(model));
-  const std::string digest = store.Find(Named("one"))->digest;
+  const std::string digest = (*store.Find(Named("one")))->digest;
   const auto deleted = store.Delete(Named("ONE"));
   ASSERT_TRUE(deleted) << deleted.error().message;
   EXPECT_EQ(deleted->digest, digest);
@@ -147,7 +147,7 @@ TEST_F(StoreEdit, WhatAModelIsReplacedByTakesItsPlaceAndItsBlobs) {
   ASSERT_TRUE(store.Copy(Named("one"), Named("two")));
   EXPECT_FALSE(store.HasBlob(BlobNamed("other weights")));
   EXPECT_FALSE(store.HasBlob(BlobNamed("shared text")));
-  EXPECT_EQ(ReadFile(store.Find(Named("two"))->weights), "second weights");
+  EXPECT_EQ(ReadFile((*store.Find(Named("two")))->weights), "second weights");
 }
 
 TEST_F(StoreEdit, NoBlobGoesWhileAManifestCannotBeRead) {
@@ -244,7 +244,7 @@ TEST_F(StoreEdit, AdoptsAFileByItsDigest) {
 TEST_F(StoreEdit, LendsABlobUnderAnotherName) {
   ModelStore store = fixture_.Open();
   fixture_.AddPlain("a");
-  const std::string blob = store.Find(Named("a"))->weights.filename();
+  const std::string blob = (*store.Find(Named("a")))->weights.filename();
   const auto staging = store.MakeStaging();
   ASSERT_TRUE(staging);
   ASSERT_TRUE(store.Lend(blob, *staging, "model.gguf"));
@@ -259,22 +259,22 @@ TEST_F(StoreEdit, AModelOfBlobsThatAreThere) {
                                    fixture_.Layer("application/vnd.ollama.image.projector", "eyes")});
   WriteFile(fixture_.ManifestPath("base"), fixture_.Manifest(layers).dump());
   const auto base = store.Find(Named("base"));
-  ASSERT_EQ(base->other_layers.size(), 1u);
+  ASSERT_EQ((*base)->other_layers.size(), 1u);
   NewModel made = fixture_.New("made", "");
   made.weights_blob = BlobNamed("weights");
-  made.other_layers = base->other_layers;
+  made.other_layers = (*base)->other_layers;
   made.go_template = "{{ .Prompt }}";
   made.licenses = {"one", "two"};
   made.messages = {{"user", "hey"}, {"assistant", "ahoy"}};
   std::vector<BlobUse> uses;
   const auto stored = store.Register(made, &uses);
   ASSERT_TRUE(stored) << stored.error().message;
-  EXPECT_EQ(stored->weights, base->weights);
-  EXPECT_EQ(stored->other_layers[0].blob, BlobNamed("eyes"));
-  EXPECT_EQ(stored->go_template, "{{ .Prompt }}");
-  EXPECT_THAT(stored->licenses, ElementsAre("one", "two"));
-  ASSERT_EQ(stored->messages.size(), 2u);
-  EXPECT_EQ(stored->messages[1].content, "ahoy");
+  EXPECT_EQ((*stored)->weights, (*base)->weights);
+  EXPECT_EQ((*stored)->other_layers[0].blob, BlobNamed("eyes"));
+  EXPECT_EQ((*stored)->go_template, "{{ .Prompt }}");
+  EXPECT_THAT((*stored)->licenses, ElementsAre("one", "two"));
+  ASSERT_EQ((*stored)->messages.size(), 2u);
+  EXPECT_EQ((*stored)->messages[1].content, "ahoy");
   ASSERT_FALSE(uses.empty());
   EXPECT_EQ(uses[0].blob, BlobNamed("weights"));
   EXPECT_TRUE(uses[0].existed);
