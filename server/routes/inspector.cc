@@ -1,8 +1,10 @@
 #include "server/routes/inspector.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <iterator>
 #include <utility>
 
 #include "server/http/awaitable.h"
@@ -12,6 +14,13 @@ namespace {
 
 constexpr size_t kEntriesMax = 8;         // a verbose one holds a whole vocabulary
 constexpr int32_t kWaitingMax = 1 << 20;  // bounded by the connections
+constexpr size_t kSummariesMax = 20'000;
+constexpr std::chrono::seconds kFailureKept{60};
+
+// Of the file, not of the runner that was to look at it.
+bool IsOfTheFile(const api::Error& error) {
+  return error.code == api::ErrorCode::kBadModel || error.code == api::ErrorCode::kUnsupported;
+}
 
 // What a description depends on: blobs are named by their content.
 std::string KeyOf(const StoredModel& model) {
@@ -55,17 +64,31 @@ Awaitable<api::Result<Inspector::Description>> Inspector::Describe(const StoredM
   auto description = std::make_shared<const api::ipc::Inspected>(*std::move(inspected));
   entries_.push_front({key, description});
   if (entries_.size() > kEntriesMax) entries_.pop_back();
-  summaries_[KeyOf(model)] = {description->capabilities, description->context_length, description->num_ctx};
+  Remember(KeyOf(model), {description->capabilities, description->context_length, description->num_ctx});
   co_return Description(std::move(description));
 }
 
+void Inspector::Remember(const std::string& key, Summary summary) {
+  summaries_[key] = std::move(summary);
+  if (summaries_.size() <= kSummariesMax) return;
+  const auto first = summaries_.begin();
+  summaries_.erase(first->first == key ? std::next(first) : first);
+}
+
 Awaitable<Inspector::Summary> Inspector::Summarize(const StoredModel& model, std::string party) {
-  const auto found = summaries_.find(KeyOf(model));
-  if (found != summaries_.end()) co_return found->second;
+  const std::string key = KeyOf(model);
+  const auto found = summaries_.find(key);
+  if (found != summaries_.end()) {
+    const auto& failed_at = found->second.failed_at;
+    if (!failed_at || Clock::now() - *failed_at < kFailureKept) co_return found->second;
+  }
   const auto description = co_await Describe(model, /*verbose=*/false, std::move(party));
   Summary summary;
   if (description) {
     summary = {(*description)->capabilities, (*description)->context_length, (*description)->num_ctx};
+  } else if (IsOfTheFile(description.error())) {
+    summary.failed_at = Clock::now();
+    Remember(key, summary);
   }
   co_return summary;
 }

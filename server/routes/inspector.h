@@ -4,8 +4,10 @@
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
+#include <chrono>
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -26,8 +28,8 @@ class Inspector {
   // Failures are not kept: the next call tries again.
   Awaitable<api::Result<Description>> Describe(const StoredModel& model, bool verbose, std::string party);
 
-  // The model's capabilities, at least "completion", also if it cannot be described. Kept for all weights
-  // and templates that were ever asked for.
+  // The model's capabilities, at least "completion", also if it cannot be described. Kept for the weights and templates
+  // of 20,000 models; that one cannot be described is kept for a minute, as lists name it again and again.
   Awaitable<std::vector<std::string>> Capabilities(const StoredModel& model, std::string party);
 
   // The context of a request that names none: the model's PARAMETER num_ctx, else the default of its runner, else
@@ -39,6 +41,7 @@ class Inspector {
   Awaitable<api::Result<api::ipc::Inspected>> CheckLoad(const StoredModel& model, std::string party);
 
  private:
+  using Clock = std::chrono::steady_clock;
   struct Entry {
     std::string key;
     Description description;
@@ -49,9 +52,11 @@ class Inspector {
     std::vector<std::string> capabilities;
     int32_t trained = 0;  // tokens; 0 = not known
     int32_t num_ctx = 0;
+    std::optional<Clock::time_point> failed_at = {};  // the file could not be described
   };
 
   Description Kept(const std::string& key);
+  void Remember(const std::string& key, Summary summary);
   Awaitable<Summary> Summarize(const StoredModel& model, std::string party);
 
   Backend& backend_;

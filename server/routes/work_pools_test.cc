@@ -309,6 +309,18 @@ TEST_P(SharedLists, AreWrittenTwiceForManyAtOnce) {
 
 INSTANTIATE_TEST_SUITE_P(Routes, SharedLists, ::testing::Values("/v1/models", "/models", "/api/tags"));
 
+// Each look takes a process: a list of 500 models that no runner can read took one for each, every time.
+TEST_F(Pools, WhatCannotBeDescribedIsLookedAtOnceAMinute) {
+  daemon_.backend().script.inspected.error = api::Error{api::ErrorCode::kBadModel, "truncated"};
+  for (const char* list : {"/v1/models", "/api/tags", "/v1/models"}) {
+    EXPECT_EQ(daemon_.Get(list).status, 200);
+  }
+  EXPECT_EQ(daemon_.backend().seen.inspections.size(), 1u);
+  daemon_.OnIoThread([this] { daemon_.backend().script.inspected.error.reset(); });
+  EXPECT_EQ(daemon_.Post("/api/show", R"({"model":"demo"})").status, 200)
+      << "who asks for one gets another look";
+}
+
 TEST_F(Pools, OneDescriptionServesAllModelsOfTheSameWeights) {
   for (int i = 0; i < 5; ++i) {
     const auto layers = json::array(
