@@ -60,8 +60,9 @@ api::Result<std::string> BlobOf(const Exchange& exchange) {
 
 // Whether the blob is there. Then it stays for the create of this client.
 Awaitable<bool> HasPromised(Services& services, Exchange& exchange, std::string blob) {
-  services.models.users().Promise(blob, BlobUsers::Clock::now());
-  const bool there = co_await services.models.HasBlob(blob, PartyOf(exchange));
+  const std::string party = PartyOf(exchange);
+  services.models.users().Promise(blob, party, BlobUsers::Clock::now());
+  const bool there = co_await services.models.HasBlob(blob, party);
   if (!there) services.models.users().Withdraw(blob);
   co_return there;
 }
@@ -108,7 +109,7 @@ Awaitable<void> PutBlob(Services& services, Exchange& exchange) {
     co_await SendError(exchange, upload.error());
     co_return;
   }
-  services.models.users().Promise(*blob, BlobUsers::Clock::now());
+  services.models.users().Promise(*blob, PartyOf(exchange), BlobUsers::Clock::now());
   const auto received = co_await Receive(services, exchange, **upload, *blob);
   if (!received || !*received) services.models.users().Withdraw(*blob);
   co_await services.models.Discard(*std::move(upload));

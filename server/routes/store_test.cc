@@ -34,7 +34,8 @@ std::string BlobRoute(std::string_view content) { return "/api/blobs/sha256:" + 
 
 size_t FilesInBlobs(TestDaemon& daemon) {
   size_t count = 0;
-  for ([[maybe_unused]] const auto& entry : fs::directory_iterator(daemon.store().root() / "blobs")) ++count;
+  for (const auto& entry : fs::recursive_directory_iterator(daemon.store().root() / "blobs"))
+    count += entry.is_regular_file() ? 1 : 0;
   return count;
 }
 

@@ -7,9 +7,15 @@
 namespace quire::server {
 namespace {
 
-// Of one blob, and of all blobs: the oldest go first.
-constexpr size_t kPromisesMax = 64;
-constexpr size_t kBlobsMax = 4096;
+constexpr size_t kOfBlobMax = 64;
+constexpr size_t kOfPartyMax = 8192;  // twice what one create may name
+constexpr size_t kPromisesMax = 32'768;
+
+void EraseFrom(auto& ages_by_name, const std::string& name, auto place) {
+  const auto ages = ages_by_name.find(name);
+  ages->second.erase(place);
+  if (ages->second.empty()) ages_by_name.erase(ages);
+}
 
 }  // namespace
 
@@ -37,36 +43,42 @@ void BlobUsers::Lease::Release() {
   }
 }
 
-void BlobUsers::Promise(const std::string& blob, Clock::time_point now) {
+void BlobUsers::Promise(const std::string& blob, const std::string& party, Clock::time_point now) {
   const std::scoped_lock lock(mutex_);
-  if (promised_.size() >= kBlobsMax) {
-    std::erase_if(promised_, [now](const auto& entry) {
-      return entry.second.empty() || now - entry.second.back() > kPromiseTime;
-    });
-  }
-  auto& promises = promised_[blob];
-  promises.push_back(now);
-  if (promises.size() > kPromisesMax) promises.pop_front();
+  Promises given(1, {.blob = blob, .party = party, .at = now});
+  Ages in_blob(1, given.begin());
+  Ages in_party(1, given.begin());
+  Ages& blobs = of_blob_[blob];
+  Ages& parties = of_party_[party];
+  // Nothing below allocates.
+  given.front().in_blob = in_blob.begin();
+  given.front().in_party = in_party.begin();
+  blobs.splice(blobs.end(), in_blob);
+  parties.splice(parties.end(), in_party);
+  promises_.splice(promises_.end(), given);
+  if (blobs.size() > kOfBlobMax) Break(blobs.front());
+  if (parties.size() > kOfPartyMax) Break(parties.front());
+  if (promises_.size() > kPromisesMax) Break(promises_.begin());
+}
+
+void BlobUsers::Break(Promises::iterator promise) {
+  EraseFrom(of_blob_, promise->blob, promise->in_blob);
+  EraseFrom(of_party_, promise->party, promise->in_party);
+  promises_.erase(promise);
 }
 
 void BlobUsers::Withdraw(const std::string& blob) {
   const std::scoped_lock lock(mutex_);
-  const auto promised = promised_.find(blob);
-  if (promised == promised_.end()) return;
-  if (!promised->second.empty()) promised->second.pop_front();
-  if (promised->second.empty()) promised_.erase(promised);
+  const auto promised = of_blob_.find(blob);
+  if (promised != of_blob_.end() && !promised->second.empty()) Break(promised->second.front());
 }
 
 bool BlobUsers::Free(const std::string& blob, Clock::time_point now) {
   const std::scoped_lock lock(mutex_);
   if (held_.contains(blob)) return false;
-  const auto promised = promised_.find(blob);
-  if (promised == promised_.end()) return true;
-  while (!promised->second.empty() && now - promised->second.front() > kPromiseTime)
-    promised->second.pop_front();
-  if (!promised->second.empty()) return false;
-  promised_.erase(promised);
-  return true;
+  while (!promises_.empty() && now - promises_.front().at > kPromiseTime) Break(promises_.begin());
+  const auto promised = of_blob_.find(blob);
+  return promised == of_blob_.end() || promised->second.empty();
 }
 
 void BlobUsers::Remove(const std::string& blob, Clock::time_point now, const std::function<void()>& unlink) {

@@ -8,8 +8,8 @@
 #pragma once
 
 #include <chrono>
-#include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <mutex>
 #include <string>
@@ -41,8 +41,9 @@ class BlobUsers {
     std::vector<std::string> blobs_;
   };
 
-  // A client asks whether the blob is there. Before the look, so that what is found stays.
-  void Promise(const std::string& blob, Clock::time_point now);
+  // A client of this party (http/party.h) asks whether the blob is there. Before the look, so that what is found stays.
+  // Of one blob there are at most 64, of one party 8,192, of all 32,768: the oldest goes.
+  void Promise(const std::string& blob, const std::string& party, Clock::time_point now);
   // It was not there: takes back one promise.
   void Withdraw(const std::string& blob);
 
@@ -52,12 +53,26 @@ class BlobUsers {
   void AwaitRemoval();
 
  private:
+  struct Given;
+  using Promises = std::list<Given>;
+  using Ages = std::list<Promises::iterator>;
+  struct Given {
+    std::string blob;
+    std::string party;
+    Clock::time_point at;
+    Ages::iterator in_blob = {}, in_party = {};
+  };
+
   bool Free(const std::string& blob, Clock::time_point now);
+  // REQUIRES: mutex_ is held.
+  void Break(Promises::iterator promise);
 
   std::mutex removal_;  // held by a removal from its look to its end; before mutex_
   std::mutex mutex_;
-  std::map<std::string, int> held_;                                // guarded by mutex_
-  std::map<std::string, std::deque<Clock::time_point>> promised_;  // oldest first; guarded by mutex_
+  std::map<std::string, int> held_;       // guarded by mutex_
+  Promises promises_;                     // oldest first, as all lists of them; guarded by mutex_
+  std::map<std::string, Ages> of_blob_;   // an empty one is as none; guarded by mutex_
+  std::map<std::string, Ages> of_party_;  // likewise
 };
 
 }  // namespace quire::server

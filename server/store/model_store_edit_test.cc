@@ -29,8 +29,8 @@ class StoreEdit : public ::testing::Test {
  protected:
   std::vector<std::string> BlobFiles() const {
     std::vector<std::string> names;
-    for (const auto& entry : fs::directory_iterator(fixture_.root() / "blobs"))
-      names.push_back(entry.path().filename());
+    for (const auto& entry : fs::recursive_directory_iterator(fixture_.root() / "blobs"))
+      if (entry.path().filename() != Staging::kFolder) names.push_back(entry.path().filename());
     std::ranges::sort(names);
     return names;
   }
@@ -100,7 +100,7 @@ TEST_F(StoreEdit, WhatSomebodyNeedsStays) {
   ModelStore store = fixture_.Open();
   fixture_.AddPlain("a");
   const std::string blob = BlobNamed("GGUF weights");
-  store.users().Promise(blob, BlobUsers::Clock::now());
+  store.users().Promise(blob, "client", BlobUsers::Clock::now());
   ASSERT_TRUE(store.Delete(Named("a")));
   EXPECT_TRUE(store.HasBlob(blob));
   {
@@ -190,17 +190,20 @@ TEST_F(StoreEdit, UploadsAreCheckedAndLeaveNothing) {
 
 TEST_F(StoreEdit, WhatADeadProcessLeftIsTakenAwayAndWhatIsInUseStays) {
   ModelStore store = fixture_.Open();
-  WriteFile(fixture_.root() / "blobs/.quire-staging-dead/blob", "half");
+  const fs::path blobs = fixture_.root() / "blobs";
+  for (const fs::path& dead : {blobs / ".quire-staging/.quire-staging-dead", blobs / ".quire-staging-old"})
+    WriteFile(dead / "blob", "half");
   auto upload = store.StartUpload();
   ASSERT_TRUE(upload->Append("all"));
   ModelStore another = fixture_.Open();
-  EXPECT_FALSE(fs::exists(fixture_.root() / "blobs/.quire-staging-dead"));
+  EXPECT_FALSE(fs::exists(blobs / ".quire-staging/.quire-staging-dead"));
+  EXPECT_FALSE(fs::exists(blobs / ".quire-staging-old"));
   ASSERT_TRUE(store.FinishUpload(*upload, BlobNamed("all")));
   EXPECT_TRUE(another.HasBlob(BlobNamed("all")));
 }
 
 TEST_F(StoreEdit, WhatADyingProcessStillHasIsTakenAwayByALaterUpload) {
-  const fs::path left = fixture_.root() / "blobs/.quire-staging-dying";
+  const fs::path left = fixture_.root() / "blobs/.quire-staging/.quire-staging-dying";
   WriteFile(left / "blob", "half");
   auto dying = std::make_unique<api::Result<StoreDirectory>>(StoreDirectory::OpenRoot(left));
   ASSERT_TRUE((*dying)->TryLock());

@@ -63,7 +63,7 @@ class Allocations(FaultyDaemon):
         blob = self.blobs_folder() / f"sha256-{digest}"
         upload = Request("upload", f"/api/blobs/sha256:{digest}", data, read=len)
         self.fail_request(upload, stride=7, after=lambda: blob.unlink(missing_ok=True))
-        self.assertEqual([], list(self.blobs_folder().glob(".quire-staging-*")))
+        self.assertEqual([], list(self.blobs_folder().glob(".quire-staging/*")))
         self.check_chat()
 
 

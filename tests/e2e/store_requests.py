@@ -43,7 +43,7 @@ def generate(daemon, model, prompt, **fields):
 
 def staging(daemon):
     blobs = pathlib.Path(daemon.environment["OLLAMA_MODELS"]) / "blobs"
-    return [path.name for path in blobs.iterdir() if path.name.startswith(".quire-staging")]
+    return [path.name for path in blobs.glob(".quire-staging/*")]
 
 
 def wait_for_no_staging(daemon):
