@@ -5,8 +5,9 @@
 namespace quire::server {
 namespace {
 
-constexpr double kDecay = 0.9;     // per request
-constexpr double kTokensMin = 16;  // fewer are measured with the step's fixed cost
+constexpr double kDecay = 0.9;       // per request
+constexpr size_t kModelsMax = 1024;  // a name that comes again is learned again
+constexpr double kTokensMin = 16;    // fewer are measured with the step's fixed cost
 
 double SecondsOf(std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); }
 
@@ -20,6 +21,7 @@ void PrefillEstimates::Observe(const RequestLog& log) {
   if (log.stored_model.empty() || !log.prompt_tokens || log.body_bytes == 0) return;
   const double computed = ComputedTokens(log);
   const bool measured = computed >= kTokensMin && log.prompt_compute.count() > 0;
+  if (models_.size() >= kModelsMax && !models_.contains(log.stored_model)) models_.erase(models_.begin());
   Sums& sums = models_[log.stored_model];
   sums.prompt_tokens = sums.prompt_tokens * kDecay + *log.prompt_tokens;
   sums.body_bytes = sums.body_bytes * kDecay + static_cast<double>(log.body_bytes);

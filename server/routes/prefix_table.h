@@ -16,13 +16,17 @@ namespace quire::server {
 template <class Name>
 class PrefixTable {
  public:
-  // What an entry costs, in tokens: it takes memory beside them.
-  static size_t CostOf(const SlotPrefix& prefix) { return prefix.tokens.size() + kEntryTokens; }
+  // What an entry costs, in tokens: it takes memory beside them, for its names twice.
+  static size_t CostOf(const SlotOwner& owner, const Name& name, const SlotPrefix& prefix) {
+    size_t bytes = kEntryBytes + 2 * (owner.tenant.size() + owner.model.size()) + prefix.cache_salt.size();
+    if constexpr (requires { name.size(); }) bytes += 2 * name.size();
+    return prefix.tokens.size() + bytes / sizeof(api::TokenId);
+  }
 
   size_t cost() const { return cost_; }
   size_t CostOf(const SlotOwner& owner, const Name& name) const {
     const auto found = entries_.find({owner, name});
-    return found == entries_.end() ? 0 : CostOf(found->second.prefix);
+    return found == entries_.end() ? 0 : CostOf(owner, name, found->second.prefix);
   }
   // Of all that the tenant has.
   size_t CostOf(const std::string& tenant) const {
@@ -39,7 +43,7 @@ class PrefixTable {
   // Replaces the one of this name. Where it throws std::bad_alloc, that one may be gone.
   void Put(const SlotOwner& owner, const Name& name, SlotPrefix prefix) {
     Erase(owner, name);
-    const size_t cost = CostOf(prefix);
+    const size_t cost = CostOf(owner, name, prefix);
     std::list<Key> age(1, {owner, name});
     Tenant& tenant = TenantOf(owner.tenant);
     entries_.emplace(Key{owner, name}, Entry{std::move(prefix), age.begin()});
@@ -53,7 +57,8 @@ class PrefixTable {
   size_t Erase(const SlotOwner& owner, const Name& name) {
     const auto found = entries_.find({owner, name});
     if (found == entries_.end()) return 0;
-    const size_t cost = CostOf(found->second.prefix);
+    const size_t tokens = found->second.prefix.tokens.size();
+    const size_t cost = CostOf(owner, name, found->second.prefix);
     const auto holder = tenants_.find(owner.tenant);
     Tenant& tenant = holder->second;
     tenant.ages.erase(found->second.age);
@@ -64,7 +69,7 @@ class PrefixTable {
     }
     entries_.erase(found);
     cost_ -= cost;
-    return cost - kEntryTokens;
+    return tokens;
   }
 
   // The tenant with most. REQUIRES: cost() > 0.
@@ -76,7 +81,7 @@ class PrefixTable {
   }
 
  private:
-  static constexpr size_t kEntryTokens = 64;
+  static constexpr size_t kEntryBytes = 768;  // nodes of maps and lists, and what an allocation adds
   using Key = std::pair<SlotOwner, Name>;
   struct Entry {
     SlotPrefix prefix;

@@ -127,7 +127,7 @@ void SlotFiles::MakeRoom(const fs::path& place, uint64_t bytes) const {
   };
   std::map<std::string, std::vector<File>> tenants;
   std::map<std::string, uint64_t> sizes;
-  uint64_t total = bytes;
+  uint64_t total = std::max(bytes, file_bytes_min_);
   std::error_code error;
   for (fs::directory_iterator files(folder_, error); !error && files != fs::directory_iterator();
        files.increment(error)) {
@@ -140,6 +140,7 @@ void SlotFiles::MakeRoom(const fs::path& place, uint64_t bytes) const {
     std::error_code gone;
     File file{files->path(), files->last_write_time(gone), files->file_size(gone)};
     if (gone) continue;
+    file.bytes = std::max(file.bytes, file_bytes_min_);
     total += file.bytes;
     sizes[TenantPart(name)] += file.bytes;
     tenants[TenantPart(name)].push_back(std::move(file));

@@ -4,7 +4,8 @@
 // Invariants
 // - A file is whole or not there: a write that fails leaves the snapshot that was there. One that was read whole and is not
 //   what was written is removed, and there is no snapshot; one that cannot be read now stays.
-// - The folder's files have at most `bytes_max`, and one more that is being written. The tenant with most loses those that
+// - The folder's files have at most `bytes_max`, and one more that is being written; a file counts as `file_bytes_min` at least, as
+//   each of them is looked at when one is saved. The tenant with most loses those that
 //   were saved first.
 // Blocks. Any thread, one at a time.
 #pragma once
@@ -21,8 +22,9 @@ namespace quire::server {
 
 class SlotFiles {
  public:
-  explicit SlotFiles(std::filesystem::path folder, uint64_t bytes_max = uint64_t{64} << 20)
-      : folder_(std::move(folder)), bytes_max_(bytes_max) {}
+  explicit SlotFiles(std::filesystem::path folder, uint64_t bytes_max = uint64_t{64} << 20,
+                     uint64_t file_bytes_min = uint64_t{16} << 10)
+      : folder_(std::move(folder)), bytes_max_(bytes_max), file_bytes_min_(file_bytes_min) {}
 
   // Replaces the snapshot of this name. kTooLarge; kUnavailable names the call that failed.
   api::Result<void> Write(const SlotOwner& owner, const std::string& name, const SlotPrefix& prefix) const;
@@ -36,6 +38,7 @@ class SlotFiles {
 
   const std::filesystem::path folder_;
   const uint64_t bytes_max_;
+  const uint64_t file_bytes_min_;
 };
 
 }  // namespace quire::server

@@ -91,7 +91,7 @@ TEST_F(SlotFileTest, DamageIsNoSnapshot) {
 }
 
 TEST_F(SlotFileTest, TheTenantWithMostMakesRoom) {
-  const SlotFiles files(folder_, 10'000);
+  const SlotFiles files(folder_, 10'000, 0);
   const SlotPrefix prefix{std::vector<api::TokenId>(500, 7), "", 0};  // 2 KB
   ASSERT_TRUE(files.Write({"bob", "m"}, "only", prefix).has_value());
   for (const char* name : {"a", "b", "c", "d", "e", "f"}) {
@@ -119,8 +119,16 @@ TEST_F(SlotFileTest, ASnapshotThatCannotBeReadNowStays) {
 }
 
 // Neither the snapshot of this name nor another tenant's goes for one that is not written.
+// Each of them is looked at when one is saved.
+TEST_F(SlotFileTest, SmallFilesAreFew) {
+  const SlotFiles files(folder_, 100'000, 10'000);
+  for (int i = 0; i < 30; ++i) ASSERT_TRUE(files.Write(kOwner, std::to_string(i), {{1}, "", 0}));
+  EXPECT_EQ(Files().size(), 10U);
+  EXPECT_TRUE(files.Read(kOwner, "29").value());
+}
+
 TEST_F(SlotFileTest, AWriteThatFailsLeavesTheSnapshotsThatWereThere) {
-  const SlotFiles files(folder_, 8'000);
+  const SlotFiles files(folder_, 8'000, 0);
   const SlotPrefix old{std::vector<api::TokenId>(500, 7), "", 0};  // 2 KB
   for (const char* name : {"a", "b", "c"}) ASSERT_TRUE(files.Write({"bob", "m"}, name, old).has_value());
   ASSERT_TRUE(files.Write(kOwner, "a", {{1, 2, 3}, "salt", 512}).has_value());

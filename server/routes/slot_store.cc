@@ -7,7 +7,7 @@
 namespace quire::server {
 
 void SlotStore::Record(const SlotOwner& owner, int32_t slot, SlotPrefix prefix) {
-  const size_t cost = PrefixTable<int32_t>::CostOf(prefix);
+  const size_t cost = PrefixTable<int32_t>::CostOf(owner, slot, prefix);
   slots_.Put(owner, slot, std::move(prefix));
   // The one just recorded stays, also where it is larger than all of them may be.
   while (slots_.cost() > tokens_max_ && slots_.cost() > cost) {
@@ -19,7 +19,7 @@ void SlotStore::Record(const SlotOwner& owner, int32_t slot, SlotPrefix prefix) 
 }
 
 api::Result<void> SlotStore::Save(const SlotOwner& owner, const std::string& name, SlotPrefix prefix) {
-  const size_t cost = PrefixTable<std::string>::CostOf(prefix);
+  const size_t cost = PrefixTable<std::string>::CostOf(owner, name, prefix);
   const size_t freed = snapshots_.CostOf(owner, name);
   const size_t own = snapshots_.CostOf(owner.tenant) - freed + cost;
   const auto too_large = [&] { return snapshots_.cost() - freed + cost > tokens_max_; };

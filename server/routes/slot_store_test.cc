@@ -29,15 +29,15 @@ TEST(SlotStore, SlotsAndSnapshotsBelongToTheirOwner) {
 SlotPrefix Tokens(size_t count) { return {std::vector<api::TokenId>(count, 7)}; }
 
 TEST(SlotStore, OldSlotsMakeRoomAndSnapshotsAreRefused) {
-  SlotStore store(/*tokens_max=*/1000);
-  const SlotPrefix large = Tokens(400);
+  SlotStore store(/*tokens_max=*/10'000);
+  const SlotPrefix large = Tokens(4000);
   for (int32_t slot = 0; slot < 3; ++slot) store.Record(kAlice, slot, large);
   EXPECT_EQ(store.FindSlot(kAlice, 0), nullptr);
   EXPECT_NE(store.FindSlot(kAlice, 2), nullptr);
   store.Record(kAlice, 1, large);
   store.Record(kAlice, 3, large);
   EXPECT_EQ(store.FindSlot(kAlice, 2), nullptr) << "the one that was recorded first";
-  store.Record(kAlice, 4, Tokens(2000));
+  store.Record(kAlice, 4, Tokens(20'000));
   EXPECT_NE(store.FindSlot(kAlice, 4), nullptr);
   EXPECT_EQ(store.FindSlot(kAlice, 3), nullptr);
   EXPECT_TRUE(store.Save(kAlice, "a", large));
@@ -45,27 +45,37 @@ TEST(SlotStore, OldSlotsMakeRoomAndSnapshotsAreRefused) {
   EXPECT_EQ(store.Save(kAlice, "c", large).error().code, api::ErrorCode::kTooLarge);
   EXPECT_TRUE(store.Save(kAlice, "a", large)) << "in the place of its old self";
   EXPECT_EQ(store.FindSnapshot(kAlice, "c"), nullptr);
-  EXPECT_EQ(store.Save(kBob, "d", Tokens(2000)).error().code, api::ErrorCode::kTooLarge);
+  EXPECT_EQ(store.Save(kBob, "d", Tokens(20'000)).error().code, api::ErrorCode::kTooLarge);
   EXPECT_NE(store.FindSnapshot(kAlice, "a"), nullptr) << "what is refused takes nothing from others";
 }
 
 TEST(SlotStore, ATenantWithMuchMakesRoomForOneWithLittle) {
-  SlotStore store(/*tokens_max=*/1000);
-  store.Record(kBob, 0, Tokens(100));
-  for (int32_t slot = 0; slot < 50; ++slot) store.Record(kAlice, slot, Tokens(100));
+  SlotStore store(/*tokens_max=*/10'000);
+  store.Record(kBob, 0, Tokens(1000));
+  for (int32_t slot = 0; slot < 50; ++slot) store.Record(kAlice, slot, Tokens(1000));
   EXPECT_NE(store.FindSlot(kBob, 0), nullptr);
   EXPECT_NE(store.FindSlot(kAlice, 49), nullptr);
   EXPECT_EQ(store.FindSlot(kAlice, 0), nullptr);
 
-  for (int i = 0; i < 50; ++i) (void)store.Save(kAlice, std::to_string(i), Tokens(100));
+  for (int i = 0; i < 50; ++i) (void)store.Save(kAlice, std::to_string(i), Tokens(1000));
   EXPECT_NE(store.FindSnapshot(kAlice, "0"), nullptr);
-  EXPECT_TRUE(store.Save(kBob, "mine", Tokens(100)));
-  EXPECT_TRUE(store.Save(kBob, "other", Tokens(100)));
+  EXPECT_TRUE(store.Save(kBob, "mine", Tokens(1000)));
+  EXPECT_TRUE(store.Save(kBob, "other", Tokens(1000)));
   EXPECT_NE(store.FindSnapshot(kBob, "mine"), nullptr);
   EXPECT_EQ(store.FindSnapshot(kAlice, "0"), nullptr) << "saved first";
   EXPECT_NE(store.FindSnapshot(kAlice, "3"), nullptr);
-  EXPECT_FALSE(store.Save(kAlice, "0", Tokens(100)));
+  EXPECT_FALSE(store.Save(kAlice, "0", Tokens(1000)));
   EXPECT_NE(store.FindSnapshot(kBob, "mine"), nullptr);
+}
+
+// Snapshots of one token with long names took seven times what they were counted as.
+TEST(SlotStore, NamesAndSaltsCount) {
+  SlotStore store(/*tokens_max=*/100'000);
+  const SlotPrefix salted{.tokens = {1}, .cache_salt = std::string(1000, 's'), .num_ctx = 0};
+  int saved = 0;
+  while (store.Save(kAlice, std::to_string(saved) + std::string(220, 'n'), salted)) ++saved;
+  EXPECT_GT(saved, 100);
+  EXPECT_LT(saved, 200) << "some 2.2 KB each";
 }
 
 }  // namespace
