@@ -168,9 +168,19 @@ class Determinizer {
       dfa_.next.push_back(last);
     }
     for (auto& [rule, targets] : by_rule) {
-      const StateId then = Find(std::move(targets));
+      const StateId then = FindAfterCall(std::move(targets));  // may move what calls has
       dfa_.calls[state].push_back({rule, then});
     }
+  }
+
+  // Many states go on after the same call: those behind calls that may be passed by.
+  StateId FindAfterCall(std::vector<uint32_t> targets) {
+    if (targets.size() != 1) return Find(std::move(targets));
+    CountWork();
+    const uint32_t target = targets.front();
+    const auto [known, added] = after_call_.try_emplace(target, kDead);
+    if (added) known->second = Find(std::move(targets));
+    return known->second;
   }
 
   const Nfa& nfa_;
@@ -178,6 +188,7 @@ class Determinizer {
   std::unordered_map<std::vector<uint32_t>, StateId, SetHash> ids_;
   std::vector<const std::vector<uint32_t>*> sets_;  // [states] NFA states, ascending
   std::vector<std::vector<uint32_t>> by_class_;
+  std::unordered_map<uint32_t, StateId> after_call_;  // by the one NFA state that it goes on in
   std::vector<uint32_t> marked_;
   uint32_t mark_ = 0;
 };

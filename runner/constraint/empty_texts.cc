@@ -11,58 +11,62 @@ namespace {
 class EmptyRules {
  public:
   EmptyRules(std::span<const Nfa> rules, const std::function<bool(uint32_t)>& exempt)
-      : rules_(rules), empty_(rules.size()), exempt_(rules.size()), callers_(rules.size()) {
+      : rules_(rules), empty_(rules.size()), seen_(rules.size()), callers_(rules.size()) {
     for (uint32_t rule = 0; rule < rules_.size(); ++rule) {
-      exempt_[rule] = exempt(rule);
-      todo_.push_back(rule);
+      if (exempt(rule)) continue;
+      CountWork(1 + rules_[rule].states.size() / 64);
+      seen_[rule].resize(rules_[rule].states.size());
+      Reach({rule, 0});
     }
   }
 
-  // A rule that is found to be empty sends those back that came to a call of it.
+  // Each state is looked at once. A call waits until its rule is known to be empty, and is then passed by.
   std::vector<bool> Find() {
     while (!todo_.empty()) {
-      const uint32_t rule = todo_.back();
+      const Place at = todo_.back();
       todo_.pop_back();
-      if (empty_[rule] || exempt_[rule] || !MatchesEmpty(rule)) continue;
-      empty_[rule] = true;
-      todo_.insert(todo_.end(), callers_[rule].begin(), callers_[rule].end());
-      callers_[rule].clear();
+      if (at.state == 1) {
+        MarkEmpty(at.rule);
+        continue;
+      }
+      const Nfa::State& state = rules_[at.rule].states[at.state];
+      CountWork(1 + state.epsilon.size() + state.calls.size());
+      for (const uint32_t next : state.epsilon) Reach({at.rule, next});
+      for (const RuleCall& call : state.calls) {
+        const Place then{at.rule, call.then};
+        if (empty_[call.rule]) {
+          Reach(then);
+        } else {
+          callers_[call.rule].push_back(then);
+        }
+      }
     }
     return std::move(empty_);
   }
 
  private:
-  bool MatchesEmpty(uint32_t rule) {
-    const Nfa& nfa = rules_[rule];
-    CountWork(1 + nfa.states.size() / 16);
-    std::vector<bool> seen(nfa.states.size());
-    std::vector<uint32_t> reached;
-    const auto reach = [&](uint32_t state) {
-      if (!seen[state]) reached.push_back(state);
-      seen[state] = true;
-    };
-    reach(0);
-    for (size_t i = 0; i < reached.size(); ++i) {
-      const Nfa::State& at = nfa.states[reached[i]];
-      if (reached[i] == 1) return true;
-      CountWork(1 + at.epsilon.size() + at.calls.size());
-      std::ranges::for_each(at.epsilon, reach);
-      for (const RuleCall& call : at.calls) {
-        if (empty_[call.rule]) {
-          reach(call.then);
-        } else {
-          callers_[call.rule].push_back(rule);
-        }
-      }
-    }
-    return false;
+  // A state that is reached from its rule's start without a byte.
+  struct Place {
+    uint32_t rule = 0;
+    uint32_t state = 0;
+  };
+
+  void Reach(Place place) {
+    if (seen_[place.rule][place.state]) return;
+    seen_[place.rule][place.state] = true;
+    todo_.push_back(place);
+  }
+
+  void MarkEmpty(uint32_t rule) {
+    empty_[rule] = true;
+    for (const Place& then : std::exchange(callers_[rule], {})) Reach(then);
   }
 
   std::span<const Nfa> rules_;
   std::vector<bool> empty_;
-  std::vector<bool> exempt_;
-  std::vector<std::vector<uint32_t>> callers_;  // [rules] those that came to a call of it in vain
-  std::vector<uint32_t> todo_;
+  std::vector<std::vector<bool>> seen_;
+  std::vector<std::vector<Place>> callers_;  // [rules] where calls go on that wait for it
+  std::vector<Place> todo_;
 };
 
 }  // namespace

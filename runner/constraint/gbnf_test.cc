@@ -121,6 +121,35 @@ TEST(Gbnf, RulesThatMayBeEmptyMultiplyNothing) {
   ExpectGrammar("root ::= a \"!\"\na ::= \"\" | \"\"", {"!"}, {"x"});
 }
 
+// As many as are followed; one more could never be written.
+TEST(Gbnf, AlternativesThatAreNotFollowedAreRefused) {
+  const auto alternatives = [](int count) {
+    std::string root = "root ::= r0", rules;
+    for (int i = 0; i < count; ++i) {
+      const std::string rule = "r" + std::to_string(i);
+      if (i > 0) root += " | " + rule;
+      rules += "\n" + rule + " ::= \"[\" " + rule + " \"]\" | \"" + std::to_string(i) + "\"";
+    }
+    return root + rules;
+  };
+  ExpectGrammar(alternatives(255), {"[254]", "[[0]]"}, {"[255]"});
+  ExpectError(alternatives(256), api::ErrorCode::kUnsupported,
+              "more than 256 objects, arrays or rules may begin");
+}
+
+// Rules that may be empty are found in one look at each, whatever they wait for: 22 that are called in turn took 4 million.
+TEST(Gbnf, ManyRulesThatMayBeEmptyTakeLinearWork) {
+  std::string sequence, choice, rules;
+  for (int i = 0; i < 120; ++i) {
+    const std::string rule = "a" + std::to_string(i);
+    sequence += rule + " ";
+    choice += (i > 0 ? " | " : "") + rule;
+    rules += "\n" + rule + " ::= (\"" + std::to_string(i) + ".\" " + rule + ")?";
+  }
+  ExpectGrammar("root ::= " + sequence + "x\nx ::= (" + choice + ") \"z\" | \"q\" x" + rules,
+                {"z", "1.7.z", "7.7.8.qz", "qq9.9.z"}, {"7.1.qy", "zz"});
+}
+
 TEST(Gbnf, MasksAreExact) {
   const TestVocabulary vocabulary;
   const auto constraint = Constrain(

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runner/constraint/empty_texts.h"
+#include "runner/constraint/parse_states.h"
 #include "runner/work/work_budget.h"
 
 namespace quire::runner::constraint {
@@ -27,6 +28,7 @@ class GrammarCompiler {
     Assemble();
     FindFollow();
     CountRemainingTexts();
+    if (auto followed = CheckParseStates(); !followed) return std::unexpected(followed.error());
     return std::make_shared<const Grammar>(std::move(grammar_));
   }
 
@@ -231,6 +233,28 @@ class GrammarCompiler {
     for (StateId state = 0; state < counts.size(); ++state) {
       if (counts[state] == 0) grammar_.remaining_texts_[start_[rule] + state] = items;
     }
+  }
+
+  // What begins at one place must be followed, all of it: an alternative that is not could never be written.
+  api::Result<void> CheckParseStates() const {
+    constexpr size_t kBeginningsMax = 256;  // behind a byte that they share, each may be several parse states
+    ParseArena arena;
+    const ParseArena::Mark empty = arena.mark();
+    ParseStates parse_states;
+    for (StateId state = 0; state < total_; ++state) {
+      if (grammar_.Calls(state).empty()) continue;
+      parse_states.assign(1, {state, kEmptyStack});
+      Close(grammar_, arena, parse_states);
+      arena.Rewind(empty);
+      CountWork(1 + parse_states.size() * parse_states.size() / 16);
+      if (parse_states.size() <= 1 + kBeginningsMax) continue;
+      return api::Fail(
+          api::ErrorCode::kUnsupported,
+          fmt::format(
+              "the format is too ambiguous: more than {} objects, arrays or rules may begin at one place",
+              kBeginningsMax));
+    }
+    return {};
   }
 
   const ExprRef& whole_;

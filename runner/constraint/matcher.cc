@@ -185,16 +185,20 @@ bool Matcher::Accept(api::TokenId token) {
   const ParseStates* from = &parse_states_;
   bool ends = false;
   size_t turn = 0;
+  bool cut_off = false;
   for (const char c : bytes) {
     ParseStates& to = scratch_[turn];
     ends = Read(constraint_->grammar(), arena_, *from, static_cast<uint8_t>(c), to);
     if (to.empty()) {
       arena_.Rewind(mark);
+      cut_off_ = cut_off_ || (cut_off && mask_valid_ && mask_.Has(token));
       return false;
     }
+    cut_off = cut_off || to.size() >= kParseStatesMax;
     from = &to;
     turn ^= 1U;
   }
+  cut_off_ = cut_off_ || cut_off;
   parse_states_ = *from;
   BoundArena();
   may_end_ = ends;

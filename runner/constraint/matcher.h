@@ -80,6 +80,9 @@ class Matcher {
   }
   // The same for the memory of its parse states.
   bool IsTooLarge() const { return too_large_; }
+  // The text can be read in more ways than are followed: some continuations are missing, and Accept() may have refused a
+  // token of Mask(), which is made for each parse state alone.
+  bool IsCutOff() const { return cut_off_; }
   // The text matches, and no token is allowed: the vocabulary has no end-of-generation token.
   bool IsComplete() { return may_end_ && Empty() && !IsTooExpensive(); }
   // No token is allowed, though the text does not match: the vocabulary cannot produce the required text.
@@ -105,6 +108,7 @@ class Matcher {
   ParseArena arena_;          // between two calls, what the tokens so far have pushed; nothing of masks
   size_t stacks_checked_at_;  // the size at which those that nobody uses are looked for next
   bool too_large_ = false;
+  bool cut_off_ = false;
   ParseStates parse_states_;
   std::array<ParseStates, 2> scratch_;
   bool may_end_ = false;

@@ -6,12 +6,21 @@
 namespace quire::runner::constraint {
 namespace {
 
-void AddNew(ParseStates& parse_states, ParseState parse_state) {
-  if (parse_states.size() >= kParseStatesMax) return;
-  const bool known = std::ranges::any_of(parse_states, [&parse_state](const ParseState& other) {
-    return other.state == parse_state.state && other.stack == parse_state.stack;
-  });
-  if (!known) parse_states.push_back(parse_state);
+// The finalizer of MurmurHash3.
+uint64_t HashOf(uint32_t a, uint32_t b) {
+  uint64_t hash = static_cast<uint64_t>(a) << 32U | b;
+  hash = (hash ^ hash >> 33U) * 0xFF51AFD7ED558CCDU;
+  hash = (hash ^ hash >> 33U) * 0xC4CEB9FE1A85EC53U;
+  return hash ^ hash >> 33U;
+}
+
+bool IsSame(const ParseState& one, const ParseState& other) {
+  return one.state == other.state && one.stack == other.stack;
+}
+
+void AddNew(ParseStates& parse_states, ParseStateIndex& index, const ParseState& parse_state) {
+  if (parse_states.size() < kParseStatesMax && !index.Has(parse_states, parse_state))
+    parse_states.push_back(parse_state);
 }
 
 // Adds the byte to the items of the parse state; false when no continuation of the list could have distinct
@@ -32,17 +41,30 @@ bool Remember(const Grammar& grammar, ItemSets& sets, uint8_t byte, ParseState& 
 }  // namespace
 
 size_t ReturnStacks::SlotOf(const Frame& frame) const {
-  // The finalizer of MurmurHash3.
-  uint64_t hash = static_cast<uint64_t>(frame.below) << 32U | frame.then;
-  hash = (hash ^ hash >> 33U) * 0xFF51AFD7ED558CCDU;
-  hash = (hash ^ hash >> 33U) * 0xC4CEB9FE1A85EC53U;
-  size_t slot = (hash ^ hash >> 33U) & (slots_.size() - 1);
+  size_t slot = HashOf(frame.below, frame.then) & (slots_.size() - 1);
   while (slots_[slot] != kEmptyStack) {
     const Frame& other = frames_[slots_[slot]];
     if (other.then == frame.then && other.below == frame.below) break;
     slot = (slot + 1) & (slots_.size() - 1);
   }
   return slot;
+}
+
+size_t ParseStateIndex::SlotOf(const ParseStates& set, const ParseState& wanted) const {
+  size_t slot = HashOf(wanted.state, wanted.stack) % kSlots;
+  while (slots_[slot] != 0 && !IsSame(set[slots_[slot] - 1U], wanted)) slot = (slot + 1) % kSlots;
+  return slot;
+}
+
+bool ParseStateIndex::Has(const ParseStates& set, const ParseState& wanted) {
+  constexpr size_t kSmall = 32;
+  if (set.size() < kSmall) {
+    return std::ranges::any_of(set, [&wanted](const ParseState& other) { return IsSame(other, wanted); });
+  }
+  if (indexed_ == 0) slots_.assign(kSlots, 0);
+  for (; indexed_ < set.size(); ++indexed_)
+    slots_[SlotOf(set, set[indexed_])] = static_cast<uint16_t>(indexed_ + 1);
+  return slots_[SlotOf(set, wanted)] != 0;
 }
 
 StackId ReturnStacks::Push(StackId below, StateId then) {
@@ -85,6 +107,7 @@ ParseState Return(const Grammar& grammar, const ParseArena& arena, const ParseSt
 }
 
 bool Close(const Grammar& grammar, ParseArena& arena, ParseStates& parse_states) {
+  arena.index.Reset();
   bool ends = false;
   for (size_t i = 0; i < parse_states.size(); ++i) {
     const ParseState at = parse_states[i];
@@ -92,14 +115,14 @@ bool Close(const Grammar& grammar, ParseArena& arena, ParseStates& parse_states)
     for (const Grammar::Call& call : grammar.Calls(at.state)) {
       if (parse_states.size() >= kParseStatesMax) break;  // no stack that nobody uses
       const StackId stack = call.last ? at.stack : arena.stacks.Push(at.stack, call.then);
-      AddNew(parse_states, {call.start, stack, at.items});
+      AddNew(parse_states, arena.index, {call.start, stack, at.items});
     }
     if (!grammar.Accepting(at.state)) continue;
     if (grammar.KindOf(at.state) == RuleKind::kDistinctItem && arena.sets.Has(at.items)) continue;
     if (at.stack == kEmptyStack) {
       ends = true;
     } else {
-      AddNew(parse_states, Return(grammar, arena, at));
+      AddNew(parse_states, arena.index, Return(grammar, arena, at));
     }
   }
   return ends;
@@ -107,11 +130,12 @@ bool Close(const Grammar& grammar, ParseArena& arena, ParseStates& parse_states)
 
 bool Read(const Grammar& grammar, ParseArena& arena, const ParseStates& from, uint8_t byte, ParseStates& to) {
   to.clear();
+  arena.index.Reset();
   for (const ParseState& at : from) {
     const StateId next = grammar.Next(at.state, byte);
     if (next == kDead) continue;
     ParseState read{next, at.stack, at.items};
-    if (!grammar.has_lists() || Remember(grammar, arena.sets, byte, read)) AddNew(to, read);
+    if (!grammar.has_lists() || Remember(grammar, arena.sets, byte, read)) AddNew(to, arena.index, read);
   }
   return Close(grammar, arena, to);
 }

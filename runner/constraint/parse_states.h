@@ -42,6 +42,33 @@ class ReturnStacks {
   std::vector<StackId> slots_;
 };
 
+struct ParseState {
+  StateId state = kDead;
+  StackId stack = kEmptyStack;
+  ListItems items = {};
+};
+
+// Sets of parse states, closed under epsilon transitions. No two have the same state and stack: those of one
+// text would have the same items too, as brackets and commas delimit items. More than kParseStatesMax are not
+// followed: an answer that ambiguous fails (Matcher::IsCutOff).
+inline constexpr size_t kParseStatesMax = 1024;
+using ParseStates = std::vector<ParseState>;
+
+// Which states and stacks a large set has. Knows one set at a time.
+class ParseStateIndex {
+ public:
+  void Reset() { indexed_ = 0; }
+  bool Has(const ParseStates& set, const ParseState& wanted);
+
+ private:
+  static constexpr size_t kSlots = 4 * kParseStatesMax;
+  // The slot that has the state and stack, else the empty one that they belong into.
+  size_t SlotOf(const ParseStates& set, const ParseState& wanted) const;
+
+  size_t indexed_ = 0;           // of the set, from its beginning
+  std::vector<uint16_t> slots_;  // positions in the set plus 1, linear probing; 0: free
+};
+
 // Storage that parse states refer to. One thread.
 struct ParseArena {
   struct Mark {
@@ -57,19 +84,8 @@ struct ParseArena {
 
   ReturnStacks stacks;
   ItemSets sets;
+  ParseStateIndex index;  // of the set that is being made
 };
-
-struct ParseState {
-  StateId state = kDead;
-  StackId stack = kEmptyStack;
-  ListItems items = {};
-};
-
-// Sets of parse states, closed under epsilon transitions. No two have the same state and stack: those of one
-// text would have the same items too, as brackets and commas delimit items. More than kParseStatesMax are not
-// followed: for an answer that ambiguous some continuations are not offered.
-inline constexpr size_t kParseStatesMax = 256;
-using ParseStates = std::vector<ParseState>;
 
 // Epsilon closure. True when the end with an empty stack is reached: the text may end here.
 bool Close(const Grammar& grammar, ParseArena& arena, ParseStates& parse_states);

@@ -17,6 +17,8 @@ constexpr uint64_t kMaskStepsAhead = 50'000;
 
 constexpr const char* kTooMuchParseMemory =
     "the output format is too deeply nested or too ambiguous: the answer so far takes too much memory";
+constexpr const char* kTooManyWays =
+    "the output format is too ambiguous: the answer so far can be read in too many ways";
 
 int64_t Nanoseconds(Clock::duration duration) {
   return std::max<int64_t>(1, std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count());
@@ -229,6 +231,7 @@ api::Result<api::TokenId> ActiveGeneration::Choose(std::span<const float> logits
   const auto processed = logit_processor_.Apply(logits, output_tokens_, workspace);
   if (!matcher_) return sampler_.Sample(processed, tokens_, workspace);
   if (matcher_->IsTooLarge()) return api::Fail(api::ErrorCode::kUnsupported, kTooMuchParseMemory);
+  if (matcher_->IsCutOff()) return api::Fail(api::ErrorCode::kUnsupported, kTooManyWays);
   if (matcher_->IsTooExpensive()) {
     return api::Fail(api::ErrorCode::kUnsupported,
                      "the output format is too ambiguous: one token takes too much work");
@@ -245,6 +248,7 @@ api::Result<api::TokenId> ActiveGeneration::Choose(std::span<const float> logits
   }
   const auto sampled = sampler_.Sample(masked, tokens_, workspace);
   if (sampled && !matcher_->Accept(*sampled)) {
+    if (matcher_->IsCutOff()) return api::Fail(api::ErrorCode::kUnsupported, kTooManyWays);
     return api::Fail(api::ErrorCode::kInternal, "sampled a token that the output format does not allow");
   }
   return sampled;

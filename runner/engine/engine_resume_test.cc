@@ -163,12 +163,12 @@ TEST(EngineResume, WithAFormatThatBecomesTooExpensive) {
 TEST(EngineResume, OthersGoOnWhileALongAnswerIsTakenOver) {
   const api::Request request =
       WithGrammar(Greedy("Describe a person.", 800),
-                  "root ::= text\ntext ::= word text \"#\"? | \"0\"\nword ::= [a-z ]{1,3}");
+                  "root ::= text\ntext ::= word text \"#\"? | \"0\"\nword ::= [a-z ]{4,5}");
   EngineHarness harness({.model_stops = false});
   const api::RequestId first = harness.Submit(request);
   harness.Post(api::ipc::Credit{first, 2000});
   const Outcome whole = harness.Wait(first);
-  ASSERT_GT(whole.deltas.size(), 100U);
+  ASSERT_GT(whole.deltas.size(), 100U) << (whole.failed ? whole.failed->error.message : "");
   const api::RequestId other = harness.Submit(Logged(Greedy("Tell me a story.", 100'000)));
   harness.Post(api::ipc::Credit{other, 1'000'000});
   const size_t begun =
@@ -176,7 +176,7 @@ TEST(EngineResume, OthersGoOnWhileALongAnswerIsTakenOver) {
   const size_t count = whole.deltas.size() - 10;
   const api::RequestId resumed = harness.Submit(request, After(whole, count));
   harness.WaitUntil(resumed, [](const Outcome& at) { return at.ready.has_value(); });
-  EXPECT_GT(harness.Now(other).deltas.size(), begun + 4);
+  EXPECT_GT(harness.Now(other).deltas.size(), begun + 2);
   ExpectSameRest(whole, harness.Wait(resumed), count);
   harness.Post(api::ipc::Cancel{other});
 }
