@@ -412,6 +412,8 @@ Result<MessagesRequest> ParseMessages(std::string_view body) {
     }
     GetStop(fields, "stop_sequences", request.options);
     fields.Get("stream", request.stream);
+    constexpr std::array<std::string_view, 2> kHarmless = {"metadata", "service_tier"};
+    fields.AddUnread(kHarmless, request.unknown_options);
   });
 }
 

@@ -162,6 +162,13 @@ TEST(AnthropicRequest, SystemMessagesMayStandAnywhere) {
               ElementsAre("user:hi", "assistant:yes", testing::StartsWith("tool:1"), "user:be kind"));
 }
 
+TEST(AnthropicRequest, WhatIsNotReadIsLogged) {
+  const auto parsed =
+      ParseMessages(Body(kHi, R"(,"grammar":"root ::= [a]","metadata":{"user_id":"u"},"seed":1,"top_k":3)"));
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  EXPECT_THAT(parsed->unknown_options, testing::UnorderedElementsAre("grammar", "seed"));
+}
+
 TEST(AnthropicRequest, AnthropicsOwnTools) {
   const std::string tools =
       R"([{"type":"web_search_20250305","name":"web_search","max_uses":5},{"type":"bash_20250124","name":"bash"},)"

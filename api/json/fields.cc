@@ -110,6 +110,15 @@ void Fields::VisitUnread(const std::function<bool(std::string_view name)>& visit
   }
 }
 
+void Fields::AddUnread(std::span<const std::string_view> harmless, std::vector<std::string>& unknown) const {
+  constexpr size_t kUnreadMax = 16;
+  VisitUnread([&](std::string_view name) {
+    if (unknown.size() >= kUnreadMax) return false;
+    if (std::ranges::find(harmless, name) == harmless.end()) unknown.emplace_back(name);
+    return true;
+  });
+}
+
 const Json* Fields::Find(std::string_view name) {
   const Json* found = Search(name);
   if (found == nullptr && object_ != nullptr && absent_ == Absent::kError) Reject(name, "is missing");

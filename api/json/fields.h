@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -63,6 +64,9 @@ class Fields {
 
   // Visits the names of the members that nothing above looked up, until `visit` gives false.
   void VisitUnread(const std::function<bool(std::string_view name)>& visit) const;
+  // Adds these names, up to 16 in all, for the log; without `harmless`, which are known to change no answer. REQUIRES: all other
+  // members were read.
+  void AddUnread(std::span<const std::string_view> harmless, std::vector<std::string>& unknown) const;
 
   // Full path of a member: "options.num_ctx", "messages[3].content".
   std::string PathOf(std::string_view name) const;

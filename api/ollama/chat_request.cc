@@ -76,6 +76,7 @@ void GetGenerate(Fields& body, GenerateRequest& request) {
     body.Reject("suffix", "cannot be combined with system or context");
   }
   CheckImages(body, request.model);
+  body.AddUnread({}, request.unknown_options);
 }
 
 Message GetMessage(Fields& fields, const std::string& model) {
@@ -132,6 +133,7 @@ Result<ChatRequest> ParseChat(std::string_view body) {
         MessageList(fields).Get([&](Fields& message) { return GetMessage(message, request.model); });
     CopyBudget copies(fields);
     NameToolResults(request.messages, 1, copies);
+    fields.AddUnread({}, request.unknown_options);
   });
 }
 

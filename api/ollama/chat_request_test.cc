@@ -28,6 +28,16 @@ Error GenerateError(std::string_view body) {
   return parsed ? Error{} : parsed.error();
 }
 
+TEST(OllamaRequest, WhatIsNotReadIsLogged) {
+  const auto chat = ParseChat(
+      R"({"model":"m","messages":[],"grammar":"root ::= [a]","tool_choice":"none","format":"json"})");
+  ASSERT_TRUE(chat) << chat.error().message;
+  EXPECT_THAT(chat->unknown_options, testing::UnorderedElementsAre("grammar", "tool_choice"));
+  const auto generate = ParseGenerate(R"({"model":"m","prompt":"x","messages":[],"raw":true})");
+  ASSERT_TRUE(generate) << generate.error().message;
+  EXPECT_THAT(generate->unknown_options, testing::ElementsAre("messages"));
+}
+
 TEST(ParseGenerate, ReadsEveryField) {
   const auto r =
       ParseGenerate(R"({"model":"Quire-Demo:Latest","prompt":"hi","system":"be brief","stream":false,

@@ -250,12 +250,6 @@ void RefuseUnsupported(Fields& body, Route route) {
   }
 }
 
-void AddUnread(const Fields& body, std::vector<std::string>& unknown) {
-  constexpr size_t kUnreadMax = 16;  // for a log line
-  body.VisitUnread([&](std::string_view name) {
-    if (std::ranges::find(kHarmless, name) == kHarmless.end()) unknown.emplace_back(name);
-    return unknown.size() < kUnreadMax;
-  });
-}
+void AddUnread(const Fields& body, std::vector<std::string>& unknown) { body.AddUnread(kHarmless, unknown); }
 
 }  // namespace quire::api::openai
