@@ -10,6 +10,7 @@
 #include "api/ollama/chat.h"
 #include "server/http/party.h"
 #include "server/routes/handlers.h"
+#include "server/routes/private_paths.h"
 #include "server/routes/request_steps.h"
 #include "server/routes/resident_memory.h"
 #include "server/routes/shared_list.h"
@@ -100,10 +101,11 @@ Awaitable<void> Ps(Services& services, Exchange& exchange) {
   co_await exchange.Send(std::move(response));
 }
 
-ollama::ShowReply ShowReplyOf(const StoredModel& model, const api::ipc::Inspected& description) {
+ollama::ShowReply ShowReplyOf(const StoredModel& model, const api::ipc::Inspected& description, bool admin) {
+  const std::filesystem::path blobs = model.weights.parent_path();
   ollama::ShowReply reply;
   reply.name = model.name.Display();
-  reply.from = model.weights.string();
+  reply.from = PathShownTo(admin, model.weights);
   reply.licenses = model.licenses;
   reply.parameters_json = model.parameters_json;
   reply.chat_template = model.go_template.empty() ? description.chat_template : model.go_template;
@@ -118,10 +120,9 @@ ollama::ShowReply ShowReplyOf(const StoredModel& model, const api::ipc::Inspecte
   reply.renderer = model.details.renderer;
   reply.parser = model.details.parser;
   const auto draft = std::ranges::find(model.other_layers, kDraftLayer, &Layer::media_type);
-  if (draft != model.other_layers.end()) reply.draft = (model.weights.parent_path() / draft->blob).string();
+  if (draft != model.other_layers.end()) reply.draft = PathShownTo(admin, blobs / draft->blob);
   for (const Layer& layer : model.other_layers) {
-    if (layer.media_type == kPrefixLayer)
-      reply.prefixes.push_back((model.weights.parent_path() / layer.blob).string());
+    if (layer.media_type == kPrefixLayer) reply.prefixes.push_back(PathShownTo(admin, blobs / layer.blob));
   }
   reply.modified_at = model.modified_at;
   reply.repairs = description.repairs;
@@ -184,8 +185,9 @@ Awaitable<void> Show(Services& services, Exchange& exchange) {
   // This client looks its models up by the name it finds here.
   const std::string* agent = exchange.request().Find("user-agent");
   const bool named = agent != nullptr && agent->starts_with("GitHubCopilotChat/");
-  auto encode = [&model, &description, &request, &check, context_length, named] {
-    ollama::ShowReply reply = ShowReplyOf(*model, **description);
+  const bool admin = exchange.request().admin;
+  auto encode = [&model, &description, &request, &check, context_length, named, admin] {
+    ollama::ShowReply reply = ShowReplyOf(*model, **description, admin);
     if (!request->system.empty()) reply.system = request->system;
     reply.overrides_json = request->options_json;
     reply.verbose = request->verbose;

@@ -87,4 +87,8 @@ std::string PrivatePaths::Hide(std::string_view message) const {
   return shown;
 }
 
+std::string PathShownTo(bool admin, const std::filesystem::path& file) {
+  return admin ? file.string() : file.filename().string();
+}
+
 }  // namespace quire::server

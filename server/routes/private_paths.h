@@ -30,4 +30,7 @@ class PrivatePaths {
   std::vector<std::string> folders_;  // the store among them; without a '/' at the end
 };
 
+// A file of the store: an admin sees where it is, others see its name.
+std::string PathShownTo(bool admin, const std::filesystem::path& file);
+
 }  // namespace quire::server

@@ -83,5 +83,25 @@ TEST_F(ErrorPaths, OfTheSchedulerAndTheRunner) {
   ExpectNoPath(Show(), "truncated");
 }
 
+// With keys an admin sees where the files of the store are, as everybody does without.
+TEST_F(ErrorPaths, OfAModelThatIsShown) {
+  const std::string blob = daemon_.store().Blob("GGUF weights").string();
+  EXPECT_THAT(Show(), HasSubstr(blob));
+  const auto keys = KeyRing::Parse(
+      "alice inference sha256:2bd806c97f0e00af1a1fc3328fa763a9269723c8db8fac4f93af71db186d6e90\n"  // "alice"
+      "root admin sha256:4813494d137e1631bba301d5acab6e7bb7aa74ce1185d456565ef51d737677b2\n");     // "root"
+  ASSERT_TRUE(keys) << keys.error().message;
+  daemon_.OnIoThread([&] { daemon_.server().SetKeys(*keys); });
+  for (const bool admin : {false, true}) {
+    const std::string key = std::string("Authorization: Bearer ") + (admin ? "root" : "alice") + "\r\n";
+    const std::string show = daemon_.Post("/api/show", R"({"model":"demo"})", key).body;
+    const std::string props = daemon_.Get("/props?model=demo", key).body;
+    for (const std::string& body : {show, props}) {
+      EXPECT_THAT(body, HasSubstr(std::filesystem::path(blob).filename().string()));
+      EXPECT_EQ(body.find(daemon_.store().directory().string()) != std::string::npos, admin) << body;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace quire::server

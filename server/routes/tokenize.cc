@@ -8,6 +8,7 @@
 #include "api/llama_server/props.h"
 #include "server/http/party.h"
 #include "server/routes/handlers.h"
+#include "server/routes/private_paths.h"
 #include "server/routes/request_steps.h"
 
 namespace quire::server {
@@ -87,7 +88,7 @@ Awaitable<void> Props(Services& services, Exchange& exchange) {
   }
   const std::string go_template(model->TemplateInUse());
   api::ModelProps props{.model = model->name.Display(),
-                        .path = model->weights.string(),
+                        .path = PathShownTo(exchange.request().admin, model->weights),
                         .chat_template = go_template.empty() ? (*description)->chat_template : go_template};
   props.num_ctx = co_await services.inspector.DefaultContext(*model, PartyOf(exchange));
   props.params = api::llama_server::ParamsOf({}, model->parameters);
