@@ -30,6 +30,7 @@ import contextlib
 import http.client
 import json
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
@@ -43,6 +44,7 @@ from noisy_attacks import ATTACKER, ATTACKS, CROWDS, FIELDS, streams_of_one_addr
 from noisy_scenes import KEYED, SCENES  # noqa: E402
 
 STEP_MS = 200
+PORTS_IN_USE_MAX = 10_000
 ADDRESSES = {"one": ATTACKER, "two": "127.0.0.2"}  # of the innocent
 
 
@@ -115,6 +117,15 @@ def peaks(daemon):
     return max(map(peak_mebibytes, daemon.runner_pids()), default=0), peak_mebibytes(daemon.process.pid)
 
 
+def wait_for_ports():
+    """Closed connections keep their port for a minute, and an attack opens thousands: without one, a chat fails here."""
+    for _ in range(90):
+        waiting = re.search(r"^TCP: .* tw (\d+)", pathlib.Path("/proc/net/sockstat").read_text(), re.MULTILINE)
+        if not waiting or int(waiting[1]) < PORTS_IN_USE_MAX:
+            return
+        time.sleep(1)
+
+
 def measure(name, arguments, address=ATTACKER):
     """A fresh daemon, so that no attack stands on the shoulders of another."""
     attack, kind, environment, scene = SCENES.get(name) or (
@@ -178,6 +189,7 @@ def main():
     runs = [(name, addresses) for name in arguments.attacks or attacks for addresses in chosen]
     broken = []
     for name, addresses in runs:
+        wait_for_ports()
         innocent, seen, sizes = measure(name, arguments, ADDRESSES.get(addresses, ATTACKER))
         if not row(name, addresses, innocent, sizes, seen):
             broken.append(f"{name} ({addresses})")
