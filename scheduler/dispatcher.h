@@ -38,8 +38,8 @@ struct ModelSpec {
   std::string key;             // the manifest's digest: another file means another runner
   std::string name;            // shortest full name, for lists and logs ("quire-demo:latest")
   std::filesystem::path path;  // weights: GGUF file or Hugging Face directory
-  std::shared_ptr<const std::string> go_template =
-      {};                                 // goes before the weights' own chat template; null = none
+  // Takes precedence over the weights' own chat template; null = none. All requests of a model share it.
+  std::shared_ptr<const std::string> go_template = {};
   std::filesystem::path draft_path = {};  // a draft model's weights; empty = none
   std::string prefix_layers = {};         // hash of the prefixes that it comes with; empty = none
 };

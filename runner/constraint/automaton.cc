@@ -173,7 +173,7 @@ class Determinizer {
     }
   }
 
-  // Many states go on after the same call: those behind calls that may be passed by.
+  // Optional calls make many states with the same continuation, which is determinized once.
   StateId FindAfterCall(std::vector<uint32_t> targets) {
     if (targets.size() != 1) return Find(std::move(targets));
     CountWork();
