@@ -23,6 +23,8 @@ namespace quire::scheduler {
 // are those of QueuePlaces.
 class JobSlots {
  public:
+  // For what something else bounds, such as the number of connections.
+  static constexpr int32_t kNoLimit = 1 << 20;
   struct Limits {
     int32_t slots = 1;
     int32_t slots_of_one = 1;  // of one party, so that a job of another one finds a slot

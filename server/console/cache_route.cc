@@ -39,18 +39,18 @@ class Viewers {
   // A turn to ask a runner, one question of a party at a time: a runner answers between two steps, and has room for
   // kQuestionsMax and more.
   Awaitable<api::Result<scheduler::JobSlots::Slot>> TurnOf(std::string party) {
+    using scheduler::JobSlots;
     if (turns_ == nullptr) {
-      turns_ = std::make_shared<scheduler::JobSlots>(
+      turns_ = std::make_shared<JobSlots>(
           co_await boost::asio::this_coro::executor,
-          scheduler::JobSlots::Limits{.slots = kQuestionsMax, .slots_of_one = 1, .waiting_max = kWaitingMax});
+          JobSlots::Limits{.slots = kQuestionsMax, .slots_of_one = 1, .waiting_max = JobSlots::kNoLimit});
     }
-    auto turn = co_await scheduler::JobSlots::Acquire(turns_, std::move(party));
+    auto turn = co_await JobSlots::Acquire(turns_, std::move(party));
     co_return turn;
   }
 
  private:
   static constexpr int32_t kQuestionsMax = 32;
-  static constexpr int32_t kWaitingMax = 1 << 20;  // bounded by the connections
 
   StreamCounts streams_;
   std::shared_ptr<scheduler::JobSlots> turns_;  // once the thread's executor is known

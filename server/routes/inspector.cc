@@ -12,8 +12,7 @@
 namespace quire::server {
 namespace {
 
-constexpr size_t kEntriesMax = 8;         // a verbose one holds a whole vocabulary
-constexpr int32_t kWaitingMax = 1 << 20;  // bounded by the connections
+constexpr size_t kEntriesMax = 8;  // a verbose one holds a whole vocabulary
 constexpr size_t kSummariesMax = 20'000;
 constexpr std::chrono::seconds kFailureKept{60};
 
@@ -34,9 +33,9 @@ std::string KeyOf(const StoredModel& model) {
 Inspector::Inspector(Backend& backend, const boost::asio::any_io_executor& executor)
     : backend_(backend),
       slots_(std::make_shared<scheduler::JobSlots>(
-          executor,
-          scheduler::JobSlots::Limits{.slots = kWaitingMax, .slots_of_one = 1, .waiting_max = kWaitingMax})) {
-}
+          executor, scheduler::JobSlots::Limits{.slots = scheduler::JobSlots::kNoLimit,
+                                                .slots_of_one = 1,
+                                                .waiting_max = scheduler::JobSlots::kNoLimit})) {}
 
 Inspector::Description Inspector::Kept(const std::string& key) {
   const auto found = std::ranges::find(entries_, key, &Entry::key);

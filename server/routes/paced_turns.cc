@@ -8,15 +8,14 @@
 namespace quire::server {
 namespace {
 
-constexpr int32_t kTurnsWaitingMax = 1 << 20;  // bounded by the connections
 constexpr int kPausesPerWork = 4;
 
 }  // namespace
 
 PacedTurns::PacedTurns(const boost::asio::any_io_executor& executor)
     : slots_(std::make_shared<scheduler::JobSlots>(
-          executor,
-          scheduler::JobSlots::Limits{.slots = 1, .slots_of_one = 1, .waiting_max = kTurnsWaitingMax})) {}
+          executor, scheduler::JobSlots::Limits{
+                        .slots = 1, .slots_of_one = 1, .waiting_max = scheduler::JobSlots::kNoLimit})) {}
 
 Awaitable<api::Result<std::string>> PacedTurns::Run(std::string party, Work work) {
   const auto slot = co_await scheduler::JobSlots::Acquire(slots_, std::move(party));

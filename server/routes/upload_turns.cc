@@ -16,7 +16,6 @@ constexpr size_t kGathered = size_t{1} << 20;
 constexpr size_t kFewGathered = size_t{64} << 10;
 constexpr int32_t kBodies = 16;
 constexpr int32_t kBodiesOfOne = 8;
-constexpr int32_t kBodiesWaitingMax = 1 << 20;  // bounded by the connections
 constexpr auto kTurnTime = std::chrono::milliseconds(50);
 
 }  // namespace
@@ -42,7 +41,7 @@ Awaitable<std::optional<std::string>> UploadTurns::Read(Exchange& exchange) {
   if (!slots_) {
     slots_ = std::make_shared<JobSlots>(
         executor,
-        JobSlots::Limits{.slots = kBodies, .slots_of_one = kBodiesOfOne, .waiting_max = kBodiesWaitingMax});
+        JobSlots::Limits{.slots = kBodies, .slots_of_one = kBodiesOfOne, .waiting_max = JobSlots::kNoLimit});
   }
   auto acquired = co_await JobSlots::Acquire(slots_, PartyOf(exchange));
   if (!acquired) co_return std::nullopt;
