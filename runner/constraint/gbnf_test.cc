@@ -137,6 +137,17 @@ TEST(Gbnf, AlternativesThatAreNotFollowedAreRefused) {
               "more than 256 objects, arrays or rules may begin");
 }
 
+// What no text can come to is not followed.
+TEST(Gbnf, AlternativesThatNothingReachesRefuseNothing) {
+  std::string grammar = "root ::= \"a\" | [] big\nbig ::= r0", rules;
+  for (int i = 0; i < 300; ++i) {
+    const std::string rule = "r" + std::to_string(i);
+    if (i > 0) grammar += " | " + rule;
+    rules += "\n" + rule + " ::= \"[\" " + rule + " \"]\" | \"" + std::to_string(i) + "\"";
+  }
+  ExpectGrammar(grammar + rules, {"a"}, {"0", "[0]"});
+}
+
 // Rules that may be empty are found in one look at each, whatever they wait for: 22 that are called in turn took 4 million.
 TEST(Gbnf, ManyRulesThatMayBeEmptyTakeLinearWork) {
   std::string sequence, choice, rules;

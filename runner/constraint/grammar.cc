@@ -235,18 +235,40 @@ class GrammarCompiler {
     }
   }
 
+  // States that a text can come to. Nothing calls the rules of an alternative that matches nothing.
+  std::vector<StateId> FindReachable() const {
+    std::vector<bool> seen(total_);
+    std::vector<StateId> reachable;
+    const auto reach = [&](StateId state) {
+      if (state == kDead || seen[state]) return;
+      seen[state] = true;
+      reachable.push_back(state);
+    };
+    reach(grammar_.start());
+    for (size_t i = 0; i < reachable.size(); ++i) {
+      const StateId state = reachable[i];
+      CountWork(1 + classes_.count() / 4 + grammar_.Calls(state).size());
+      for (size_t c = 0; c < classes_.count(); ++c) reach(grammar_.next_[state * classes_.count() + c]);
+      for (const Grammar::Call& call : grammar_.Calls(state)) {
+        reach(call.start);
+        reach(call.then);
+      }
+    }
+    return reachable;
+  }
+
   // What begins at one place must be followed, all of it: an alternative that is not could never be written.
   api::Result<void> CheckParseStates() const {
     constexpr size_t kBeginningsMax = 256;  // behind a byte that they share, each may be several parse states
     ParseArena arena;
     const ParseArena::Mark empty = arena.mark();
     ParseStates parse_states;
-    for (StateId state = 0; state < total_; ++state) {
+    for (const StateId state : FindReachable()) {
       if (grammar_.Calls(state).empty()) continue;
       parse_states.assign(1, {state, kEmptyStack});
       Close(grammar_, arena, parse_states);
       arena.Rewind(empty);
-      CountWork(1 + parse_states.size() * parse_states.size() / 16);
+      CountWork(1 + parse_states.size() + std::exchange(arena.looked_at, 0));
       if (parse_states.size() <= 1 + kBeginningsMax) continue;
       return api::Fail(
           api::ErrorCode::kUnsupported,

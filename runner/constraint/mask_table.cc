@@ -37,10 +37,11 @@ constexpr uint64_t kStepsAtFirst = 2'000'000, kWalksAtFirst = 64;
 constexpr uint64_t kStepsPerToken = 500'000, kWalksPerToken = 8;
 constexpr uint64_t kStepsMax = 4'000'000, kWalksMax = 128;
 
-// Of reading one byte: parse states are compared with each other.
-uint64_t StepsOf(const ParseStates& from, const ParseStates& to) {
-  return 1 + from.size() + 4 * to.size() + from.size() * to.size() / 8;
-}
+// Levels of more parse states do not keep their memory behind a walk.
+constexpr size_t kLevelStatesKept = 32;
+
+// Of reading one byte: of the parse states and calls looked at, and of what they lead to.
+uint64_t StepsOf(uint64_t looked_at, const ParseStates& to) { return 1 + looked_at + 4 * to.size(); }
 
 }  // namespace
 
@@ -99,7 +100,9 @@ std::shared_ptr<const StateMask> MaskTable::Of(StateId state, MaskAllowance& all
   }
   if (slice <= (partial ? partial->at.repeats : 0)) return nullptr;
   const uint64_t steps_max = allowance.LimitOf(state);
-  if (!Build(state, steps_max, partial, slice)) {
+  const bool built = Build(state, steps_max, partial, slice);
+  ReleaseWalk();
+  if (!built) {
     if (partial->mask.steps > steps_max) allowance.Charge(std::numeric_limits<uint64_t>::max());
     return nullptr;
   }
@@ -107,6 +110,15 @@ std::shared_ptr<const StateMask> MaskTable::Of(StateId state, MaskAllowance& all
   partial.reset();
   if (!allowance.ChargeOnce(state, mask.steps)) return nullptr;
   return Insert(state, std::move(mask));
+}
+
+// A walk restores its levels when it goes on.
+void MaskTable::ReleaseWalk() {
+  if (!std::exchange(has_large_levels_, false)) return;
+  for (Level& level : levels_) {
+    if (level.parse_states.capacity() > kLevelStatesKept) level.parse_states = ParseStates();
+  }
+  arena_ = ParseArena();
 }
 
 void MaskTable::Clear() {
@@ -194,9 +206,11 @@ bool MaskTable::Step(const Level& from, uint8_t byte, Level& to, bool& ends) {
     }
     to.parse_states.push_back({next, kEmptyStack});
     ends = Close(grammar_, arena_, to.parse_states);
+    has_large_levels_ = has_large_levels_ || to.parse_states.size() > kLevelStatesKept;
     return true;
   }
   ends = Read(grammar_, arena_, from.parse_states, byte, to.parse_states);
+  has_large_levels_ = has_large_levels_ || to.parse_states.size() > kLevelStatesKept;
   return !to.parse_states.empty();
 }
 
@@ -236,9 +250,10 @@ bool MaskTable::WalkFrom(StateId state, const TokenTrie& trie, uint64_t steps_ma
     const uint32_t depth = trie.depth(node);
     bool ends = false;
     arena_.Rewind(marks_[depth - 1]);
+    const uint64_t looked_at = arena_.looked_at;
     const bool read = Step(levels_[depth - 1], trie.byte(node), levels_[depth], ends);
     marks_[depth] = arena_.mark();
-    const uint64_t steps = StepsOf(levels_[depth - 1].parse_states, levels_[depth].parse_states);
+    const uint64_t steps = StepsOf(arena_.looked_at - looked_at, levels_[depth].parse_states);
     level_steps_[depth] = steps;
     mask.steps += steps;
     slice -= std::min(slice, steps);
@@ -319,6 +334,7 @@ bool MaskTable::AddNodes(const TokenTrie& trie, uint32_t end, uint32_t top, cons
   }
   if (node < end) at.repeats = StepsToRestore(trie, node, top);
   arena.Rewind(marks_[top]);
+  ReleaseWalk();
   return node >= end;
 }
 
@@ -327,9 +343,11 @@ uint64_t MaskTable::ReadLevel(uint32_t depth, uint32_t top, char byte, const Par
   const ParseStates& before = depth == top + 1 ? from : levels_[depth - 1].parse_states;
   ParseStates& after = levels_[depth].parse_states;
   arena.Rewind(marks_[depth - 1]);
+  const uint64_t looked_at = arena.looked_at;
   Read(grammar_, arena, before, static_cast<uint8_t>(byte), after);
+  has_large_levels_ = has_large_levels_ || after.size() > kLevelStatesKept;
   marks_[depth] = arena.mark();
-  return level_steps_[depth] = StepsOf(before, after);
+  return level_steps_[depth] = StepsOf(arena.looked_at - looked_at, after);
 }
 
 void MaskTable::MaskUsedItems(const TokenTrie& trie, StateId state, const ListItems& items,

@@ -137,6 +137,7 @@ class MaskTable {
   uint64_t StepsToRestore(const TokenTrie& trie, uint32_t node, uint32_t top) const;
   std::shared_ptr<const StateMask> Insert(StateId state, StateMask mask);
   bool Step(const Level& from, uint8_t byte, Level& to, bool& ends);
+  void ReleaseWalk();
   // Nodes [at, end), at the depths behind `top`.
   bool AddNodes(const TokenTrie& trie, uint32_t end, uint32_t top, const ParseStates& from, ParseArena& arena,
                 MaskAllowance& allowance, TokenMask& out, WalkPosition& at, uint64_t& slice);
@@ -149,6 +150,7 @@ class MaskTable {
   std::unordered_map<StateId, PlainStep> after_plain_;
   ParseArena arena_;                     // of the walk in hand: relative to the rule's caller
   bool within_item_ = false;             // no items are tracked
+  bool has_large_levels_ = false;        // whose memory is not kept
   std::vector<Level> levels_;            // [depth]
   std::vector<ParseArena::Mark> marks_;  // [depth] of the arena with the level's parse states and those above
   std::vector<uint64_t> level_steps_;    // [depth] that reading its byte took

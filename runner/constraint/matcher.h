@@ -48,7 +48,8 @@ class Matcher {
   explicit Matcher(std::shared_ptr<Constraint> constraint);
 
   // The tokens that may come next: exactly those whose bytes keep the text the beginning of one that matches,
-  // and the end-of-generation tokens when it matches as it is. Valid until the next call of anything.
+  // and the end-of-generation tokens when it matches as it is. A token within which there are more ways to read the text than
+  // are followed may be missing. Valid until the next call of anything.
   const TokenMask& Mask();
   // Makes a piece of the mask, in about `slice` steps at most, which it lowers by those that it took. True: Mask() is there.
   // Where pieces end changes no mask.
@@ -84,7 +85,7 @@ class Matcher {
   // token of Mask(), which is made for each parse state alone.
   bool IsCutOff() const { return cut_off_; }
   // The text matches, and no token is allowed: the vocabulary has no end-of-generation token.
-  bool IsComplete() { return may_end_ && Empty() && !IsTooExpensive(); }
+  bool IsComplete() { return may_end_ && Empty() && !IsTooExpensive() && !cut_off_; }
   // No token is allowed, though the text does not match: the vocabulary cannot produce the required text.
   bool IsDeadEnd() { return !may_end_ && Empty(); }
 

@@ -112,7 +112,9 @@ bool Close(const Grammar& grammar, ParseArena& arena, ParseStates& parse_states)
   for (size_t i = 0; i < parse_states.size(); ++i) {
     const ParseState at = parse_states[i];
     if (grammar.Plain(at.state)) continue;
-    for (const Grammar::Call& call : grammar.Calls(at.state)) {
+    const auto calls = grammar.Calls(at.state);
+    arena.looked_at += calls.size();  // also of those that all lead to the same states
+    for (const Grammar::Call& call : calls) {
       if (parse_states.size() >= kParseStatesMax) break;  // no stack that nobody uses
       const StackId stack = call.last ? at.stack : arena.stacks.Push(at.stack, call.then);
       AddNew(parse_states, arena.index, {call.start, stack, at.items});
@@ -131,6 +133,7 @@ bool Close(const Grammar& grammar, ParseArena& arena, ParseStates& parse_states)
 bool Read(const Grammar& grammar, ParseArena& arena, const ParseStates& from, uint8_t byte, ParseStates& to) {
   to.clear();
   arena.index.Reset();
+  arena.looked_at += from.size();
   for (const ParseState& at : from) {
     const StateId next = grammar.Next(at.state, byte);
     if (next == kDead) continue;

@@ -85,6 +85,8 @@ struct ParseArena {
   ReturnStacks stacks;
   ItemSets sets;
   ParseStateIndex index;  // of the set that is being made
+  uint64_t looked_at =
+      0;  // parse states and calls, by Read() and Close(): who charges for them takes the difference
 };
 
 // Epsilon closure. True when the end with an empty stack is reached: the text may end here.

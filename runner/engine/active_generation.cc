@@ -279,12 +279,13 @@ void ActiveGeneration::AppendForcedTokens() {
   for (int32_t taken = 0; !ended_ && !backpressured(); ++taken) {
     // Also where no token is forced: with its mask the answer takes part in the next step.
     if (!matcher_->PrepareMask(mask_steps_ahead_) || logprobs_ || taken == kForcedMax) return;
-    if (FillsContext()) return;  // a shift finds one token at most that is not computed
+    if (FillsContext()) return;        // a shift finds one token at most that is not computed
+    if (matcher_->IsCutOff()) return;  // only the first of what may come is known: Choose() fails
     const auto only = matcher_->SingleAllowedToken();
     if (!only || output_tokens_ >= OutputLimit()) return;
     state_here_ = StateHere();
+    if (!matcher_->Accept(*only)) return;  // likewise
     sampler_.SkipOne();
-    matcher_->Accept(*only);
     AcceptToken(*only);
   }
 }

@@ -69,6 +69,26 @@ TEST(EngineFormat, AnAmbiguousGrammarFailsAlone) {
   EXPECT_TRUE(harness.Wait(other).finished);
 }
 
+// Behind "Q" a text can be read in 1,190 ways, of which those that go on with "K" are not followed: what is forced then is
+// only the first of what may come.
+TEST(EngineFormat, WhatIsForcedBehindACutOffIsNoAnswer) {
+  EngineHarness harness({.model_stops = false});
+  std::string root = "root ::= r0", inner = "s0", rules = "\nu ::= \"K\" | [] u";
+  for (int i = 1; i < 11; ++i) inner += " | s" + std::to_string(i);
+  for (int i = 0; i < 11; ++i) rules += "\ns" + std::to_string(i) + " ::= \"J\" | [] s" + std::to_string(i);
+  for (int i = 0; i < 100; ++i) {
+    const std::string rule = "r" + std::to_string(i);
+    if (i > 0) root += " | " + rule;
+    rules += "\n" + rule + " ::= \"Q\" (" + (i < 99 ? inner : "u") + ") \"X\" | [] " + rule;
+  }
+  const auto request = With(Greedy("Describe a person.", 64), Kind::kGrammar, root + rules);
+  for (int made = 0; made < 3; ++made) {  // the later ones find masks made
+    const auto outcome = harness.Generate(request);
+    ASSERT_TRUE(outcome.failed) << outcome.text();
+    EXPECT_THAT(outcome.failed->error.message, HasSubstr("too many ways"));
+  }
+}
+
 // One token whose mask takes most of what an answer may take: three ways to read each of some letters, also within a token.
 api::Request CostlyRequest(const std::string& text) {
   EngineHarness harness;
