@@ -15,8 +15,8 @@ namespace {
 
 // How often a stream looks for changes. Without viewers nothing looks.
 constexpr std::chrono::milliseconds kInterval(500);
-// Intervals without a change until a comment shows whether the client is still there.
-constexpr int kSilentMax = 20;
+// Without a change until a comment shows whether the client is still there.
+constexpr std::chrono::seconds kSilenceMax(10);
 
 }  // namespace
 
@@ -47,11 +47,12 @@ Awaitable<void> StreamChanges(Exchange& exchange, ChangeSource& source, std::fun
     co_return;
   }
   boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor);
-  int silent = 0;
+  auto written = std::chrono::steady_clock::now();
   for (bool open = true; open && !draining();) {
     const auto changed = co_await source.Next();
-    if (changed || ++silent >= kSilentMax) {
-      silent = 0;
+    const auto now = std::chrono::steady_clock::now();
+    if (changed || now - written >= kSilenceMax) {
+      written = now;
       std::string event = changed ? "data: " + *changed + "\n\n" : ": keep-alive\n\n";
       open = co_await exchange.Stream("text/event-stream", std::move(event));
     }

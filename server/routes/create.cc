@@ -341,7 +341,7 @@ class Creation {
       co_return api::Fail(api::ErrorCode::kInvalidArgument, fmt::format("invalid digest \"{}\"", file.digest),
                           field);
     }
-    sources_.Redeem(*blob);
+    sources_.Redeem(*blob, party_);
     const bool there = co_await services_.models.HasBlob(*blob, party_);
     if (there) co_return api::Result<void>();
     co_return api::Fail(api::ErrorCode::kInvalidArgument,

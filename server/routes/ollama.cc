@@ -16,6 +16,13 @@ bool IsLoadOnly(const ollama::GenerateRequest& request) {
 }
 bool IsLoadOnly(const ollama::ChatRequest& request) { return request.messages.empty(); }
 
+template <ollama::Endpoint kEndpoint, class Parsed>
+GenerationJob MakeAnswerJob(Parsed parsed, const api::ModelDefaults& defaults) {
+  auto reply =
+      std::make_unique<ollama::ChatEncoder>(kEndpoint, parsed.model, parsed.stream, parsed.return_progress);
+  return {ollama::ToRequest(std::move(parsed), defaults), std::move(reply)};
+}
+
 // A request without a prompt loads the model, or, when it asks to be kept for no time, ends the claim of its client: who may
 // unload it for all does.
 Awaitable<void> LoadOrUnload(Services& services, Exchange& exchange, ollama::Endpoint endpoint,
@@ -41,8 +48,8 @@ Awaitable<void> LoadOrUnload(Services& services, Exchange& exchange, ollama::End
   co_await exchange.Send(std::move(response));
 }
 
-template <class Parsed>
-Awaitable<void> Answer(Services& services, Exchange& exchange, ollama::Endpoint endpoint,
+template <ollama::Endpoint kEndpoint, class Parsed>
+Awaitable<void> Answer(Services& services, Exchange& exchange,
                        api::Result<Parsed> (*parse)(std::string_view)) {
   auto parsed = co_await ParseBody(services, exchange, parse);
   if (!parsed) co_return;
@@ -57,24 +64,23 @@ Awaitable<void> Answer(Services& services, Exchange& exchange, ollama::Endpoint 
   }
   if (!model) co_return;
   if (load_only) {
-    co_await LoadOrUnload(services, exchange, endpoint, std::move(model), *std::move(parsed));
+    co_await LoadOrUnload(services, exchange, kEndpoint, std::move(model), *std::move(parsed));
     co_return;
   }
-  auto reply =
-      std::make_unique<ollama::ChatEncoder>(endpoint, parsed->model, parsed->stream, parsed->return_progress);
   const auto keep_alive = parsed->keep_alive;
-  GenerationJob job(ollama::ToRequest(*std::move(parsed), DefaultsOf(*model)), std::move(reply));
-  co_await RelayJob(services, exchange, model, keep_alive, std::move(job));
+  auto job = co_await MakeJob(services, exchange, *model, *parsed, MakeAnswerJob<kEndpoint, Parsed>);
+  if (!job) co_return;
+  co_await RelayJob(services, exchange, model, keep_alive, *std::move(job));
 }
 
 }  // namespace
 
 void AddOllamaRoutes(Router& router, Services& services) {
   const auto generate = [&services](Exchange& exchange) {
-    return Answer(services, exchange, ollama::Endpoint::kGenerate, ollama::ParseGenerate);
+    return Answer<ollama::Endpoint::kGenerate>(services, exchange, ollama::ParseGenerate);
   };
   const auto chat = [&services](Exchange& exchange) {
-    return Answer(services, exchange, ollama::Endpoint::kChat, ollama::ParseChat);
+    return Answer<ollama::Endpoint::kChat>(services, exchange, ollama::ParseChat);
   };
   router.Add({"POST", "/api/generate", generate, true});
   router.Add({"POST", "/api/chat", chat, true});

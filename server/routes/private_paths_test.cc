@@ -81,6 +81,9 @@ TEST_F(ErrorPaths, OfTheSchedulerAndTheRunner) {
   ExpectNoPath(Chat(), "truncated");
   daemon_.backend().script.inspected.error = error;
   ExpectNoPath(Show(), "truncated");
+  const std::string checked = daemon_.Post("/api/show", R"({"model":"demo","check":true})").body;
+  const std::string name = std::filesystem::path(blob).filename();
+  EXPECT_THAT(checked, HasSubstr(R"("check":{"loads":false,"error":")" + name + ": truncated\""));
 }
 
 // With keys an admin sees where the files of the store are, as everybody does without.

@@ -63,7 +63,7 @@ Awaitable<bool> HasPromised(Services& services, Exchange& exchange, std::string 
   const std::string party = PartyOf(exchange);
   services.models.users().Promise(blob, party, BlobUsers::Clock::now());
   const bool there = co_await services.models.HasBlob(blob, party);
-  if (!there) services.models.users().Withdraw(blob);
+  if (!there) services.models.users().Withdraw(blob, party);
   co_return there;
 }
 
@@ -109,9 +109,10 @@ Awaitable<void> PutBlob(Services& services, Exchange& exchange) {
     co_await SendError(exchange, upload.error());
     co_return;
   }
-  services.models.users().Promise(*blob, PartyOf(exchange), BlobUsers::Clock::now());
+  const std::string party = PartyOf(exchange);
+  services.models.users().Promise(*blob, party, BlobUsers::Clock::now());
   const auto received = co_await Receive(services, exchange, **upload, *blob);
-  if (!received || !*received) services.models.users().Withdraw(*blob);
+  if (!received || !*received) services.models.users().Withdraw(*blob, party);
   co_await services.models.Discard(*std::move(upload));
   if (!received) {
     co_await SendError(exchange, received.error());

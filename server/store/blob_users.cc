@@ -1,5 +1,6 @@
 #include "server/store/blob_users.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "api/base/io_thread.h"
@@ -30,9 +31,9 @@ void BlobUsers::Lease::Add(const std::string& blob) {
   }
 }
 
-void BlobUsers::Lease::Redeem(const std::string& blob) {
+void BlobUsers::Lease::Redeem(const std::string& blob, const std::string& party) {
   Add(blob);
-  users_.Withdraw(blob);
+  users_.Withdraw(blob, party);
 }
 
 void BlobUsers::Lease::Release() {
@@ -67,10 +68,12 @@ void BlobUsers::Break(Promises::iterator promise) {
   promises_.erase(promise);
 }
 
-void BlobUsers::Withdraw(const std::string& blob) {
+void BlobUsers::Withdraw(const std::string& blob, const std::string& party) {
   const std::scoped_lock lock(mutex_);
   const auto promised = of_blob_.find(blob);
-  if (promised != of_blob_.end() && !promised->second.empty()) Break(promised->second.front());
+  if (promised == of_blob_.end()) return;
+  const auto own = std::ranges::find(promised->second, party, [](const auto& given) { return given->party; });
+  if (own != promised->second.end()) Break(*own);
 }
 
 bool BlobUsers::Free(const std::string& blob, Clock::time_point now) {

@@ -32,8 +32,8 @@ class BlobUsers {
     ~Lease() { Release(); }
 
     void Add(const std::string& blob);
-    // The same for the blob of a client that was promised it: one promise is kept with this.
-    void Redeem(const std::string& blob);
+    // The same for a client of this party: the oldest promise that it has of the blob, if any, is kept with this.
+    void Redeem(const std::string& blob, const std::string& party);
     void Release();
 
    private:
@@ -44,8 +44,8 @@ class BlobUsers {
   // A client of this party (http/party.h) asks whether the blob is there. Before the look, so that what is found stays.
   // Of one blob there are at most 64, of one party 8,192, of all 32,768: the oldest goes.
   void Promise(const std::string& blob, const std::string& party, Clock::time_point now);
-  // It was not there: takes back one promise.
-  void Withdraw(const std::string& blob);
+  // It was not there: takes back the oldest promise of the party's.
+  void Withdraw(const std::string& blob, const std::string& party);
 
   // Calls `unlink` unless somebody holds the blob or was promised it.
   void Remove(const std::string& blob, Clock::time_point now, const std::function<void()>& unlink);

@@ -44,22 +44,35 @@ TEST_F(Users, EachClientHasAPromiseOfItsOwn) {
   users_.Promise("a", "client", start + minutes(1));
   {
     BlobUsers::Lease create(users_);
-    create.Redeem("a");
+    create.Redeem("a", "client");
   }
   EXPECT_FALSE(Removes("a", start + hours(23)));
   {
     BlobUsers::Lease create(users_);
-    create.Redeem("a");
+    create.Redeem("a", "client");
     EXPECT_FALSE(Removes("a", start + hours(23)));
   }
   EXPECT_TRUE(Removes("a", start + hours(23)));
+}
+
+TEST_F(Users, AClientRedeemsNoPromiseOfAnother) {
+  const BlobUsers::Clock::time_point start{};
+  users_.Promise("a", "waits", start);
+  {
+    BlobUsers::Lease create(users_);
+    create.Redeem("a", "creates");
+    users_.Withdraw("a", "asks");
+  }
+  EXPECT_FALSE(Removes("a", start));
+  users_.Withdraw("a", "waits");
+  EXPECT_TRUE(Removes("a", start));
 }
 
 TEST_F(Users, PromisesEnd) {
   const BlobUsers::Clock::time_point start{};
   users_.Promise("a", "client", start);
   users_.Promise("b", "client", start);
-  users_.Withdraw("b");
+  users_.Withdraw("b", "client");
   EXPECT_TRUE(Removes("b", start));
   EXPECT_FALSE(Removes("a", start + BlobUsers::kPromiseTime));
   EXPECT_TRUE(Removes("a", start + BlobUsers::kPromiseTime + minutes(1)));

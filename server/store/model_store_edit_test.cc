@@ -105,7 +105,7 @@ TEST_F(StoreEdit, WhatSomebodyNeedsStays) {
   EXPECT_TRUE(store.HasBlob(blob));
   {
     BlobUsers::Lease create(store.users());
-    create.Redeem(blob);
+    create.Redeem(blob, "client");
     store.RemoveUnnamed({blob});
     EXPECT_TRUE(store.HasBlob(blob));
   }
