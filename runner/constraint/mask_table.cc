@@ -221,7 +221,9 @@ void MaskTable::RestoreLevels(const TokenTrie& trie, uint32_t node) {
   bool ends = false;
   uint32_t depth = 1;
   for (const char c : vocabulary_.PathTo(trie, node).substr(0, trie.depth(node) - 1)) {
+    const uint64_t looked_at = arena_.looked_at;
     Step(levels_[depth - 1], static_cast<uint8_t>(c), levels_[depth], ends);
+    level_steps_[depth] = StepsOf(arena_.looked_at - looked_at, levels_[depth].parse_states);
     marks_[depth++] = arena_.mark();
   }
 }

@@ -99,6 +99,28 @@ void Matcher::AddOwn(TokenMask& out) const {
   for (const api::TokenId id : own.tokens) out.Set(id);
 }
 
+bool Matcher::CloseAfter(const ParseState& end, uint64_t& slice) {
+  if (slice <= making_->at.repeats) return false;
+  ParseStates& after = scratch_[0];
+  after.assign(1, Return(constraint_->grammar(), arena_, end));
+  const uint64_t before = arena_.looked_at;
+  Close(constraint_->grammar(), arena_, after);
+  if (making_->after_steps) return true;  // then it is among the repeats
+  const uint64_t steps = arena_.looked_at - before;
+  making_->after_steps = steps;
+  allowance_.Charge(steps);
+  slice -= std::min(slice - 1, steps);
+  return true;
+}
+
+bool Matcher::AddOpen(const TokenTrie& trie, uint64_t& slice) {
+  const uint32_t node = making_->own->open[making_->open];
+  if (constraint_->masks_.AddBelow(trie, node, scratch_[0], arena_, allowance_, mask_, making_->at, slice))
+    return true;
+  making_->at.repeats += *making_->after_steps;
+  return false;
+}
+
 bool Matcher::AddTokensOf(const ParseState& at, uint64_t& slice) {
   if (!making_->own) {
     if (!FindOwn(at, slice)) return false;
@@ -106,16 +128,11 @@ bool Matcher::AddTokensOf(const ParseState& at, uint64_t& slice) {
   }
   const StateMask& own = *making_->own;
   if (own.open.empty() || at.stack == kEmptyStack) return true;
-  ParseStates& after = scratch_[0];
-  after.assign(1, Return(constraint_->grammar(), arena_, at));
-  Close(constraint_->grammar(), arena_, after);
+  if (!CloseAfter(at, slice)) return false;
   const VocabularyIndex& vocabulary = constraint_->vocabulary();
   const TokenTrie& trie = own.of_other ? vocabulary.other() : vocabulary.all();
   for (; making_->open < own.open.size(); ++making_->open, making_->at = {}) {
-    if (!constraint_->masks_.AddBelow(trie, own.open[making_->open], after, arena_, allowance_, mask_,
-                                      making_->at, slice)) {
-      return false;
-    }
+    if (!AddOpen(trie, slice)) return false;
   }
   return true;
 }
@@ -133,7 +150,7 @@ bool Matcher::AddTokensInItem(const ParseState& at, uint64_t& slice) {
   }
   const StateMask& own = *making_->own;
   const TokenTrie& trie = own.of_other ? vocabulary.other() : vocabulary.all();
-  for (; making_->open < own.open.size(); ++making_->open, making_->at = {}) {
+  for (; making_->open < own.open.size(); ++making_->open, making_->at = {}, making_->after_steps = {}) {
     const uint32_t node = own.open[making_->open];
     const ParseArena::Mark mark = arena_.mark();
     ParseState over = at;
@@ -141,13 +158,7 @@ bool Matcher::AddTokensInItem(const ParseState& at, uint64_t& slice) {
       over.items = arena_.sets.Write(over.items, static_cast<uint8_t>(c));
     }
     bool finished = true;
-    if (!arena_.sets.Has(over.items)) {
-      ParseStates& after = scratch_[0];
-      after.assign(1, Return(constraint_->grammar(), arena_, over));
-      Close(constraint_->grammar(), arena_, after);
-      finished =
-          constraint_->masks_.AddBelow(trie, node, after, arena_, allowance_, mask_, making_->at, slice);
-    }
+    if (!arena_.sets.Has(over.items)) finished = CloseAfter(over, slice) && AddOpen(trie, slice);
     arena_.Rewind(mark);
     if (!finished) return false;
   }
@@ -182,6 +193,7 @@ bool Matcher::Accept(api::TokenId token) {
   const std::string_view bytes = constraint_->vocabulary().Bytes(token);
   if (bytes.empty()) return false;
   const ParseArena::Mark mark = arena_.mark();
+  const uint64_t looked_at = arena_.looked_at;
   const ParseStates* from = &parse_states_;
   bool ends = false;
   size_t turn = 0;
@@ -203,6 +215,7 @@ bool Matcher::Accept(api::TokenId token) {
   BoundArena();
   may_end_ = ends;
   mask_valid_ = false;
+  allowance_.Charge(arena_.looked_at - looked_at);
   allowance_.AddToken();
   steps_here_ = allowance_.left();
   return true;

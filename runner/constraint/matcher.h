@@ -39,7 +39,9 @@ struct MaskInProgress {
   std::optional<PartialMask> partial = {};    // of its own mask
   std::shared_ptr<const StateMask> own = {};  // is in the mask
   size_t open = 0;                            // of `own`, in hand
-  WalkPosition at = {};                       // below that
+  std::optional<uint64_t> after_steps =
+      {};                // of what comes behind the rule's end; nothing: it is not charged yet
+  WalkPosition at = {};  // below `open`
 };
 
 // One thread for all matchers of a constraint.
@@ -101,6 +103,10 @@ class Matcher {
   // The state's own mask, once it is made: false before, and where the allowance is spent.
   bool FindOwn(const ParseState& at, uint64_t& slice);
   void AddOwn(TokenMask& out) const;
+  // The parse states behind the end of a rule, which are charged once.
+  bool CloseAfter(const ParseState& end, uint64_t& slice);
+  // Adds the tokens that they read behind the node in hand.
+  bool AddOpen(const TokenTrie& trie, uint64_t& slice);
   const ListItems& ItemsOf(const ParseState& at);
   bool Empty();
   void BoundArena();

@@ -296,6 +296,29 @@ TEST(Matcher, MasksAreChargedForEachCallLookedAt) {
   EXPECT_LT(matcher.mask_steps(), before + 500'000 - kRules * (kRules - 1) / 2);
 }
 
+// The same behind a rule's end, for each of 20 rules that may end there.
+TEST(Matcher, MasksAreChargedForWhatComesBehindARule) {
+  constexpr int kRules = 200, kEnding = 20;
+  std::string root, rules;
+  for (int i = 0; i < kEnding; ++i) {
+    const std::string rule = "a" + std::to_string(i);
+    root += (i > 0 ? " | " : "") + rule;
+    rules += "\n" + rule + " ::= \"q\" " + rule + " | \"{\"";
+  }
+  for (int i = 0; i < kRules; ++i) {
+    rules += "\nr" + std::to_string(i) + " ::= \"}\" r199 \">\" | \"}" + std::to_string(i) + "\"";
+    for (int then = i + 1; then < kRules; ++then) rules += " | r" + std::to_string(then);
+  }
+  const TestVocabulary vocabulary;
+  Matcher matcher(Constrain(
+      {api::OutputFormat::Kind::kGrammar, "root ::= (" + root + ") r0" + rules, "grammar"}, vocabulary));
+  ASSERT_TRUE(matcher.Accept('q' + 2));
+  const uint64_t before = matcher.mask_steps();
+  matcher.Mask();
+  ASSERT_TRUE(matcher.Accept('q' + 2));
+  EXPECT_LT(matcher.mask_steps(), before + 500'000 - kEnding * kRules * (kRules - 1) / 2);
+}
+
 // A mask in pieces of some steps. How many pieces.
 int MaskInPieces(Matcher& matcher, uint64_t steps) {
   for (int pieces = 1;; ++pieces) {

@@ -224,7 +224,10 @@ api::Result<api::TokenId> ActiveGeneration::Choose(std::span<const float> logits
   if (shift_ && FillsContext() && !std::exchange(shift_recorded_, true)) unsent_shift_ = state_here_;
   // Every position's mask is made, whatever is chosen there: what masks cost depends on the tokens alone.
   if (matcher_) matcher_->Mask();
-  if (const auto closing = ClosingToken(); closing && (!matcher_ || matcher_->Accept(*closing))) {
+  const auto accepts = [this](api::TokenId token) {
+    return !matcher_ || (!matcher_->IsCutOff() && matcher_->Accept(token));
+  };
+  if (const auto closing = ClosingToken(); closing && accepts(*closing)) {
     sampler_.SkipOne();
     return *closing;
   }
