@@ -170,7 +170,7 @@ Awaitable<void> Show(Services& services, Exchange& exchange) {
   if (request->check) {
     const auto inspected = co_await services.inspector.CheckLoad(*model, PartyOf(exchange));
     check = CheckOf(inspected, services.backend.MemoryLimit());
-    check->error = exchange.ClientText(check->error);
+    check->error = ShownText(exchange, check->error);
   }
   auto description = co_await services.inspector.Describe(*model, request->verbose, PartyOf(exchange));
   if (!description && check) description = std::make_shared<const api::ipc::Inspected>();

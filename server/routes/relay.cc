@@ -357,10 +357,14 @@ std::optional<api::Error> ReserveAnswer(Exchange& exchange, uint64_t bytes) {
   return AsError(exchange.ReserveAnswer(bytes));
 }
 
+std::string ShownText(Exchange& exchange, const std::string& message) {
+  return exchange.ClientText(Shortened(message));
+}
+
 Awaitable<void> SendError(Exchange& exchange, const api::Error& error) {
   exchange.log().error = api::Name(error.code);
-  api::Error shown{error.code, exchange.ClientText(Shortened(error.message)), Shortened(error.field),
-                   error.tokens, error.tokens_max};
+  api::Error shown{error.code, ShownText(exchange, error.message), Shortened(error.field), error.tokens,
+                   error.tokens_max};
   HttpResponse response = ErrorResponse(exchange.request().path, shown, exchange.id());
   co_await exchange.Send(std::move(response));
 }

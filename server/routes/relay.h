@@ -49,6 +49,9 @@ scheduler::ModelSpec SpecOf(const SharedModel& model);
 std::optional<api::Error> ReserveRequest(Exchange& exchange, uint64_t bytes);
 std::optional<api::Error> ReserveAnswer(Exchange& exchange, uint64_t bytes);
 
+// What a client gets of an error's message: its beginning, without the store's paths.
+std::string ShownText(Exchange& exchange, const std::string& message);
+
 // Answers with an error in the dialect of the request's path, and logs its kind.
 Awaitable<void> SendError(Exchange& exchange, const api::Error& error);
 

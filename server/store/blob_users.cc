@@ -33,7 +33,7 @@ void BlobUsers::Lease::Add(const std::string& blob) {
 
 void BlobUsers::Lease::Redeem(const std::string& blob, const std::string& party) {
   Add(blob);
-  users_.Withdraw(blob, party);
+  users_.BreakOne(blob, party, true);
 }
 
 void BlobUsers::Lease::Release() {
@@ -68,12 +68,19 @@ void BlobUsers::Break(Promises::iterator promise) {
   promises_.erase(promise);
 }
 
-void BlobUsers::Withdraw(const std::string& blob, const std::string& party) {
+void BlobUsers::Withdraw(const std::string& blob, const std::string& party) { BreakOne(blob, party, false); }
+
+void BlobUsers::BreakOne(const std::string& blob, const std::string& party, bool or_other) {
   const std::scoped_lock lock(mutex_);
   const auto promised = of_blob_.find(blob);
-  if (promised == of_blob_.end()) return;
-  const auto own = std::ranges::find(promised->second, party, [](const auto& given) { return given->party; });
-  if (own != promised->second.end()) Break(*own);
+  if (promised == of_blob_.end() || promised->second.empty()) return;
+  const Ages& ages = promised->second;
+  const auto own = std::ranges::find_if(ages, [&](const auto& given) { return given->party == party; });
+  if (own != ages.end()) {
+    Break(*own);
+  } else if (or_other) {
+    Break(ages.front());
+  }
 }
 
 bool BlobUsers::Free(const std::string& blob, Clock::time_point now) {

@@ -32,7 +32,8 @@ class BlobUsers {
     ~Lease() { Release(); }
 
     void Add(const std::string& blob);
-    // The same for a client of this party: the oldest promise that it has of the blob, if any, is kept with this.
+    // The same for a client of this party: the oldest promise that it has of the blob is kept with this, or, where it has
+    // none, the oldest of anybody, as a client may upload and create from two addresses.
     void Redeem(const std::string& blob, const std::string& party);
     void Release();
 
@@ -64,6 +65,8 @@ class BlobUsers {
   };
 
   bool Free(const std::string& blob, Clock::time_point now);
+  // The oldest promise of the blob that the party has, or, if there is none and `or_other`, of anybody.
+  void BreakOne(const std::string& blob, const std::string& party, bool or_other);
   // REQUIRES: mutex_ is held.
   void Break(Promises::iterator promise);
 

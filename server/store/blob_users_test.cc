@@ -55,16 +55,19 @@ TEST_F(Users, EachClientHasAPromiseOfItsOwn) {
   EXPECT_TRUE(Removes("a", start + hours(23)));
 }
 
-TEST_F(Users, AClientRedeemsNoPromiseOfAnother) {
+TEST_F(Users, AClientRedeemsItsOwnPromiseFirst) {
   const BlobUsers::Clock::time_point start{};
   users_.Promise("a", "waits", start);
-  {
-    BlobUsers::Lease create(users_);
-    create.Redeem("a", "creates");
-    users_.Withdraw("a", "asks");
-  }
+  users_.Promise("a", "creates", start);
+  const auto create = [&] { BlobUsers::Lease(users_).Redeem("a", "creates"); };
+  create();
+  users_.Withdraw("a", "creates");
   EXPECT_FALSE(Removes("a", start));
   users_.Withdraw("a", "waits");
+  EXPECT_TRUE(Removes("a", start));
+  // It may have come from another address.
+  users_.Promise("a", "uploads", start);
+  create();
   EXPECT_TRUE(Removes("a", start));
 }
 
