@@ -40,9 +40,6 @@ constexpr uint64_t kStepsMax = 4'000'000, kWalksMax = 128;
 // Levels of more parse states do not keep their memory behind a walk.
 constexpr size_t kLevelStatesKept = 32;
 
-// Of reading one byte: of the parse states and calls looked at, and of what they lead to.
-uint64_t StepsOf(uint64_t looked_at, const ParseStates& to) { return 1 + looked_at + 4 * to.size(); }
-
 }  // namespace
 
 MaskAllowance::MaskAllowance(const VocabularyIndex& vocabulary)
@@ -110,6 +107,12 @@ std::shared_ptr<const StateMask> MaskTable::Of(StateId state, MaskAllowance& all
   partial.reset();
   if (!allowance.ChargeOnce(state, mask.steps)) return nullptr;
   return Insert(state, std::move(mask));
+}
+
+// Of the parse states and calls looked at, and of what they lead to.
+uint64_t MaskTable::StepsTo(const ParseStates& to, uint64_t looked_at) {
+  has_large_levels_ = has_large_levels_ || to.size() > kLevelStatesKept;
+  return 1 + looked_at + 4 * to.size();
 }
 
 // A walk restores its levels when it goes on.
@@ -206,11 +209,9 @@ bool MaskTable::Step(const Level& from, uint8_t byte, Level& to, bool& ends) {
     }
     to.parse_states.push_back({next, kEmptyStack});
     ends = Close(grammar_, arena_, to.parse_states);
-    has_large_levels_ = has_large_levels_ || to.parse_states.size() > kLevelStatesKept;
     return true;
   }
   ends = Read(grammar_, arena_, from.parse_states, byte, to.parse_states);
-  has_large_levels_ = has_large_levels_ || to.parse_states.size() > kLevelStatesKept;
   return !to.parse_states.empty();
 }
 
@@ -223,7 +224,7 @@ void MaskTable::RestoreLevels(const TokenTrie& trie, uint32_t node) {
   for (const char c : vocabulary_.PathTo(trie, node).substr(0, trie.depth(node) - 1)) {
     const uint64_t looked_at = arena_.looked_at;
     Step(levels_[depth - 1], static_cast<uint8_t>(c), levels_[depth], ends);
-    level_steps_[depth] = StepsOf(arena_.looked_at - looked_at, levels_[depth].parse_states);
+    level_steps_[depth] = StepsTo(levels_[depth].parse_states, arena_.looked_at - looked_at);
     marks_[depth++] = arena_.mark();
   }
 }
@@ -255,7 +256,7 @@ bool MaskTable::WalkFrom(StateId state, const TokenTrie& trie, uint64_t steps_ma
     const uint64_t looked_at = arena_.looked_at;
     const bool read = Step(levels_[depth - 1], trie.byte(node), levels_[depth], ends);
     marks_[depth] = arena_.mark();
-    const uint64_t steps = StepsOf(arena_.looked_at - looked_at, levels_[depth].parse_states);
+    const uint64_t steps = StepsTo(levels_[depth].parse_states, arena_.looked_at - looked_at);
     level_steps_[depth] = steps;
     mask.steps += steps;
     slice -= std::min(slice, steps);
@@ -347,9 +348,8 @@ uint64_t MaskTable::ReadLevel(uint32_t depth, uint32_t top, char byte, const Par
   arena.Rewind(marks_[depth - 1]);
   const uint64_t looked_at = arena.looked_at;
   Read(grammar_, arena, before, static_cast<uint8_t>(byte), after);
-  has_large_levels_ = has_large_levels_ || after.size() > kLevelStatesKept;
   marks_[depth] = arena.mark();
-  return level_steps_[depth] = StepsOf(arena.looked_at - looked_at, after);
+  return level_steps_[depth] = StepsTo(after, arena.looked_at - looked_at);
 }
 
 void MaskTable::MaskUsedItems(const TokenTrie& trie, StateId state, const ListItems& items,

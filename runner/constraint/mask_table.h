@@ -137,6 +137,8 @@ class MaskTable {
   uint64_t StepsToRestore(const TokenTrie& trie, uint32_t node, uint32_t top) const;
   std::shared_ptr<const StateMask> Insert(StateId state, StateMask mask);
   bool Step(const Level& from, uint8_t byte, Level& to, bool& ends);
+  // Steps of reading a byte that leads to these parse states.
+  uint64_t StepsTo(const ParseStates& to, uint64_t looked_at);
   void ReleaseWalk();
   // Nodes [at, end), at the depths behind `top`.
   bool AddNodes(const TokenTrie& trie, uint32_t end, uint32_t top, const ParseStates& from, ParseArena& arena,

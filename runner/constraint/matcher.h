@@ -39,9 +39,8 @@ struct MaskInProgress {
   std::optional<PartialMask> partial = {};    // of its own mask
   std::shared_ptr<const StateMask> own = {};  // is in the mask
   size_t open = 0;                            // of `own`, in hand
-  std::optional<uint64_t> after_steps =
-      {};                // of what comes behind the rule's end; nothing: it is not charged yet
-  WalkPosition at = {};  // below `open`
+  std::optional<uint64_t> after_steps = {};   // behind the rule's end, once they are charged
+  WalkPosition at = {};                       // below `open`
 };
 
 // One thread for all matchers of a constraint.
