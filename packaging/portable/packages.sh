@@ -26,5 +26,5 @@ if command -v lintian >/dev/null; then
   lintian --fail-on error,warning "$work"/*.deb
   echo "lintian: no error, no warning"
 fi
-mv "$work"/*.deb "$work"/*.rpm "$out/" 2>/dev/null || mv "$work"/*.deb "$out/"
+find "$work" -maxdepth 1 \( -name '*.deb' -o -name '*.rpm' \) -exec mv -t "$out" {} +
 ls -l "$out"
