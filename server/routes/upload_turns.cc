@@ -26,6 +26,7 @@ size_t UploadTurns::ReserveGathered(Exchange& exchange) {
 
 Awaitable<std::optional<std::string>> UploadTurns::Gather(Exchange& exchange, size_t bytes) {
   std::string gathered;
+  gathered.reserve(bytes);  // grown piece by piece it would be copied, and its pages made, twice
   while (gathered.size() < bytes) {
     const auto piece = co_await Read(exchange);
     if (!piece) co_return std::nullopt;
