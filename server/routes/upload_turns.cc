@@ -14,6 +14,7 @@ namespace {
 
 constexpr size_t kGathered = size_t{1} << 20;
 constexpr size_t kFewGathered = size_t{64} << 10;
+constexpr size_t kPieceBytes = size_t{16} << 10;  // about as many come at once
 constexpr int32_t kBodies = 16;
 constexpr int32_t kBodiesOfOne = 8;
 constexpr auto kTurnTime = std::chrono::milliseconds(50);
@@ -26,7 +27,8 @@ size_t UploadTurns::ReserveGathered(Exchange& exchange) {
 
 Awaitable<std::optional<std::string>> UploadTurns::Gather(Exchange& exchange, size_t bytes) {
   std::string gathered;
-  gathered.reserve(bytes);  // grown piece by piece it would be copied, and its pages made, twice
+  // Grown piece by piece it would be copied, and its pages made, twice; the last piece may go beyond `bytes`.
+  gathered.reserve(bytes + kPieceBytes);
   while (gathered.size() < bytes) {
     const auto piece = co_await Read(exchange);
     if (!piece) co_return std::nullopt;
