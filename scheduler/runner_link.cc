@@ -4,10 +4,9 @@
 
 #include <algorithm>
 #include <boost/asio/as_tuple.hpp>
-#include <boost/asio/buffer.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <boost/asio/write.hpp>
 #include <exception>
+#include <span>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -191,18 +190,57 @@ boost::asio::awaitable<void> RunnerLink::Write(Self self) {
   self->queue_.clear();
 }
 
+// A frame at a time, the last one would wait for everything else that the I/O thread has to do, as many times as frames wait
+// before it.
+void RunnerLink::PopFrames(FramesBeingSent& sending) {
+  size_t bytes = 0;
+  do {
+    bytes += queue_.front().bytes.size();
+    Frame& frame = sending.frames.emplace_back(std::move(queue_.front()));
+    sending.buffers.emplace_back(boost::asio::buffer(frame.bytes));
+    queue_.pop_front();
+  } while (!queue_.empty() && sending.frames.size() < kFramesTogether &&
+           bytes + queue_.front().bytes.size() <= kSmallFrameBytes);
+}
+
+// Not with async_write(): that sends 16 buffers at a time, and what it throws in between does not come here.
+boost::asio::awaitable<boost::system::error_code> RunnerLink::SendFrames(Self self,
+                                                                         FramesBeingSent& sending) {
+  std::span<boost::asio::const_buffer> left = sending.buffers;
+  while (!left.empty()) {
+    // Of a large frame a piece: a runner that reads fast would else take all of it in one turn.
+    const boost::asio::const_buffer piece = boost::asio::buffer(left.front(), kSmallFrameBytes);
+    const bool large = piece.size() < left.front().size();
+    const auto buffers = large ? std::span(&piece, 1) : std::span<const boost::asio::const_buffer>(left);
+    auto [error, sent] = co_await self->socket_.async_write_some(buffers, as_tuple(use_awaitable));
+    if (error) co_return error;
+    for (; !left.empty() && sent >= left.front().size(); left = left.subspan(1)) sent -= left.front().size();
+    if (!left.empty()) left.front() += sent;
+  }
+  co_return boost::system::error_code();
+}
+
+void RunnerLink::ReleaseSent(FramesBeingSent& sending) {
+  bool room = false;
+  for (const Frame& frame : sending.frames) {
+    Release(frame);
+    if (frame.submits) room = true;
+  }
+  sending.buffers.clear();
+  sending.frames.clear();
+  if (const auto listener = room ? listener_.lock() : nullptr) listener->OnRoom();
+}
+
 boost::asio::awaitable<void> RunnerLink::WriteFrames(Self self) {
+  FramesBeingSent sending;
   while (!self->end_) {
     if (self->queue_.empty()) {
       co_await self->wake_writer_.Wait();
       continue;
     }
-    const Frame frame = std::move(self->queue_.front());
-    self->queue_.pop_front();
-    const auto [error, bytes] = co_await boost::asio::async_write(
-        self->socket_, boost::asio::buffer(frame.bytes), as_tuple(use_awaitable));
-    self->Release(frame);
-    if (const auto listener = frame.submits ? self->listener_.lock() : nullptr) listener->OnRoom();
+    self->PopFrames(sending);
+    const boost::system::error_code error = co_await SendFrames(self, sending);
+    self->ReleaseSent(sending);
     if (error) {
       // Data that the runner sent before is still read; after it the reader finds the end.
       boost::system::error_code ignored;

@@ -11,7 +11,9 @@
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
+#include <boost/asio/buffer.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
+#include <boost/system/error_code.hpp>
 #include <cstddef>
 #include <deque>
 #include <map>
@@ -19,6 +21,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "api/base/error.h"
 #include "api/ipc/messages.h"
@@ -39,6 +42,7 @@ class RunnerLink : public std::enable_shared_from_this<RunnerLink> {
   static constexpr size_t kQueuedFramesMax = 16384;  // of requests, and again of control frames
   static constexpr size_t kQueuedBytesMax = 2 * api::ipc::kFrameBytesMax;  // of requests
   static constexpr size_t kSmallFrameBytes = size_t{64} << 10;
+  static constexpr size_t kFramesTogether = 64;  // sent in one go, of kSmallFrameBytes in all
   static constexpr const char* kBehind = "server busy, please try again.  the model runner is overloaded";
 
   // Called from the reader or the writer, never from inside Send() or Close().
@@ -80,6 +84,19 @@ class RunnerLink : public std::enable_shared_from_this<RunnerLink> {
     std::optional<api::RequestId> submits = {};  // nothing: a control frame
     std::string party = {};
   };
+  // Of one write. Their memory is there before the first of them.
+  struct FramesBeingSent {
+    FramesBeingSent() {
+      frames.reserve(kFramesTogether);
+      buffers.reserve(kFramesTogether);
+    }
+    std::vector<Frame> frames;
+    std::vector<boost::asio::const_buffer> buffers;
+  };
+  // The first of the queue, and those behind it while all together are small. REQUIRES: there is one, `sending` is empty.
+  void PopFrames(FramesBeingSent& sending);
+  static boost::asio::awaitable<boost::system::error_code> SendFrames(Self self, FramesBeingSent& sending);
+  void ReleaseSent(FramesBeingSent& sending);
   void Queue(Frame frame, const std::deque<Frame>::iterator& position);
   std::deque<Frame>::iterator BeforeLargeFrames();
   std::deque<Frame>::iterator SubmitOf(api::RequestId id);

@@ -188,6 +188,23 @@ TEST_F(RunnerLinkTest, SendsInOrder) {
   EXPECT_EQ(received, expected);
 }
 
+// One at a time, the last would wait for everything else that the I/O thread has to do, as many times as others wait before it.
+TEST_F(RunnerLinkTest, SmallFramesThatWaitAreSentTogether) {
+  constexpr uint64_t kFrames = 200;
+  for (uint64_t id = 1; id <= kFrames; ++id) ASSERT_TRUE(Submit(id, 100));
+  size_t turns = 0;
+  bool all_sent = false;
+  std::function<void()> take_turn = [&] {
+    ++turns;
+    if (!all_sent) boost::asio::post(loop().executor(), take_turn);
+  };
+  boost::asio::post(loop().executor(), take_turn);
+  EXPECT_EQ(ReadFrames(kFrames).size(), kFrames);
+  all_sent = true;
+  loop().Poll();
+  EXPECT_LT(turns, kFrames / 20);
+}
+
 constexpr size_t kLarge = size_t{4} << 20;
 
 TEST_F(RunnerLinkTest, ASmallRequestWaitsForOneLargeFrameOnly) {
