@@ -29,6 +29,8 @@ using boost::system::error_code;
 constexpr std::chrono::milliseconds kAcceptPause(50);
 constexpr std::chrono::milliseconds kAcceptPauseMax(1000);
 constexpr std::chrono::seconds kAcceptWarningInterval(10);
+// Of those that wait, in one turn of the I/O thread: accepted one at a time, each would wait for all else that is ready.
+constexpr int kAcceptedTogether = 16;
 constexpr size_t kReservedPlaces = 8;   // beyond the limit of connections
 constexpr size_t kHandshakesMax = 512;  // at once; each holds about 100 KiB
 constexpr std::string_view kBusy =
@@ -147,6 +149,10 @@ void HttpServer::SetLimits(const TransportLimits& limits) {
 }
 
 void HttpServer::Start(std::shared_ptr<Acceptor> acceptor, ListenerInfo listener) {
+  error_code ignored;  // a failure shows in the first accept
+  acceptor->non_blocking(true, ignored);
+  // Else Asio would wait on this thread for the next connection.
+  acceptor->set_option(asio::socket_base::enable_connection_aborted(true), ignored);
   acceptors_.push_back(acceptor);
   asio::co_spawn(executor_, Accept(std::move(acceptor), std::move(listener)), asio::detached);
 }
@@ -267,11 +273,12 @@ Awaitable<void> HttpServer::Accept(std::shared_ptr<Acceptor> acceptor, ListenerI
   auto pause_time = kAcceptPause;
   while (acceptor->is_open()) {
     try {
-      const bool accepted = co_await AcceptOne(*acceptor, listener);
-      if (accepted) {
+      auto [ec, socket] = co_await acceptor->async_accept(kTuple);
+      if (!ec) {
         pause_time = kAcceptPause;
-        continue;
+        ec = AdmitWaiting(std::move(socket), *acceptor, listener);
       }
+      if (!acceptor->is_open() || AcceptsAgain(ec)) continue;
       pause.expires_after(pause_time);
       co_await pause.async_wait(kTuple);
       pause_time = std::min(2 * pause_time, kAcceptPauseMax);
@@ -281,25 +288,41 @@ Awaitable<void> HttpServer::Accept(std::shared_ptr<Acceptor> acceptor, ListenerI
   }
 }
 
-// False: the next try comes after a pause.
-Awaitable<bool> HttpServer::AcceptOne(Acceptor& acceptor, const ListenerInfo& listener) {
-  auto [ec, socket] = co_await acceptor.async_accept(kTuple);
-  if (ec == asio::error::operation_aborted || ec == asio::error::connection_aborted) co_return true;
-  if (ec) {
-    // The connection stays in the listener's queue; with the descriptor of another one it is accepted at once.
-    WarnOfFailedAccept(ec.message());
-    const bool exhausted = ec == asio::error::no_descriptors ||
-                           ec == std::errc::too_many_files_open_in_system ||
-                           ec == asio::error::no_buffer_space || ec == asio::error::no_memory;
-    if (!exhausted) co_return false;
-    co_return CloseOldest(Place::kNormal, 0);
+// It and those that wait behind it, while each has its place at once. Why there are no more; nothing: there may be.
+error_code HttpServer::AdmitWaiting(Connection::Socket socket, Acceptor& acceptor,
+                                    const ListenerInfo& listener) {
+  error_code ec;
+  for (int others = kAcceptedTogether - 1; !ec; --others) {
+    const size_t before = sessions();
+    Admit(std::move(socket), listener);
+    if (others == 0 || sessions() == before || sessions() >= transport_.limits.connections) break;
+    socket = acceptor.accept(ec);
   }
-  if (const auto place = MakeRoom(socket)) {
-    asio::co_spawn(executor_, RunSession(std::move(socket), listener, *place), asio::detached);
-  } else {
+  return ec;
+}
+
+// False: only after a pause.
+bool HttpServer::AcceptsAgain(const error_code& ec) {
+  if (!ec || ec == asio::error::would_block || ec == asio::error::operation_aborted ||
+      ec == asio::error::connection_aborted || ec == std::errc::protocol_error) {
+    return true;
+  }
+  // The connection stays in the listener's queue; with the descriptor of another one it is accepted at once.
+  WarnOfFailedAccept(ec.message());
+  const bool exhausted = ec == asio::error::no_descriptors ||
+                         ec == std::errc::too_many_files_open_in_system ||
+                         ec == asio::error::no_buffer_space || ec == asio::error::no_memory;
+  return exhausted && CloseOldest(Place::kNormal, 0);
+}
+
+void HttpServer::Admit(Connection::Socket socket, const ListenerInfo& listener) {
+  const auto place = MakeRoom(socket);
+  if (!place) {
     RefuseBusy(socket, listener.security);
+    return;
   }
-  co_return true;
+  // It begins at once: behind this the session counts.
+  asio::co_spawn(executor_, RunSession(std::move(socket), listener, *place), asio::detached);
 }
 
 Awaitable<void> HttpServer::RunSession(Connection::Socket socket, ListenerInfo listener, Place place) {

@@ -93,7 +93,10 @@ class HttpServer {
   void Start(std::shared_ptr<Acceptor> acceptor, ListenerInfo listener);
   void WarnOfFailedAccept(const std::string& reason);
   Awaitable<void> Accept(std::shared_ptr<Acceptor> acceptor, ListenerInfo listener);
-  Awaitable<bool> AcceptOne(Acceptor& acceptor, const ListenerInfo& listener);
+  boost::system::error_code AdmitWaiting(Connection::Socket socket, Acceptor& acceptor,
+                                         const ListenerInfo& listener);
+  bool AcceptsAgain(const boost::system::error_code& ec);
+  void Admit(Connection::Socket socket, const ListenerInfo& listener);
   Awaitable<void> RunSession(Connection::Socket socket, ListenerInfo listener, Place place);
   std::shared_ptr<Connection> MakeConnection(Connection::Socket& socket);
   std::list<Session*>::iterator AddSession(Session& session);

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <boost/asio/post.hpp>
 #include <chrono>
+#include <functional>
+#include <future>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -368,6 +371,26 @@ TEST(TransportLimits, AHalfOpenFloodDoesNotKeepAGoodClientOut) {
   client.Send(kHello);
   EXPECT_EQ(client.Read().body, "hi");
   server.OnIoThread([&server] { EXPECT_LE(server.server().sessions(), 60u); });
+}
+
+// Accepted one at a time, the last one would wait for everything else that is ready, as many times as others wait before it.
+TEST(TransportLimits, ConnectionsThatWaitAreAcceptedTogether) {
+  constexpr size_t kWaiting = 100;
+  std::vector<std::unique_ptr<RawClient>> clients;
+  std::promise<void> accepted;
+  size_t turns = 0;
+  TestServer server;
+  std::function<void()> count = [&] {
+    ++turns;
+    if (server.server().sessions() == kWaiting) return accepted.set_value();
+    boost::asio::post(server.executor(), count);
+  };
+  server.OnIoThread([&] {
+    for (size_t i = 0; i < kWaiting; ++i) clients.push_back(std::make_unique<RawClient>(server.port()));
+    count();
+  });
+  accepted.get_future().wait();
+  EXPECT_LT(turns, kWaiting / 4);
 }
 
 TEST(TransportDrain, RunningRequestsFinishAndConnectionsClose) {

@@ -32,6 +32,7 @@ class TestServer {
   // From now on this many steps of TLS handshakes are computed, and then none.
   void AllowHandshakeSteps(size_t steps);
   HttpServer& server() { return *server_; }
+  boost::asio::any_io_executor executor() { return io_.get_executor(); }
 
   // Runs on the I/O thread; returns when it has run.
   void OnIoThread(std::function<void()> action);
