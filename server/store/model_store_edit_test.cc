@@ -1,8 +1,10 @@
 // Names given and taken away, and blobs that come in.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -213,6 +215,20 @@ TEST_F(StoreEdit, WhatADyingProcessStillHasIsTakenAwayByALaterUpload) {
   dying.reset();
   ASSERT_TRUE(store.MakeStaging());
   EXPECT_FALSE(fs::exists(left));
+}
+
+// All that are in use would else be opened and locked by each upload that begins beside them.
+TEST_F(StoreEdit, AnUploadLooksAtAFewOfTheOthers) {
+  constexpr ptrdiff_t kAbandoned = 100;
+  const ModelStore store = fixture_.Open();
+  const fs::path folder = fixture_.root() / "blobs/.quire-staging";
+  for (ptrdiff_t i = 0; i < kAbandoned; ++i)
+    WriteFile(folder / fmt::format(".quire-staging-{}", i) / "blob", "half");
+  const auto left = [&] { return std::distance(fs::directory_iterator(folder), fs::directory_iterator()); };
+  ASSERT_TRUE(store.MakeStaging());
+  EXPECT_EQ(left(), kAbandoned - 16);
+  for (int more = 0; more < 1000 && left() > 0; ++more) ASSERT_TRUE(store.MakeStaging());
+  EXPECT_EQ(left(), 0);
 }
 
 TEST_F(StoreEdit, StagingDirectoriesMadeAtOnceAreAllThere) {

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <exception>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "api/base/random_id.h"
 
@@ -12,6 +15,8 @@ namespace quire::server {
 namespace {
 
 constexpr int kAttempts = 16;
+// Of those of others, by one Make(): hundreds of uploads that begin at once would else each look at all of them.
+constexpr size_t kLooksMax = 16;
 
 // Locked, and still there: a lock is also given on a directory that has just been removed.
 bool Own(const StoreDirectory& folder, const std::string& name, const StoreDirectory& directory) {
@@ -30,14 +35,25 @@ void RemoveWith(const StoreDirectory& folder, const std::string& name, const Sto
     spdlog::warn("not removed: {}", removed.error().message);
 }
 
-void RemoveAbandonedIn(const StoreDirectory& folder) {
-  const auto names = folder.ListHidden();
-  if (!names) return;
-  for (const std::string& name : *names) {
-    if (!name.starts_with(Staging::kPrefix)) continue;
+std::vector<std::string> NamesIn(const StoreDirectory& folder) {
+  auto names = folder.ListHidden();
+  if (!names) return {};
+  std::erase_if(*names, [](const std::string& name) { return !name.starts_with(Staging::kPrefix); });
+  return *std::move(names);
+}
+
+void RemoveAbandonedOf(const StoreDirectory& folder, std::span<const std::string> names) {
+  for (const std::string& name : names) {
     const auto directory = folder.Enter(name);
     if (directory && Own(folder, name, *directory)) RemoveWith(folder, name, *directory);
   }
+}
+
+// A few, from where the new name belongs on: as that is random, each one has its turn.
+void RemoveSomeAbandonedIn(const StoreDirectory& folder, const std::string& new_name) {
+  std::vector<std::string> names = NamesIn(folder);
+  std::ranges::rotate(names, std::ranges::lower_bound(names, new_name));
+  RemoveAbandonedOf(folder, std::span(names).first(std::min(names.size(), kLooksMax)));
 }
 
 }  // namespace
@@ -49,8 +65,8 @@ api::Result<Staging> Staging::Make(const StoreDirectory& blobs) {
     if (!folder) folder = blobs.Enter(std::string(kFolder), true);
     if (!folder && folder.error().code != api::ErrorCode::kNotFound) return std::unexpected(folder.error());
     if (!folder) continue;
-    if (attempt == 0) RemoveAbandonedIn(*folder);
     const std::string name = api::RandomId(kPrefix);
+    if (attempt == 0) RemoveSomeAbandonedIn(*folder, name);
     auto directory = folder->Enter(name, true);
     if (!directory && directory.error().code != api::ErrorCode::kNotFound)
       return std::unexpected(directory.error());
@@ -62,8 +78,8 @@ api::Result<Staging> Staging::Make(const StoreDirectory& blobs) {
 }
 
 void Staging::RemoveAbandoned(const StoreDirectory& blobs) {
-  RemoveAbandonedIn(blobs);
-  if (const auto folder = blobs.Enter(std::string(kFolder))) RemoveAbandonedIn(*folder);
+  RemoveAbandonedOf(blobs, NamesIn(blobs));
+  if (const auto folder = blobs.Enter(std::string(kFolder))) RemoveAbandonedOf(*folder, NamesIn(*folder));
 }
 
 Staging::~Staging() {

@@ -21,7 +21,7 @@ class Staging {
   static constexpr std::string_view kFolder = ".quire-staging";
   static constexpr std::string_view kPrefix = ".quire-staging-";
 
-  // Takes abandoned ones in the folder away first.
+  // Takes a few abandoned ones in the folder away first.
   static api::Result<Staging> Make(const StoreDirectory& blobs);
   // Takes away what processes that ended have left, also directly in blobs/. A runner of a killed daemon may hold the lock
   // a little longer: what it has is taken away by the next call.
