@@ -1,6 +1,5 @@
 #include "server/http/handshake_turns.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace quire::server {
@@ -18,33 +17,19 @@ class HandshakeTurn::Lease {
 };
 
 void HandshakeTurns::Add(HandshakeTurn& turn) {
-  auto party = std::ranges::find(parties_, turn.party_, &Party::name);
-  if (party == parties_.end()) party = parties_.insert(parties_.end(), {.name = turn.party_});
-  party->waiting.push_back(&turn);
+  waiting_.Add(turn.party_, turn);
   turn.state_ = HandshakeTurn::State::kWaiting;
   if (!busy_) GrantNext();
 }
 
-void HandshakeTurns::Remove(HandshakeTurn& turn) {
-  const auto party = std::ranges::find(parties_, turn.party_, &Party::name);
-  std::erase(party->waiting, &turn);
-  if (party->waiting.empty()) parties_.erase(party);
-}
+void HandshakeTurns::Remove(HandshakeTurn& turn) { waiting_.Remove(turn.party_, turn); }
 
-// A party that had its turn goes behind all others.
 void HandshakeTurns::GrantNext() {
-  busy_ = false;
-  std::erase_if(parties_,
-                [](const Party& party) { return party.waiting.empty(); });  // there was no memory for one
-  if (parties_.empty()) return;
-  Party& party = parties_.front();
-  HandshakeTurn& turn = *party.waiting.front();
-  party.waiting.pop_front();
-  parties_.splice(parties_.end(), parties_, parties_.begin());
-  if (party.waiting.empty()) parties_.pop_back();
-  busy_ = true;
-  turn.state_ = HandshakeTurn::State::kGranted;
-  turn.granted_.cancel();
+  HandshakeTurn* next = waiting_.PopNext();
+  busy_ = next != nullptr;
+  if (!busy_) return;
+  next->state_ = HandshakeTurn::State::kGranted;
+  next->granted_.cancel();
 }
 
 HandshakeTurn::HandshakeTurn(HandshakeTurns& turns, const boost::asio::any_io_executor& executor,

@@ -5,12 +5,11 @@
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <deque>
 #include <functional>
-#include <list>
 #include <string>
 
 #include "server/http/awaitable.h"
+#include "server/http/party_rotation.h"
 
 namespace quire::server {
 
@@ -29,18 +28,14 @@ class HandshakeTurns {
 
  private:
   friend class HandshakeTurn;
-  struct Party {
-    std::string name;
-    std::deque<HandshakeTurn*> waiting = {};
-  };
 
   void Add(HandshakeTurn& turn);
   void Remove(HandshakeTurn& turn);
   void GrantNext();
 
   ComputeStep compute_;
-  std::list<Party> parties_;  // of turns that wait; the first is the next
-  bool busy_ = false;         // somebody has the turn
+  PartyRotation<HandshakeTurn> waiting_;
+  bool busy_ = false;  // somebody has the turn
 };
 
 // One handshake's.
