@@ -212,8 +212,7 @@ class Daemon {
                             return api::Fail(api::ErrorCode::kNotFound,
                                              "prefixes are not kept on disk: QUIRE_SNAPSHOT_BYTES is 0");
                           },
-                          .pools = &pools_,
-                          .uploads = services_.uploads};
+                          .pools = &pools_};
   registry::Transfers transfers_;
   asio::signal_set hangups_;
   std::unique_ptr<HttpServer> server_;

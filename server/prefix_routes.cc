@@ -10,6 +10,7 @@
 #include "api/base/sha256.h"
 #include "server/prefix_view.h"
 #include "server/routes/blocking.h"
+#include "server/routes/gathered_body.h"
 #include "server/routes/handlers.h"
 #include "server/routes/request_steps.h"
 #include "server/tier/isolation_key.h"
@@ -128,11 +129,11 @@ api::Result<std::optional<std::string>> TenantOfQuery(std::string_view query) {
 }
 
 // Nothing: the client is gone, or has been answered.
-Awaitable<std::optional<api::Result<Imported>>> ReceiveArchive(Exchange& exchange, UploadTurns& uploads,
-                                                               WorkPool& pool, PrefixImport& import) {
-  const size_t write_bytes = UploadTurns::ReserveGathered(exchange);
+Awaitable<std::optional<api::Result<Imported>>> ReceiveArchive(Exchange& exchange, WorkPool& pool,
+                                                               PrefixImport& import) {
+  const size_t write_bytes = ReserveGathered(exchange);
   while (true) {
-    auto gathered = co_await uploads.Gather(exchange, write_bytes);
+    auto gathered = co_await Gather(exchange, write_bytes);
     if (!gathered) co_return std::nullopt;
     if (gathered->empty()) break;
     auto write = [&import, bytes = *std::move(gathered)] { return import.Write(bytes); };
@@ -164,8 +165,7 @@ Awaitable<void> ImportPrefixes(Exchange& exchange, const PrefixSources& sources)
   WorkPool& pool = sources.pools->blobs;
   const auto import =
       MakeImport(*tier, pool, PartyOf(exchange), {.program = tier->program, .tenant = *std::move(tenant)});
-  const std::optional<api::Result<Imported>> imported =
-      co_await ReceiveArchive(exchange, *sources.uploads, pool, *import);
+  const std::optional<api::Result<Imported>> imported = co_await ReceiveArchive(exchange, pool, *import);
   if (!imported) co_return;
   if (!*imported) {
     co_await SendError(exchange, imported->error());

@@ -1,5 +1,6 @@
 #include "server/http/body_reader.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -27,24 +28,39 @@ Awaitable<bool> BodyReader::More() {
   const size_t before = body.size();
   while (!parser_.done() && body.size() == before) {
     const size_t had = body.size();
+    const bool may_copy = co_await MayCopy();
+    if (!may_copy) co_return false;
     const auto used = parser_.Feed(connection_.input());
     if (!used) {
       failure_ = used.error();
       co_return false;
     }
     connection_.Consume(*used);
-    lag_.AddBytes(body.size() - had);
+    CountBytes(body.size() - had);
     if (*used > 0) continue;
     asked_ = Connection::Clock::now();
     connection_.ArmRead(*asked_ + limits_.body_timeout - lag_.value());
     const Connection::ReadResult got = co_await connection_.Read();
     lag_.AddWait(Connection::Clock::now() - *asked_);
     asked_.reset();
+    connection_.Disarm();
     if (got == Connection::ReadResult::kTimeout) failure_ = ParseFailure{408, "request body took too long"};
     if (got != Connection::ReadResult::kData) co_return false;
   }
-  connection_.Disarm();
   co_return true;
+}
+
+// What has come of a large body waits for its turn. False: canceled.
+Awaitable<bool> BodyReader::MayCopy() {
+  const bool large = std::max(bytes_, parser_.content_length()) > BodyTurns::kSmallBytes;
+  if (!large || connection_.input().empty()) co_return true;
+  const bool called = co_await turns_.Wait(party_);
+  co_return called;
+}
+
+void BodyReader::CountBytes(uint64_t bytes) {
+  bytes_ += bytes;
+  lag_.AddBytes(bytes);
 }
 
 Awaitable<std::optional<std::string>> BodyReader::Next() {

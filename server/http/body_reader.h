@@ -8,8 +8,10 @@
 #include <expected>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "server/http/awaitable.h"
+#include "server/http/body_turns.h"
 #include "server/http/connection.h"
 #include "server/http/parser.h"
 #include "server/http/rate_lag.h"
@@ -20,8 +22,15 @@ namespace quire::server {
 class BodyReader {
  public:
   // All references outlive the reader.
-  BodyReader(Connection& connection, HttpParser& parser, const TransportLimits& limits)
-      : connection_(connection), parser_(parser), limits_(limits), lag_(limits.body_bytes_per_second_min) {}
+  BodyReader(Connection& connection, HttpParser& parser, Transport& transport)
+      : connection_(connection),
+        parser_(parser),
+        limits_(transport.limits),
+        turns_(*transport.body_turns),
+        lag_(limits_.body_bytes_per_second_min) {}
+
+  // Whose the body is (PartyOf).
+  void SetOwner(std::string party) { party_ = std::move(party); }
 
   // The whole body was read; also when there is none.
   bool done() const { return parser_.done(); }
@@ -40,9 +49,15 @@ class BodyReader {
   Awaitable<bool> Drop();
 
  private:
+  Awaitable<bool> MayCopy();
+  void CountBytes(uint64_t bytes);
+
   Connection& connection_;
   HttpParser& parser_;
   const TransportLimits& limits_;
+  BodyTurns& turns_;
+  std::string party_;
+  uint64_t bytes_ = 0;  // of the body, so far
   bool started_ = false;
   RateLag lag_;
   std::optional<Connection::Clock::time_point> asked_;  // while the client is waited for: since when

@@ -67,7 +67,7 @@ struct Session::RequestScope {
       : parser(transport.limits.parser),
         body_memory(transport.body_memory),
         answer_memory(transport.answer_memory),
-        body(connection, parser, transport.limits),
+        body(connection, parser, transport),
         writer(transport, connection, parser.request(), log, body, {body_memory, answer_memory}, executor) {
     log.id = api::RandomId("req_");
     log.client = connection.peer();
@@ -358,6 +358,7 @@ Awaitable<void> Session::Answer(RequestScope& scope) {
     co_return;
   }
   const std::string party = PartyOf(scope.log.key, connection_->peer());
+  scope.body.SetOwner(party);
   scope.body_memory.SetOwner(party, transport_.limits.Bodies());
   scope.answer_memory.SetOwner(party, transport_.limits.Answers());
   const bool streamed = scope.route->streamed_body_bytes > 0;

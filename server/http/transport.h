@@ -5,11 +5,13 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 
 #include "server/http/access.h"
 #include "server/http/body_memory.h"
+#include "server/http/body_turns.h"
 #include "server/http/handshake_turns.h"
 #include "server/http/origin_check.h"
 #include "server/http/parser.h"
@@ -77,6 +79,7 @@ struct Transport {
   bool draining = false;  // answers carry "Connection: close"
   BodyMemory body_memory = {};
   BodyMemory answer_memory = {};
+  std::shared_ptr<BodyTurns> body_turns = std::make_shared<BodyTurns>();
   size_t decoded_bodies = 0;  // that are being decoded now
 };
 

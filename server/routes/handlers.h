@@ -3,7 +3,6 @@
 
 #include <filesystem>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,7 +15,6 @@
 #include "server/routes/inspector.h"
 #include "server/routes/progress_stream.h"
 #include "server/routes/relay.h"
-#include "server/routes/upload_turns.h"
 #include "server/routes/work_pools.h"
 
 namespace quire::server {
@@ -39,8 +37,7 @@ struct Services {
       import_prefixes = {};
   // Takes in what a model comes with, before its first answer to this tenant. Empty: there is no tier.
   std::function<Awaitable<void>(const StoredModel& model, std::string tenant)> import_layers = {};
-  VectorCache* vectors = nullptr;  // null: every text is computed
-  std::shared_ptr<UploadTurns> uploads = std::make_shared<UploadTurns>();
+  VectorCache* vectors = nullptr;          // null: every text is computed
   std::filesystem::path slot_folder = {};  // of llama.cpp's named snapshots; empty: they end with the daemon
 };
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "server/routes/create.h"
+#include "server/routes/gathered_body.h"
 #include "server/routes/handlers.h"
 #include "server/routes/relay.h"
 #include "server/routes/request_steps.h"
@@ -80,9 +81,9 @@ Awaitable<void> LookUpBlob(Services& services, Exchange& exchange) {
 // The body into the store. False: the client's body could not be had.
 Awaitable<api::Result<bool>> Receive(Services& services, Exchange& exchange, BlobUpload& upload,
                                      std::string blob) {
-  const size_t write_bytes = UploadTurns::ReserveGathered(exchange);
+  const size_t write_bytes = ReserveGathered(exchange);
   while (true) {
-    auto bytes = co_await services.uploads->Gather(exchange, write_bytes);
+    auto bytes = co_await Gather(exchange, write_bytes);
     if (!bytes) co_return false;
     if (bytes->empty()) break;
     const auto appended = co_await services.models.Append(upload, *std::move(bytes));

@@ -1,4 +1,4 @@
-#include "server/routes/upload_turns.h"
+#include "server/routes/gathered_body.h"
 
 #include <gtest/gtest.h>
 
@@ -20,8 +20,7 @@ std::string UploadBytes(const std::string& blob, size_t announced) {
          " HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + std::to_string(announced) + "\r\n\r\n";
 }
 
-// More than there are turns, of the same party.
-TEST(UploadTurns, ThoseThatSendNothingHoldUpNobody) {
+TEST(GatheredBody, ThoseThatSendNothingHoldUpNobody) {
   TestDaemon daemon;
   std::vector<std::unique_ptr<RawClient>> silent;
   for (size_t i = 0; i < 40; ++i) {
