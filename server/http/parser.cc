@@ -19,7 +19,7 @@ using boost::beast::error_code;
 using boost::beast::string_view;
 
 // Memory taken ahead of a body's bytes, whatever length the client announced.
-constexpr uint64_t kBodyReserveMax = uint64_t{1} << 20;
+constexpr uint64_t kBodyReserveMax = uint64_t{4} << 20;
 // Empty lines tolerated before a request line (some clients send one after a body).
 constexpr int kLeadingEmptyLinesMax = 4;
 // "0\r\n\r\n", the least that any unfinished chunked body still needs. Beast 1.81 asserts on less of a last
