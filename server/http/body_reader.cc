@@ -13,6 +13,7 @@ constexpr uint64_t kDroppedBodyBytesMax = uint64_t{256} << 10;
 }  // namespace
 
 std::optional<std::chrono::nanoseconds> BodyReader::LagAt(Connection::Clock::time_point now) const {
+  if (waits_for_turn_) return lag_.value();
   if (!asked_) return std::nullopt;
   return lag_.value() + (now - *asked_);
 }
@@ -52,9 +53,11 @@ Awaitable<bool> BodyReader::More() {
 
 // What has come of a large body waits for its turn. False: canceled.
 Awaitable<bool> BodyReader::MayCopy() {
-  const bool large = std::max(bytes_, parser_.content_length()) > BodyTurns::kSmallBytes;
-  if (!large || connection_.input().empty()) co_return true;
+  const bool large = std::max(bytes_, parser_.content_length()) > BodyTurns::kSmallBodyBytes;
+  if (!large || connection_.input().size() <= BodyTurns::kSmallPieceBytes) co_return true;
+  waits_for_turn_ = true;
   const bool called = co_await turns_.Wait(party_);
+  waits_for_turn_ = false;
   co_return called;
 }
 

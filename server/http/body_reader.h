@@ -37,7 +37,7 @@ class BodyReader {
   // Why the body cannot be had, once More() or Next() said so.
   const std::optional<ParseFailure>& failure() const { return failure_; }
 
-  // How far the client is behind the minimum rate, while it is waited for; nothing: it is not.
+  // How far the client is behind the minimum rate, while it, or the turn of what it sent, is waited for; else nothing.
   std::optional<std::chrono::nanoseconds> LagAt(Connection::Clock::time_point now) const;
 
   // Waits for more of the body and appends it to the request's. A client that sent Expect gets 100 Continue
@@ -60,6 +60,7 @@ class BodyReader {
   uint64_t bytes_ = 0;  // of the body, so far
   bool started_ = false;
   RateLag lag_;
+  bool waits_for_turn_ = false;
   std::optional<Connection::Clock::time_point> asked_;  // while the client is waited for: since when
   std::optional<ParseFailure> failure_;
 };

@@ -8,6 +8,8 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <chrono>
 #include <functional>
 #include <future>
 #include <iterator>
@@ -73,23 +75,33 @@ TEST_F(BodyTurnsTest, PartiesTakeTurns) {
   EXPECT_EQ(all, (std::vector<std::string>{"a1", "a2", "a3", "a4", "a5", "b1", "c1", "a6", "a7", "a8"}));
 }
 
+// It has not been called when it leaves.
 TEST_F(BodyTurnsTest, OneThatIsCanceledLeaves) {
-  for (const char* name : {"a1", "a2", "a3", "a4"}) Start(name);
-  StartCancelable("a5");
-  Start("a6");
-  NextTurn();
+  for (const char* name : {"a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8", "a9"}) Start(name);
+  StartCancelable("a10");
+  Start("a11");
+  EXPECT_EQ(NextTurn(), (std::vector<std::string>{"a1", "a2", "a3", "a4"}));
   cancel_.emit(asio::cancellation_type::all);
   std::vector<std::string> all;
   for (int turns = 0; turns < 10; ++turns) std::ranges::copy(NextTurn(), std::back_inserter(all));
-  EXPECT_EQ(canceled_, std::vector<std::string>{"a5"});
-  EXPECT_EQ(all, std::vector<std::string>{"a6"});
+  EXPECT_EQ(canceled_, std::vector<std::string>{"a10"});
+  EXPECT_EQ(all, (std::vector<std::string>{"a5", "a6", "a7", "a8", "a9", "a11"}));
 }
 
-// Bodies that are all there, on a thread that has nothing else to do.
-TEST(BodyTurns, LargeBodiesLeaveTheThreadToOthers) {
-  constexpr size_t kBodies = 40;
-  constexpr size_t kBytes = size_t{100} << 10;
-  constexpr size_t kPieces = kBodies * (kBytes >> 14);
+TEST_F(BodyTurnsTest, ThoseThatWaitMayEndWithTheirLoop) {
+  {
+    asio::io_context ends;
+    for (int i = 0; i < 8; ++i) {
+      const auto wait = [this]() -> Awaitable<void> { co_await turns_->Wait("a"); };
+      asio::co_spawn(ends, wait, asio::detached);
+    }
+    ends.run_for(std::chrono::seconds(0));
+  }
+  turns_ = nullptr;
+}
+
+// Bodies that are all there, on a thread that has nothing else to do. How many turns of the thread they take.
+size_t TurnsFor(size_t bodies, const std::string& field, const std::string& body) {
   TestServer server;
   std::vector<std::unique_ptr<RawClient>> clients;
   std::promise<void> answered;
@@ -99,23 +111,53 @@ TEST(BodyTurns, LargeBodiesLeaveTheThreadToOthers) {
     if (server.server().sessions() == 0) return answered.set_value();
     asio::post(server.executor(), count);
   };
-  for (size_t i = 0; i < kBodies; ++i) {
+  for (size_t i = 0; i < bodies; ++i) {
     clients.push_back(std::make_unique<RawClient>(server.port()));
-    clients.back()->Send(
-        "POST /silent HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + std::to_string(kBytes) + "\r\n\r\n");
+    clients.back()->Send("POST /silent HTTP/1.1\r\nHost: localhost\r\n" + field + "\r\n\r\n");
   }
-  for (size_t accepted = 0; accepted < kBodies;) {
+  for (size_t accepted = 0; accepted < bodies;) {
     server.OnIoThread([&] { accepted = server.server().sessions(); });
   }
   server.OnIoThread([&] {
     for (const auto& client : clients) {
-      client->Send(std::string(kBytes, 'b'));
+      client->Send(body);
       client->FinishSending();
     }
     count();
   });
   answered.get_future().wait();
-  EXPECT_GE(turns, kPieces / BodyTurns::kPiecesTogether);
+  return turns;
+}
+
+TEST(BodyTurns, LargeBodiesLeaveTheThreadToOthers) {
+  constexpr size_t kBytes = size_t{200} << 10;
+  constexpr size_t kPieces = 6;  // of one, at least, that wait
+  const std::string body(kBytes, 'b');
+  EXPECT_GE(TurnsFor(40, "Content-Length: " + std::to_string(kBytes), body),
+            40 * kPieces / BodyTurns::kPiecesTogether);
+  EXPECT_GE(TurnsFor(40, "Transfer-Encoding: chunked", "32000\r\n" + body + "\r\n0\r\n\r\n"),
+            40 * kPieces / BodyTurns::kPiecesTogether);
+}
+
+// The last that comes is the only one of its address.
+TEST(BodyTurns, AddressesTakeTurns) {
+  const std::string body(size_t{200} << 10, 'b');
+  TestServer server;
+  std::vector<std::unique_ptr<RawClient>> clients;
+  for (size_t i = 0; i < 41; ++i) {
+    clients.push_back(std::make_unique<RawClient>(server.port(), i < 40 ? "127.0.0.1" : "127.0.0.2"));
+    clients.back()->Send("POST /silent HTTP/1.1\r\nHost: localhost\r\nContent-Length: " +
+                         std::to_string(body.size()) + "\r\n\r\n");
+  }
+  server.OnIoThread([&] {
+    for (const auto& client : clients) {
+      client->Send(body);
+      client->FinishSending();
+    }
+  });
+  const std::vector<RequestLog> logs = server.WaitForLogs();
+  ASSERT_EQ(logs.size(), 41u);
+  EXPECT_TRUE(logs.front().client.starts_with("127.0.0.2")) << logs.front().client;
 }
 
 }  // namespace

@@ -18,7 +18,8 @@ namespace http = boost::beast::http;
 using boost::beast::error_code;
 using boost::beast::string_view;
 
-// Memory taken ahead of a body's bytes, whatever length the client announced.
+// Memory taken ahead of a body's bytes, whatever length the client announced: at first, and once as many have come.
+constexpr uint64_t kBodyReserveFirst = uint64_t{64} << 10;
 constexpr uint64_t kBodyReserveMax = uint64_t{4} << 20;
 // Empty lines tolerated before a request line (some clients send one after a body).
 constexpr int kLeadingEmptyLinesMax = 4;
@@ -110,7 +111,7 @@ class HttpParser::Impl : public http::basic_parser<true> {
   }
 
   void on_body_init_impl(boost::optional<std::uint64_t> const& length, error_code&) override {
-    if (length) request_.body.reserve(static_cast<size_t>(std::min<uint64_t>(*length, kBodyReserveMax)));
+    if (length) Reserve(kBodyReserveFirst);
   }
   std::size_t on_body_impl(string_view bytes, error_code&) override { return AppendBody(bytes); }
   void on_chunk_header_impl(std::uint64_t size, string_view, error_code& ec) override {
@@ -121,7 +122,13 @@ class HttpParser::Impl : public http::basic_parser<true> {
   }
   void on_finish_impl(error_code&) override {}
 
+  // A body that grew piece by piece would be copied, and its pages made, several times.
+  void Reserve(uint64_t bytes_max) {
+    request_.body.reserve(static_cast<size_t>(std::min(content_length, bytes_max)));
+  }
   size_t AppendBody(string_view bytes) {
+    const bool outgrows = request_.body.size() + bytes.size() > kBodyReserveFirst;
+    if (outgrows && request_.body.size() <= kBodyReserveFirst) Reserve(kBodyReserveMax);
     request_.body.append(bytes.data(), bytes.size());
     body_bytes_ += bytes.size();
     return bytes.size();
