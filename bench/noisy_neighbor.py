@@ -107,9 +107,10 @@ def quantile(values, share):
 
 
 def peak_mebibytes(pid):
-    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) // 1024
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a runner that has just ended
+        for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) // 1024
     return 0
 
 
