@@ -37,7 +37,7 @@ Awaitable<bool> BodyReader::More() {
       co_return false;
     }
     connection_.Consume(*used);
-    CountBytes(body.size() - had);
+    lag_.AddBytes(body.size() - had);
     if (*used > 0) continue;
     asked_ = Connection::Clock::now();
     connection_.ArmRead(*asked_ + limits_.body_timeout - lag_.value());
@@ -53,17 +53,12 @@ Awaitable<bool> BodyReader::More() {
 
 // What has come of a large body waits for its turn. False: canceled.
 Awaitable<bool> BodyReader::MayCopy() {
-  const bool large = std::max(bytes_, parser_.content_length()) > BodyTurns::kSmallBodyBytes;
+  const bool large = std::max(parser_.body_bytes(), parser_.content_length()) > BodyTurns::kSmallBodyBytes;
   if (!large || connection_.input().size() <= BodyTurns::kSmallPieceBytes) co_return true;
   waits_for_turn_ = true;
   const bool called = co_await turns_.Wait(party_);
   waits_for_turn_ = false;
   co_return called;
-}
-
-void BodyReader::CountBytes(uint64_t bytes) {
-  bytes_ += bytes;
-  lag_.AddBytes(bytes);
 }
 
 Awaitable<std::optional<std::string>> BodyReader::Next() {

@@ -27,9 +27,10 @@ class BodyReader {
         parser_(parser),
         limits_(transport.limits),
         turns_(*transport.body_turns),
+        party_(connection.party()),
         lag_(limits_.body_bytes_per_second_min) {}
 
-  // Whose the body is (PartyOf).
+  // Whose the body is (PartyOf), once its key is known.
   void SetOwner(std::string party) { party_ = std::move(party); }
 
   // The whole body was read; also when there is none.
@@ -50,14 +51,12 @@ class BodyReader {
 
  private:
   Awaitable<bool> MayCopy();
-  void CountBytes(uint64_t bytes);
 
   Connection& connection_;
   HttpParser& parser_;
   const TransportLimits& limits_;
   BodyTurns& turns_;
   std::string party_;
-  uint64_t bytes_ = 0;  // of the body, so far
   bool started_ = false;
   RateLag lag_;
   bool waits_for_turn_ = false;

@@ -84,6 +84,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   static std::string PeerOf(Socket& socket);
   // "127.0.0.1:40000", "unix:1000" (the peer's user)
   const std::string& peer() const { return peer_; }
+  // PartyOf() without a key.
+  const std::string& party() const { return counted_.party(); }
   // Of the same party, with this one.
   size_t party_connections() const { return counted_.count(); }
 

@@ -65,6 +65,8 @@ class HttpParser::Impl : public http::basic_parser<true> {
   uint64_t content_length = 0;
   bool chunked = false;
 
+  uint64_t body_bytes = 0;  // so far; the caller may have emptied the body since
+
  private:
   void Fail(error_code& ec, int status, std::string reason) {
     failure = ParseFailure{status, std::move(reason)};
@@ -115,7 +117,7 @@ class HttpParser::Impl : public http::basic_parser<true> {
   }
   std::size_t on_body_impl(string_view bytes, error_code&) override { return AppendBody(bytes); }
   void on_chunk_header_impl(std::uint64_t size, string_view, error_code& ec) override {
-    if (size > body_bytes_max - body_bytes_) Fail(ec, 413, BodyTooLarge(body_bytes_max));
+    if (size > body_bytes_max - body_bytes) Fail(ec, 413, BodyTooLarge(body_bytes_max));
   }
   std::size_t on_chunk_body_impl(std::uint64_t, string_view bytes, error_code&) override {
     return AppendBody(bytes);
@@ -130,17 +132,18 @@ class HttpParser::Impl : public http::basic_parser<true> {
     const bool outgrows = request_.body.size() + bytes.size() > kBodyReserveFirst;
     if (outgrows && request_.body.size() <= kBodyReserveFirst) Reserve(kBodyReserveMax);
     request_.body.append(bytes.data(), bytes.size());
-    body_bytes_ += bytes.size();
+    body_bytes += bytes.size();
     return bytes.size();
   }
 
   HttpRequest& request_;
-  uint64_t body_bytes_ = 0;  // bytes of the body so far; the caller may have emptied it since
 };
 
 HttpParser::HttpParser(ParserLimits limits)
     : limits_(limits), impl_(std::make_unique<Impl>(request_, limits)) {}
 HttpParser::~HttpParser() = default;
+
+uint64_t HttpParser::body_bytes() const { return impl_->body_bytes; }
 
 std::expected<size_t, ParseFailure> HttpParser::Feed(std::string_view input) {
   if (done_ || input.empty()) return 0;

@@ -54,6 +54,7 @@ class HttpParser {
   // Once the header is done: bytes of the body to come, as far as the client said.
   bool chunked() const { return chunked_; }
   uint64_t content_length() const { return content_length_; }
+  uint64_t body_bytes() const;  // that have come, also those that the caller has taken out of the request
 
  private:
   class Impl;

@@ -71,7 +71,6 @@ struct Session::RequestScope {
         writer(transport, connection, parser.request(), log, body, {body_memory, answer_memory}, executor) {
     log.id = api::RandomId("req_");
     log.client = connection.peer();
-    body.SetOwner(PartyOf({}, connection.peer()));  // until the key is known
     log.start = Clock::now();
   }
 
