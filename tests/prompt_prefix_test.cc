@@ -64,7 +64,9 @@ class PromptPrefix : public testing::Test {
     for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
       if (entry.path().extension() != ".json" || entry.path().stem() == "conversations") continue;
       const auto golden = ordered_json::parse(ReadFile(entry.path()));
-      const auto parsed = PromptTemplate::Parse(golden["template"].get<std::string>(), "<s>", "</s>");
+      const auto parsed =
+          PromptTemplate::Parse(golden["template"].get<std::string>(),
+                                PromptTemplate::Tokens{{"bos_token", "<s>"}, {"eos_token", "</s>"}});
       ASSERT_TRUE(parsed) << parsed.error().message;
       templates_.emplace(golden["name"].get<std::string>(), *parsed);
     }

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <array>
-#include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,6 +12,7 @@
 
 #include "runner/engine/text_encoder.h"
 #include "runner/prompt/prompt_template.h"
+#include "runner/tokenizer/published_markup.h"
 #include "runner/tokenizer/tokenizer.h"
 
 namespace quire::runner::engine {
@@ -116,7 +117,7 @@ api::Result<Tokens> EncodeFiles(const FimContext& context, const std::vector<api
 
 // The token of the first of these texts that is one token.
 std::optional<api::TokenId> FindOneToken(const tokenizer::Tokenizer& tokenizer,
-                                         std::initializer_list<std::string_view> texts) {
+                                         std::span<const std::string_view> texts) {
   for (const std::string_view text : texts) {
     const auto tokens = tokenizer.Encode(text, tokenizer::SpecialTokens::kParse);
     if (tokens && tokens->size() == 1 && tokenizer.TokenBytes(tokens->front()) == text)
@@ -152,27 +153,17 @@ api::Result<FittedPrompt> BuildFimPrompt(const FimContext& context, const api::F
 }
 
 std::optional<FimTokens> FindFimTokens(const tokenizer::Tokenizer& tokenizer) {
-  constexpr std::array<std::array<std::string_view, 3>, 5> kSpellings = {{
-      {"<|fim_pre|>", "<|fim_suf|>", "<|fim_mid|>"},
-      {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"},
-      {"<fim_prefix>", "<fim_suffix>", "<fim_middle>"},
-      {"<fim-prefix>", "<fim-suffix>", "<fim-middle>"},
-      {"<\uFF5Cfim\u2581begin\uFF5C>", "<\uFF5Cfim\u2581hole\uFF5C>", "<\uFF5Cfim\u2581end\uFF5C>"},
-  }};
-  for (const auto& spelling : kSpellings) {
+  for (const auto& spelling : tokenizer::kFimSpellings) {
     std::array<api::TokenId, 3> found = {};
     size_t count = 0;
     for (const std::string_view text : spelling) {
-      const auto token = FindOneToken(tokenizer, {text});
+      const auto token = FindOneToken(tokenizer, {&text, 1});
       if (!token) break;
       found.at(count++) = *token;
     }
     if (count == found.size()) {
-      return FimTokens{found[0], found[1], found[2],
-                       FindOneToken(tokenizer, {"<|repo_name|>", "<|fim_repo|>", "<|reponame|>", "<reponame>",
-                                                "<repo_name>", "<|fim_repo_name|>"}),
-                       FindOneToken(tokenizer, {"<|file_sep|>", "<|file_separator|>", "<|filename|>",
-                                                "<file_sep>", "<filename>"})};
+      return FimTokens{found[0], found[1], found[2], FindOneToken(tokenizer, tokenizer::kFimRepositoryTexts),
+                       FindOneToken(tokenizer, tokenizer::kFimFileTexts)};
     }
   }
   return std::nullopt;

@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "runner/engine/log_line.h"
 #include "runner/engine/prompt_builder.h"
 #include "runner/kernels/numa_plan.h"
 #include "runner/models/sentence_pooling.h"
+#include "runner/tokenizer/config_tokens.h"
 #include "runner/tokenizer/model_tokenizer.h"
 #include "runner/weights/json_text.h"
 #include "runner/weights/metadata_only.h"
@@ -21,6 +24,36 @@ std::string TextOf(const tokenizer::Tokenizer& tokenizer, std::optional<api::Tok
   return id ? std::string(tokenizer.TokenBytes(*id)) : "";
 }
 
+// BOS and EOS as the tokenizer has them, the others as the files name them.
+PromptTemplate::Tokens TemplateTokens(const weights::ModelFiles& files,
+                                      const tokenizer::Tokenizer& tokenizer) {
+  PromptTemplate::Tokens tokens = {{"bos_token", TextOf(tokenizer, tokenizer.bos_id())},
+                                   {"eos_token", TextOf(tokenizer, tokenizer.eos_id())}};
+  if (files.format() == weights::Format::kGguf) {
+    for (const auto& [name, key] : {std::pair{"unk_token", "tokenizer.ggml.unknown_token_id"},
+                                    {"sep_token", "tokenizer.ggml.seperator_token_id"},
+                                    {"pad_token", "tokenizer.ggml.padding_token_id"},
+                                    {"cls_token", "tokenizer.ggml.cls_token_id"},
+                                    {"mask_token", "tokenizer.ggml.mask_token_id"}}) {
+      const auto id = files.config().find(key);
+      if (id == files.config().end() || !id->is_number_unsigned()) continue;
+      if (id->get<uint64_t>() >= static_cast<uint64_t>(tokenizer.vocab_size())) continue;
+      tokens.emplace_back(name, TextOf(tokenizer, id->get<api::TokenId>()));
+    }
+    return tokens;
+  }
+  for (const char* name : tokenizer::kNamedTokens) {
+    const std::string_view text = tokenizer::ConfigToken(files.tokenizer_config(), name);
+    const auto known = std::ranges::find(tokens, name, &PromptTemplate::Tokens::value_type::first);
+    if (known == tokens.end()) {
+      if (!text.empty()) tokens.emplace_back(name, text);
+    } else if (known->second.empty()) {
+      known->second = text;
+    }
+  }
+  return tokens;
+}
+
 api::Result<std::shared_ptr<const PromptTemplate>> BuildTemplate(const weights::ModelFiles& files,
                                                                  const tokenizer::Tokenizer& tokenizer,
                                                                  std::string_view go_template) {
@@ -29,8 +62,7 @@ api::Result<std::shared_ptr<const PromptTemplate>> BuildTemplate(const weights::
     if (parsed || files.chat_template().empty()) return parsed;
     LogLine("using the chat template from the model file: " + parsed.error().message);
   }
-  return PromptTemplate::Build(files, TextOf(tokenizer, tokenizer.bos_id()),
-                               TextOf(tokenizer, tokenizer.eos_id()));
+  return PromptTemplate::Build(files, TemplateTokens(files, tokenizer));
 }
 
 // The first control token of what stands before an answer; where the template puts nothing there, the first
@@ -258,6 +290,7 @@ api::Result<OpenedModel> Open(const weights::ModelSource& source, const Progress
   loaded.pooling = models::ReadPooling(*loaded.files);
   loaded.sentence_prompts = std::make_shared<const SentencePrompts>(loaded.files->sentence_prompts());
   for (const int32_t id : loaded.files->end_of_generation_ids()) loaded.end_of_generation.insert(id);
+  for (const api::TokenId id : loaded.tokenizer->ends()) loaded.end_of_generation.insert(id);
 
   if (models::IsEncoder(*loaded.files)) {
     if (auto done = OpenEncoder(options, opened); !done) return std::unexpected(done.error());

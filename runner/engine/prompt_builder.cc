@@ -45,6 +45,7 @@ struct PromptBuilder {
   const api::Request& request;
   OutputPlan& output_plan;
   const TextEncoder& encoder;
+  std::string& rendered_text;  // of a chat that is only described
   const std::tm now = LocalTime(request.now_s);
 
   // Where the second message begins, if the first is the system's (or holds the tools); otherwise 0.
@@ -61,6 +62,10 @@ struct PromptBuilder {
     auto rendered = prompt_template.Render(messages, tools, now, output_plan.thinking(), Ending());
     if (!rendered) return std::unexpected(rendered.error());
     output_plan.DetectOpenThinking(*rendered);
+    if (request.return_prompt_text) {
+      rendered_text.clear();
+      for (const PromptSegment& segment : *rendered) rendered_text += segment.text;
+    }
     return encoder.EncodeRendered(*rendered);
   }
 
@@ -271,7 +276,9 @@ api::Result<BuiltPrompt> BuildPrompt(const PromptContext& context, const api::Re
   if (!own) return std::unexpected(own.error());
   const PromptTemplate& prompt_template = *own != nullptr ? **own : context.prompt_template;
   const TextEncoder encoder(context.tokenizer, prompt_template, request, num_ctx);
-  const PromptBuilder builder{context, prompt_template, num_ctx, request, *output_plan, encoder};
+  std::string rendered_text;
+  const PromptBuilder builder{context,      prompt_template, num_ctx,      request,
+                              *output_plan, encoder,         rendered_text};
   if (auto biased = builder.CheckBiases(); !biased) return std::unexpected(biased.error());
   auto fitted = std::visit(builder, request.prompt);
   if (!fitted) {
@@ -282,6 +289,8 @@ api::Result<BuiltPrompt> BuildPrompt(const PromptContext& context, const api::Re
     return api::Fail(api::ErrorCode::kInvalidArgument, "the prompt is empty", "prompt");
   BuiltPrompt prompt{std::move(fitted->tokens), num_ctx, fitted->dropped};
   prompt.types = std::move(fitted->types);
+  if (std::holds_alternative<api::ChatPrompt>(request.prompt))
+    prompt.rendered_text = std::move(rendered_text);
   prompt.system_tokens = builder.SystemTokens(prompt.tokens, BeginsWithSystem(request.prompt));
   for (size_t i = 1; i < prompt.tokens.size(); ++i) {
     if (prompt.tokens[i] == context.turn_start_token) prompt.boundaries.push_back(static_cast<int32_t>(i));
@@ -312,7 +321,10 @@ std::vector<api::Event> DescribePrompt(const PromptContext& context, const api::
   finished.usage.prompt_tokens = static_cast<int32_t>(prompt->tokens.size());
   std::vector<api::Event> events = {api::PromptReady{.prompt_tokens = finished.usage.prompt_tokens}};
   if (request.return_prompt_text) {
-    std::vector<api::TextDelta> parts = PromptText(context, pieces, prompt->tokens);
+    // Of a chat what its template wrote: the text of its tokens may differ by spaces, and then in its tokens.
+    std::vector<api::TextDelta> parts = prompt->rendered_text.empty() || pieces
+                                            ? PromptText(context, pieces, prompt->tokens)
+                                            : std::vector{api::TextDelta{.text = prompt->rendered_text}};
     size_t bytes = 0;
     for (const api::TextDelta& part : parts) bytes += part.text.size();
     if (bytes > kDescribedBytesMax) {

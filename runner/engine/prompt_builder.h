@@ -52,6 +52,7 @@ struct BuiltPrompt {
   ThinkingBudget thinking_budget = {};
   std::chrono::nanoseconds build_time{};  // that building it took; for statistics
   std::vector<int32_t> types = {};        // of tokens, for encoders; empty: all 0
+  std::string rendered_text = {};         // what the template wrote, of a chat whose text is asked for
 };
 
 // What a model gives.

@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <variant>
 
@@ -316,6 +318,57 @@ TEST_F(Prompts, BiasesMustBeOfTokensThereAre) {
   const auto refused = BuildPrompt(context(), request);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().field, "logit_bias");
+}
+
+// A GGUF file of SentencePiece's kind, which wants BOS and a space before each text.
+struct SmallGguf {
+  explicit SmallGguf(const char* chat_template)
+      : prompt_template(
+            *PromptTemplate::Parse(chat_template, {{"bos_token", "<s>"}, {"eos_token", "</s>"}})) {
+    nlohmann::ordered_json kv = {{"tokenizer.ggml.model", "llama"}};
+    const char* tokens[] = {"<unk>", "<s>", "</s>", "\u2581", "h", "i", "[", "]", "\u2581h"};
+    for (int id = 0; id < 9; ++id) {
+      kv["tokenizer.ggml.tokens"].push_back(tokens[id]);
+      kv["tokenizer.ggml.scores"].push_back(-id);
+      kv["tokenizer.ggml.token_type"].push_back(id == 0 ? 2 : id < 3 ? 3 : 1);
+    }
+    tokenizer = *tokenizer::Tokenizer::FromGguf(kv);
+  }
+  PromptContext context() const { return {tokenizer, *prompt_template, std::nullopt, std::nullopt, 100}; }
+
+  std::shared_ptr<const tokenizer::Tokenizer> tokenizer;
+  std::shared_ptr<const PromptTemplate> prompt_template;
+};
+
+std::vector<api::TokenId> TokensOf(const SmallGguf& model, api::Prompt prompt) {
+  api::Request request;
+  request.prompt = std::move(prompt);
+  return BuildPrompt(model.context(), request).value().tokens;
+}
+
+constexpr const char* kPlain = "{% for message in messages %}{{ message.content }}{% endfor %}";
+constexpr const char* kWithBos =
+    "{{ bos_token }}{% for message in messages %}{{ message.content }}{% endfor %}";
+
+TEST(ChatOfAGguf, BeginsWithBosOnceWhetherTheTemplateWritesItOrNot) {
+  const api::ChatPrompt chat{{{"user", "hi"}}};
+  EXPECT_THAT(TokensOf(SmallGguf(kPlain), chat), ::testing::ElementsAre(1, 8, 5));
+  EXPECT_THAT(TokensOf(SmallGguf(kWithBos), chat), ::testing::ElementsAre(1, 8, 5));
+  // The end of a conversation whose beginning is tokens.
+  EXPECT_THAT(TokensOf(SmallGguf(kPlain), api::ContinuedPrompt{{1, 8, 5}, {{"user", "hi"}}}),
+              ::testing::ElementsAre(1, 8, 5, 8, 5));
+}
+
+TEST(ChatOfAGguf, IsDescribedAsItsTemplateWroteIt) {
+  const SmallGguf model("{{ bos_token }}[hi]{{ messages[0].content }}");
+  api::Request request;
+  request.prompt = api::ChatPrompt{{{"user", " hi"}}};
+  request.prompt_only = request.return_prompt_text = true;
+  const auto events = DescribePrompt(model.context(), request);
+  ASSERT_EQ(events.size(), 3U);
+  EXPECT_EQ(std::get<api::TextDelta>(events[1]).text, "<s>[hi] hi");
+  // Sent as a text it has the tokens of the chat.
+  EXPECT_EQ(TokensOf(model, api::RawPrompt{"<s>[hi] hi"}), TokensOf(model, request.prompt));
 }
 
 }  // namespace

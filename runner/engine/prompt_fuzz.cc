@@ -61,8 +61,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view source(reinterpret_cast<const char*>(data) + 1, size - 1);
   try {
     const WorkLimit limit(kUnitsMax);
-    const auto parsed =
-        (choice & 1U) != 0 ? PromptTemplate::ParseGo(source) : PromptTemplate::Parse(source, "<s>", "</s>");
+    const auto parsed = (choice & 1U) != 0
+                            ? PromptTemplate::ParseGo(source)
+                            : PromptTemplate::Parse(source, {{"bos_token", "<s>"}, {"eos_token", "</s>"}});
     if (!parsed) return 0;
     static_cast<void>((*parsed)->ProbeTurns());
     ThinkingSwitch thinking;

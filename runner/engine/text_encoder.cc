@@ -29,7 +29,8 @@ api::Result<std::vector<api::TokenId>> TextEncoder::EncodeRendered(
   for (const auto& segment : rendered) segments.push_back({segment.text, segment.from_template});
   auto tokens = EncodeBounded(segments);
   // Go templates leave BOS to the tokenizer.
-  if (tokens && !prompt_template_.go_source().empty()) AddBos(*tokens);
+  const bool leaves_bos = !prompt_template_.go_source().empty() || tokenizer_->add_bos_to_chats();
+  if (tokens && leaves_bos) AddBos(*tokens);
   return tokens;
 }
 

@@ -90,8 +90,9 @@ class PromptGolden : public testing::Test {
 
   std::shared_ptr<const PromptTemplate> Parse(const ordered_json& golden) const {
     const ordered_json& special = conversations_["special_tokens"];
-    const auto parsed = PromptTemplate::Parse(golden["template"].get<std::string>(), special["bos_token"],
-                                              special["eos_token"]);
+    const auto parsed =
+        PromptTemplate::Parse(golden["template"].get<std::string>(),
+                              {{"bos_token", special["bos_token"]}, {"eos_token", special["eos_token"]}});
     EXPECT_TRUE(parsed.has_value()) << parsed.error().message;
     return *parsed;
   }

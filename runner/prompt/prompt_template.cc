@@ -53,14 +53,14 @@ std::tm LocalTime(int64_t seconds) {
 }
 
 api::Result<std::shared_ptr<const PromptTemplate>> PromptTemplate::Parse(std::string_view source,
-                                                                         std::string bos, std::string eos) {
-  if (!api::IsValidUtf8(bos) || !api::IsValidUtf8(eos)) {
-    return api::Fail(api::ErrorCode::kBadModel, "the model's BOS or EOS token is not valid UTF-8");
+                                                                         Tokens tokens) {
+  for (const auto& [name, text] : tokens) {
+    if (api::IsValidUtf8(text)) continue;
+    return api::Fail(api::ErrorCode::kBadModel, fmt::format("the model's {} is not valid UTF-8", name));
   }
   auto parsed = jinja::Template::Parse(source);
   if (!parsed) return std::unexpected(std::move(parsed).error());
-  std::shared_ptr<PromptTemplate> made(
-      new PromptTemplate(*std::move(parsed), std::move(bos), std::move(eos)));
+  std::shared_ptr<PromptTemplate> made(new PromptTemplate(*std::move(parsed), std::move(tokens)));
   made->no_tools_ = made->ProbeNoTools();
   made->style_ = made->ProbeArgumentStyle();
   return made;
@@ -72,7 +72,7 @@ api::Result<std::shared_ptr<const PromptTemplate>> PromptTemplate::ParseGo(std::
     parsed = gotemplate::Template::Parse(std::string(source) + "{{ .Response }}");
   }
   if (!parsed) return std::unexpected(std::move(parsed).error());
-  std::shared_ptr<PromptTemplate> made(new PromptTemplate(*std::move(parsed), {}, {}));
+  std::shared_ptr<PromptTemplate> made(new PromptTemplate(*std::move(parsed), {}));
   made->go_source_ = source;
   return made;
 }
@@ -94,9 +94,9 @@ api::Result<std::vector<PromptSegment>> PromptTemplate::RenderFim(std::string_vi
 }
 
 api::Result<std::shared_ptr<const PromptTemplate>> PromptTemplate::Build(const weights::ModelFiles& files,
-                                                                         std::string bos, std::string eos) {
+                                                                         Tokens tokens) {
   const std::string source = files.chat_template();
-  auto built = Parse(source.empty() ? kChatMl : std::string_view(source), std::move(bos), std::move(eos));
+  auto built = Parse(source.empty() ? kChatMl : std::string_view(source), std::move(tokens));
   if (!built) {
     return api::Fail(api::ErrorCode::kBadModel, fmt::format("{}: {}", files.path(), built.error().message));
   }
@@ -161,9 +161,8 @@ api::Result<jinja::TrackedText> PromptTemplate::RenderText(std::span<const api::
       {"messages", *std::move(message_list)},
       {"tools", *std::move(tool_list)},
       {"documents", jinja::Value()},
-      {"add_generation_prompt", jinja::Value(add_generation_prompt)},
-      {"bos_token", jinja::Value::String(bos_)},
-      {"eos_token", jinja::Value::String(eos_)}};
+      {"add_generation_prompt", jinja::Value(add_generation_prompt)}};
+  for (const auto& [name, text] : tokens_) variables.emplace_back(name, jinja::Value::String(text));
   if (thinking.on) {
     for (const char* name : {"enable_thinking", "thinking"})
       variables.emplace_back(name, jinja::Value(*thinking.on));

@@ -42,13 +42,16 @@ std::tm LocalTime(int64_t seconds);
 // Immutable; any thread.
 class PromptTemplate {
  public:
-  // The template that the model's files bring, or plain ChatML where they bring none. `bos` and `eos` are the
-  // texts of those tokens, empty where the model has none. kBadModel names the file and the line.
+  // The texts of special tokens by the names that templates have for them ("bos_token", "eos_token", "unk_token", ...).
+  using Tokens = std::vector<std::pair<std::string, std::string>>;
+
+  // The template that the model's files bring, or plain ChatML where they bring none. kBadModel names the file and the
+  // line.
   static api::Result<std::shared_ptr<const PromptTemplate>> Build(const weights::ModelFiles& files,
-                                                                  std::string bos, std::string eos);
+                                                                  Tokens tokens);
   // The same from the template's text alone.
-  static api::Result<std::shared_ptr<const PromptTemplate>> Parse(std::string_view source, std::string bos,
-                                                                  std::string eos);
+  static api::Result<std::shared_ptr<const PromptTemplate>> Parse(std::string_view source,
+                                                                  Tokens tokens = {});
   // From a Go template, as a Modelfile's TEMPLATE has it. kBadModel names the line.
   static api::Result<std::shared_ptr<const PromptTemplate>> ParseGo(std::string_view source);
 
@@ -85,8 +88,8 @@ class PromptTemplate {
   std::optional<Turns> ProbeTurns() const;
 
  private:
-  PromptTemplate(std::variant<jinja::Template, gotemplate::Template> parsed, std::string bos, std::string eos)
-      : template_(std::move(parsed)), bos_(std::move(bos)), eos_(std::move(eos)) {}
+  PromptTemplate(std::variant<jinja::Template, gotemplate::Template> parsed, Tokens tokens)
+      : template_(std::move(parsed)), tokens_(std::move(tokens)) {}
 
   api::Result<jinja::TrackedText> RenderText(std::span<const api::Message> messages,
                                              std::span<const api::Tool> tools, std::string_view suffix,
@@ -97,8 +100,7 @@ class PromptTemplate {
 
   std::variant<jinja::Template, gotemplate::Template> template_;
   std::string go_source_;
-  std::string bos_;
-  std::string eos_;
+  Tokens tokens_;
   jinja::Value no_tools_;  // what stands for no tools: None, or an empty list
   ArgumentStyle style_ = ArgumentStyle::kObjects;
 };

@@ -35,13 +35,14 @@ std::string Join(const std::vector<PromptSegment>& segments) {
 std::shared_ptr<const PromptTemplate> Demo() {
   auto files = weights::Open(kDemo);
   EXPECT_TRUE(files.has_value());
-  auto built = PromptTemplate::Build(**files, "<|startoftext|>", "<|im_end|>");
+  auto built =
+      PromptTemplate::Build(**files, {{"bos_token", "<|startoftext|>"}, {"eos_token", "<|im_end|>"}});
   EXPECT_TRUE(built.has_value());
   return *built;
 }
 
 std::shared_ptr<const PromptTemplate> From(std::string_view source) {
-  auto parsed = PromptTemplate::Parse(source, "<s>", "</s>");
+  auto parsed = PromptTemplate::Parse(source, {{"bos_token", "<s>"}, {"eos_token", "</s>"}});
   EXPECT_TRUE(parsed.has_value()) << parsed.error().message;
   return *parsed;
 }
@@ -182,7 +183,7 @@ TEST(PromptTemplate, PassesOnWhatTheTemplateSays) {
   const auto refused = From("{{ raise_exception('roles must alternate') }}")->Render({}, {});
   EXPECT_EQ(refused.error().code, api::ErrorCode::kInvalidArgument);
   EXPECT_THAT(refused.error().message, HasSubstr("roles must alternate"));
-  const auto broken = PromptTemplate::Parse("{% if %}", "", "");
+  const auto broken = PromptTemplate::Parse("{% if %}");
   EXPECT_EQ(broken.error().code, api::ErrorCode::kBadModel);
 }
 
@@ -213,7 +214,7 @@ TEST(PromptTemplate, RefusesWhatIsNotUtf8) {
     EXPECT_EQ(rendered.error().code, api::ErrorCode::kInvalidArgument);
   }
   EXPECT_FALSE(From("x")->Render({}, ToolOf("\"" + bad + "\"")).has_value());
-  EXPECT_EQ(PromptTemplate::Parse("x", bad, "").error().code, api::ErrorCode::kBadModel);
+  EXPECT_EQ(PromptTemplate::Parse("x", {{"bos_token", bad}}).error().code, api::ErrorCode::kBadModel);
 }
 
 TEST(PromptTemplate, FallsBackToChatMl) {
@@ -234,13 +235,12 @@ TEST(PromptTemplate, FallsBackToChatMl) {
     std::string empty;
     std::string source;
   } files;
-  const auto chatml = PromptTemplate::Build(files, "", "");
+  const auto chatml = PromptTemplate::Build(files, {});
   ASSERT_TRUE(chatml.has_value());
   EXPECT_EQ(Join(*(*chatml)->Render(std::vector<api::Message>{{.role = "user", .content = "Hi\n"}}, {})),
             "<|im_start|>user\nHi\n<|im_end|>\n<|im_start|>assistant\n");
   files.source = "\n{% if %}";
-  EXPECT_EQ(PromptTemplate::Build(files, "", "").error().message,
-            "model: chat template line 2: unexpected '%}'");
+  EXPECT_EQ(PromptTemplate::Build(files, {}).error().message, "model: chat template line 2: unexpected '%}'");
 }
 
 }  // namespace

@@ -188,7 +188,7 @@ TEST(HostileTokenizerJson, AnOddConfigIsOverlooked) {
   const std::string text = MiniTokenizer().dump();
   for (const ordered_json& config : {ordered_json(3), ordered_json::array(), ordered_json{{"bos_token", 5}},
                                      ordered_json{{"bos_token", {{"content", 5}}}},
-                                     ordered_json{{"bos_token", "absent"}, {"add_bos_token", true}},
+                                     ordered_json{{"pad_token", "absent"}, {"add_bos_token", true}},
                                      ordered_json{{"add_bos_token", "yes"}}}) {
     const auto tokenizer = Tokenizer::FromTokenizerJson(text, config);
     ASSERT_TRUE(tokenizer) << tokenizer.error().message;

@@ -21,6 +21,7 @@
 #include "runner/tokenizer/longest_match.h"
 #include "runner/tokenizer/parts.h"
 #include "runner/tokenizer/post_processor.h"
+#include "runner/tokenizer/published_markup.h"
 #include "runner/tokenizer/sentencepiece.h"
 #include "runner/tokenizer/wordpiece.h"
 
@@ -37,7 +38,8 @@ std::unexpected<api::Error> BadKey(std::string_view key, std::string_view reason
 
 class GgufLoader {
  public:
-  explicit GgufLoader(const ordered_json& key_values) : key_values_(key_values) {}
+  explicit GgufLoader(const ordered_json& key_values)
+      : key_values_(key_values), strips_(StripRules::Of(key_values)) {}
 
   api::Result<TokenizerParts> Run() {
     using Phase = Status (GgufLoader::*)();
@@ -153,17 +155,24 @@ class GgufLoader {
   Status Types() {
     types_.assign(tokens_->size(), TokenType::kNormal);
     const ordered_json* types = Find("token_type");
-    if (types == nullptr) return {};
-    if (!types->is_array() || types->size() != tokens_->size()) {
+    if (types != nullptr && (!types->is_array() || types->size() != tokens_->size())) {
       return BadKey("token_type", "not an array as long as tokens");
     }
-    for (size_t i = 0; i < types->size(); ++i) {
-      const ordered_json& type = (*types)[i];
+    for (size_t i = 0; i < types_.size(); ++i) {
+      const ordered_json type = types == nullptr ? ordered_json(1) : (*types)[i];
       const int64_t value = type.is_number_integer() ? type.get<int64_t>() : 0;
       if (value < 1 || value > 6) return BadKey(fmt::format("token_type[{}]", i), "not a token type");
       types_[i] = static_cast<TokenType>(value);
+      const bool is_byte = types_[i] == TokenType::kByte;
+      if (!world_ && !is_byte && IsControlText(TextAt(i))) types_[i] = TokenType::kControl;
     }
     return {};
+  }
+
+  // Empty where the entry is no string.
+  std::string_view TextAt(size_t i) const {
+    const ordered_json& token = (*tokens_)[i];
+    return token.is_string() ? std::string_view(token.get_ref<const std::string&>()) : std::string_view();
   }
 
   // Ids that other keys name. Whatever ends a turn is special, also in files whose types do not say so.
@@ -340,7 +349,7 @@ class GgufLoader {
   Status AddMarkup(TokenId id, std::string_view text, bool special) {
     parts_.vocabulary.Set(id, text, special);
     if (text.empty()) return {};  // a place in the list that nothing can spell
-    AddedToken token{.id = id, .content = std::string(text), .special = special};
+    AddedToken token{id, std::string(text), special, false, strips_.Before(text), strips_.Behind(text)};
     auto done = AddToken(std::move(token), parts_);
     return done ? done : BadKey(fmt::format("tokens[{}]", id), done.error().message);
   }
@@ -367,11 +376,12 @@ class GgufLoader {
   Status SentencePieces() {
     SentencePieceVocabulary vocabulary;
     vocabulary.algorithm = *algorithm_;
+    vocabulary.symbols = SentencePieceVocabulary::Symbols::kText;
     vocabulary.entries.resize(tokens_->size());
     for (size_t i = 0; i < tokens_->size(); ++i) {
       const auto text = RegisterToken(i);
       if (!text) return std::unexpected(text.error());
-      vocabulary.entries[i] = {.text = *text, .score = 0, .type = types_[i]};
+      vocabulary.entries[i] = {*text, 0, types_[i], strips_.Before(*text), strips_.Behind(*text)};
     }
     if (*algorithm_ == SentencePieceVocabulary::Algorithm::kBpeByMerges) {
       if (auto done = Merges(); !done) return done;
@@ -433,7 +443,10 @@ class GgufLoader {
     if (!add_bos) return std::unexpected(std::move(add_bos.error()));
     auto add_eos = Flag("add_eos_token");
     if (!add_eos) return std::unexpected(std::move(add_eos.error()));
-    parts_.add_bos = add_bos->value_or(add_bos_) && parts_.bos != kNoToken;
+    // Files of Gemma 4 say that they do without, which the model does not.
+    const bool needs_bos = *String("model") == "gemma4";
+    parts_.add_bos = (needs_bos || add_bos->value_or(add_bos_)) && parts_.bos != kNoToken;
+    parts_.add_bos_to_chats = parts_.add_bos;
     parts_.add_eos = add_eos->value_or(add_eos_) && parts_.eos != kNoToken;
     auto add_sep = Flag("add_sep_token");
     if (!add_sep) return std::unexpected(std::move(add_sep.error()));
@@ -471,6 +484,7 @@ class GgufLoader {
   bool world_ = false;
   bool scored_ = false;
   TokenId separator_ = kNoToken;
+  const StripRules strips_;
   const ordered_json* tokens_ = nullptr;
   std::vector<TokenType> types_;                                // [tokens]
   boost::unordered_flat_map<std::string_view, TokenId> id_of_;  // views into key_values_

@@ -12,8 +12,8 @@
 #include <string_view>
 #include <utility>
 
-#include "api/base/parse_integer.h"
 #include "api/base/utf8.h"
+#include "runner/tokenizer/config_tokens.h"
 #include "runner/tokenizer/parts.h"
 #include "runner/tokenizer/sentencepiece.h"
 
@@ -212,20 +212,11 @@ class SentencePieceLoader {
                                                                                     : kNoToken;
   }
 
-  // The BOS or EOS of tokenizer_config.json: a string, or an object with a "content".
-  std::string_view ConfigText(const char* key) const {
-    if (!config_.is_object()) return {};
-    auto value = config_.find(key);
-    if (value == config_.end()) return {};
-    if (value->is_object() && value->contains("content")) value = value->find("content");
-    return value->is_string() ? std::string_view(value->get_ref<const std::string&>()) : std::string_view();
-  }
-
   // BOS and EOS, and which pieces tokenizer_config.json makes special.
   Status Named() {
     parts_.bos = Control(bos_id_);
     parts_.eos = Control(eos_id_);
-    const std::string_view bos = ConfigText("bos_token"), eos = ConfigText("eos_token");
+    const std::string_view bos = ConfigToken(config_, "bos_token"), eos = ConfigToken(config_, "eos_token");
     for (size_t i = 0; i < vocabulary_.entries.size(); ++i) {
       SentencePieceVocabulary::Entry& entry = vocabulary_.entries[i];
       if (entry.text == bos) parts_.bos = static_cast<TokenId>(i);
@@ -239,20 +230,27 @@ class SentencePieceLoader {
     return {};
   }
 
-  // "added_tokens_decoder": {"4": {"content": "<start_of_turn>", "special": true, ...}, ...}
+  // Those of "added_tokens_decoder" that are pieces.
   void MakeAddedTokensSpecial() {
-    if (!config_.is_object()) return;
-    const auto added = config_.find("added_tokens_decoder");
-    if (added == config_.end() || !added->is_object()) return;
-    for (const auto& [key, token] : added->items()) {
-      const auto id = api::ParseInteger<size_t>(key);
-      if (!id || *id >= vocabulary_.entries.size() || !token.is_object()) continue;
-      SentencePieceVocabulary::Entry& entry = vocabulary_.entries[*id];
-      const auto special = token.find("special"), content = token.find("content");
-      if (special == token.end() || *special != true || content == token.end() || *content != entry.text)
-        continue;
-      if (entry.type != TokenType::kUnknown) entry.type = TokenType::kControl;
+    for (const ConfigAddedToken& added : ConfigTokens(config_)) {
+      const auto id = static_cast<size_t>(added.token.id);
+      if (added.token.id == kNoToken || id >= vocabulary_.entries.size() || !added.token.special) continue;
+      SentencePieceVocabulary::Entry& entry = vocabulary_.entries[id];
+      if (entry.text == added.content && entry.type != TokenType::kUnknown) entry.type = TokenType::kControl;
     }
+  }
+
+  // Those that are none: they have ids behind the pieces.
+  Status AddTokensBehind(size_t pieces) {
+    for (ConfigAddedToken& added : ConfigTokens(config_)) {
+      const auto id = static_cast<size_t>(added.token.id);
+      if (added.token.id == kNoToken || id < pieces || id >= pieces + kUnusedIdsMax) continue;
+      if (added.content == ConfigToken(config_, "bos_token")) parts_.bos = added.token.id;
+      if (added.content == ConfigToken(config_, "eos_token")) parts_.eos = added.token.id;
+      parts_.vocabulary.Set(added.token.id, added.content, added.token.special);
+      if (auto done = AddToken(std::move(added.token), parts_); !done) return BadModel(done.error().message);
+    }
+    return {};
   }
 
   Status Build() {
@@ -269,8 +267,10 @@ class SentencePieceLoader {
     }
     if (!vocabulary_.unknown_surface) vocabulary_.unknown_surface = kUnknownSurface;
     const bool bpe = model_type_ == 2;
+    const size_t pieces = vocabulary_.entries.size();
     if (auto done = BuildSentencePiece(std::move(vocabulary_), parts_); !done)
       return BadModel(done.error().message);
+    if (auto done = AddTokensBehind(pieces); !done) return done;
     const auto says = [this](const char* key, bool otherwise) {
       const auto value = config_.is_object() ? config_.find(key) : config_.end();
       return config_.is_object() && value != config_.end() && value->is_boolean() ? value->get<bool>()

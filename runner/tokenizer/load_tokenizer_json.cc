@@ -4,6 +4,7 @@
 // may take memory only in proportion to the file's own size.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/unordered/unordered_flat_map.hpp>
 #include <boost/unordered/unordered_flat_set.hpp>
 #include <cmath>
@@ -15,6 +16,7 @@
 #include "api/base/utf8.h"
 #include "runner/tokenizer/byte_level.h"
 #include "runner/tokenizer/byte_tokens.h"
+#include "runner/tokenizer/config_tokens.h"
 #include "runner/tokenizer/find_merge.h"
 #include "runner/tokenizer/json_fields.h"
 #include "runner/tokenizer/load_pre_tokenizer.h"
@@ -44,15 +46,20 @@ std::unexpected<api::Error> Pass(api::Result<T>& result) {
 
 class TokenizerJsonLoader {
  public:
-  TokenizerJsonLoader(const json& document, const ordered_json& config)
-      : document_(document), config_(config) {}
+  TokenizerJsonLoader(const json& document, const ordered_json& config, TokenId ids_max)
+      : document_(document), config_(config), ids_max_(ids_max) {}
 
   api::Result<TokenizerParts> Run() {
     using Phase = Status (TokenizerJsonLoader::*)();
-    constexpr Phase kPhases[] = {&TokenizerJsonLoader::Kind,          &TokenizerJsonLoader::Steps,
-                                 &TokenizerJsonLoader::Vocab,         &TokenizerJsonLoader::Merges,
-                                 &TokenizerJsonLoader::StartTokens,   &TokenizerJsonLoader::AddedTokens,
-                                 &TokenizerJsonLoader::NamedSpecials, &TokenizerJsonLoader::Model,
+    constexpr Phase kPhases[] = {&TokenizerJsonLoader::Kind,
+                                 &TokenizerJsonLoader::Steps,
+                                 &TokenizerJsonLoader::Vocab,
+                                 &TokenizerJsonLoader::Merges,
+                                 &TokenizerJsonLoader::StartTokens,
+                                 &TokenizerJsonLoader::AddedTokens,
+                                 &TokenizerJsonLoader::ConfigOnlyTokens,
+                                 &TokenizerJsonLoader::NamedSpecials,
+                                 &TokenizerJsonLoader::Model,
                                  &TokenizerJsonLoader::Ends};
     for (const Phase phase : kPhases) {
       if (auto done = (this->*phase)(); !done) return Pass(done);
@@ -79,9 +86,7 @@ class TokenizerJsonLoader {
     }
     for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
       const json* affix = Member(*model, key);
-      const bool none =
-          affix == nullptr || (affix->is_string() && affix->get_ref<const std::string&>().empty());
-      if (!none) return BadField(fmt::format("model.{}", key), "not supported");
+      if (affix != nullptr && *affix != "") return BadField(fmt::format("model.{}", key), "not supported");
     }
     return {};
   }
@@ -104,8 +109,8 @@ class TokenizerJsonLoader {
     parts_.pre_tokenizer = std::move(pre_tokenizer->splits);
     parts_.normal_form = normalizer->normal_form;
     parts_.steps = std::move(normalizer->steps);
-    if (pre_tokenizer->words) parts_.steps.emplace_back(SpaceWords{});
-    if (pre_tokenizer->mark_spaces) parts_.steps.emplace_back(*pre_tokenizer->mark_spaces);
+    if (pre_tokenizer->words) parts_.word_steps.emplace_back(SpaceWords{});
+    if (pre_tokenizer->mark_spaces) parts_.word_steps.emplace_back(*pre_tokenizer->mark_spaces);
     if (byte_level_) return {};
     auto decoder = LoadDecoder(field("decoder"));
     if (!decoder) return Pass(decoder);
@@ -146,6 +151,7 @@ class TokenizerJsonLoader {
     }
     ids_end_ = vocab->size() + (added == nullptr ? 0 : added->size()) + kUnusedIdsMax;
     id_of_.reserve(vocab->size());
+    next_id_ = static_cast<TokenId>(vocab->size());
     auto taken = unigram_ ? ScoredVocab(*vocab) : BpeVocab(*vocab);
     if (taken && id_of_.empty()) return BadField("model.vocab", "empty");
     return taken;
@@ -254,7 +260,7 @@ class TokenizerJsonLoader {
       if (!set) return Pass(set);
       *flag = *set;
     }
-    token.special |= ConfigNames("bos_token", *content) || ConfigNames("eos_token", *content);
+    for (const char* end : {"bos_token", "eos_token"}) token.special |= *content == ConfigToken(config_, end);
     const auto known = id_of_.find(*content);
     if (known != id_of_.end() && known->second != *id) {
       return BadField(path + ".id", fmt::format("\"{}\" already has id {}", *content, known->second));
@@ -264,40 +270,55 @@ class TokenizerJsonLoader {
     if (!added_ids_.insert(*id).second)
       return BadField(path + ".id", fmt::format("id {} is added twice", *id));
     Use(*id);
+    next_id_ = std::max(next_id_, *id + 1);
     id_of_.emplace(*content, *id);
     return Add(std::move(token), path + ".content");
   }
 
-  Status Add(AddedToken token, std::string_view path) {
-    parts_.vocabulary.Set(token.id, token.content, token.special);
-    if (auto done = AddToken(std::move(token), parts_); !done) return BadField(path, done.error().message);
-    return {};
+  // What an added token adds to a text. Decoders rewrite marks and join words in them as in other entries.
+  std::string TextOf(const AddedToken& token) const {
+    if (token.special) return token.content;
+    if (wordpiece_) return " " + token.content;
+    return marks_are_spaces_ ? WithoutSpaceMarks(token.content) : token.content;
   }
 
-  // The "bos_token" or "eos_token" of tokenizer_config.json: a string, or an object with a "content".
-  const std::string* ConfigToken(const char* key) const {
-    if (!config_.is_object()) return nullptr;
-    auto value = config_.find(key);
-    if (value == config_.end()) return nullptr;
-    if (value->is_object() && value->contains("content")) value = value->find("content");
-    return value->is_string() ? &value->get_ref<const std::string&>() : nullptr;
+  Status Add(AddedToken token, std::string_view path) {
+    parts_.vocabulary.Set(token.id, TextOf(token), token.special);
+    auto done = AddToken(std::move(token), parts_);
+    return done ? done : BadField(path, done.error().message);
   }
-  bool ConfigNames(const char* key, std::string_view content) const {
-    const std::string* token = ConfigToken(key);
-    return token != nullptr && *token == content;
+
+  // Tokens that only tokenizer_config.json knows. What is no entry of the vocabulary gets the next id behind it, as
+  // long as the model has a row for it.
+  Status ConfigOnlyTokens() {
+    for (ConfigAddedToken& added : ConfigTokens(config_)) {
+      const auto known = id_of_.find(added.content);
+      const bool is_entry = known != id_of_.end();
+      if (is_entry && (!added.listed || added_ids_.contains(known->second))) continue;
+      added.token.id = is_entry ? known->second : next_id_;
+      if (!is_entry && (next_id_ >= ids_max_ || IsUsed(next_id_))) continue;
+      if (!is_entry) ++next_id_;
+      Use(added.token.id);
+      added_ids_.insert(added.token.id);
+      id_of_.emplace(added.content, added.token.id);
+      if (auto done = Add(std::move(added.token), "tokenizer_config.json"); !done) return done;
+    }
+    return {};
   }
 
   // The BOS and EOS that tokenizer_config.json names are special even where added_tokens lacks them.
   Status NamedSpecials() {
     const std::pair<const char*, TokenId*> named[] = {{"bos_token", &parts_.bos}, {"eos_token", &parts_.eos}};
     for (const auto& [key, id] : named) {
-      const std::string* content = ConfigToken(key);
-      const auto known = content == nullptr ? id_of_.end() : id_of_.find(*content);
+      const std::string_view content = ConfigToken(config_, key);
+      const auto known = content.empty() ? id_of_.end() : id_of_.find(content);
       if (known == id_of_.end()) continue;
       *id = known->second;
       if (parts_.vocabulary.IsSpecial(*id)) continue;
-      if (auto done = Add({.id = *id, .content = *content, .special = true}, key); !done) return done;
+      if (auto done = Add({.id = *id, .content = std::string(content), .special = true}, key); !done)
+        return done;
     }
+    if (parts_.eos != kNoToken) parts_.ends.push_back(parts_.eos);
     return {};
   }
 
@@ -449,6 +470,8 @@ class TokenizerJsonLoader {
   boost::unordered_flat_set<TokenId> added_ids_;
   std::vector<bool> used_;  // [ids]
   size_t ids_end_ = 0;
+  const TokenId ids_max_;  // rows of the model
+  TokenId next_id_ = 0;    // of a token that no list gives one
   bool unigram_ = false;
   bool wordpiece_ = false;
   std::string_view continuation_;  // what marks entries of WordPiece that continue a word
@@ -464,7 +487,8 @@ class TokenizerJsonLoader {
 
 }  // namespace
 
-api::Result<TokenizerParts> LoadTokenizerJson(std::string_view text, const ordered_json& tokenizer_config) {
+api::Result<TokenizerParts> LoadTokenizerJson(std::string_view text, const ordered_json& tokenizer_config,
+                                              api::TokenId ids_max) {
   if (NestsDeeper(text, kDepthMax)) return BadField("$", fmt::format("nested deeper than {}", kDepthMax));
   json document;
   try {
@@ -472,7 +496,7 @@ api::Result<TokenizerParts> LoadTokenizerJson(std::string_view text, const order
   } catch (const json::exception& error) {
     return BadField("$", error.what());
   }
-  return TokenizerJsonLoader(document, tokenizer_config).Run();
+  return TokenizerJsonLoader(document, tokenizer_config, ids_max).Run();
 }
 
 }  // namespace quire::runner::tokenizer

@@ -10,8 +10,10 @@ namespace quire::runner::tokenizer {
 
 api::Result<void> AddToken(AddedToken token, TokenizerParts& parts) {
   if (!api::IsValidUtf8(token.content)) return api::Fail(api::ErrorCode::kBadModel, "not UTF-8");
-  token.normalized &= parts.steps.empty();
-  if (token.normalized) token.content = Normalize(parts.normal_form, token.content);
+  if (token.normalized) {
+    token.content = Apply(parts.steps, Normalize(parts.normal_form, token.content), Before::kNothing);
+    if (token.content.empty()) return {};  // no text holds it
+  }
   if (token.content.empty() || token.content.size() > kAddedTokenBytesMax) {
     return api::Fail(api::ErrorCode::kBadModel,
                      fmt::format("{} bytes; must be 1 to {}", token.content.size(), kAddedTokenBytesMax));

@@ -24,33 +24,38 @@ namespace quire::runner::tokenizer {
 
 struct TokenizerParts {
   Vocabulary vocabulary;
-  AddedTokenFinder added;             // looked for in the text
-  AddedTokenFinder added_normalized;  // looked for in the normalized text
-  AddedTokenFinder symbols;           // looked for in what the steps gave; none is special
+  AddedTokenFinder added;  // looked for in the text
   NormalForm normal_form = NormalForm::kNone;
-  std::vector<TextStep> steps;  // after it
+  std::vector<TextStep> steps;        // the normalizer's, after it
+  AddedTokenFinder added_normalized;  // looked for in what they gave
+  std::vector<TextStep> word_steps;   // the pre-tokenizer's, for the text between
+  AddedTokenFinder symbols;           // looked for in what these gave; none is special
   PreTokenizer pre_tokenizer;
   std::unique_ptr<const SubwordModel> model;
   api::TokenId bos = kNoToken;
   api::TokenId eos = kNoToken;
-  bool add_bos = false;  // implies bos
-  bool add_eos = false;  // implies eos
+  bool add_bos = false;           // implies bos
+  bool add_eos = false;           // implies eos
+  bool add_bos_to_chats = false;  // implies add_bos
   LeadingSpaces leading_spaces = LeadingSpaces::kKeep;
   PairFrame pair;
+  std::vector<api::TokenId> ends = {};  // that the files name; Tokenizer adds the others
 };
 
 // Bounds on what a file may declare.
 inline constexpr size_t kTokenBytesMax = size_t{1} << 20;
 inline constexpr size_t kUnusedIdsMax = 65536;  // ids below the highest that no token has
 
+// `ids_max`: tokens that only tokenizer_config.json knows get ids below it, or none.
 api::Result<TokenizerParts> LoadTokenizerJson(std::string_view json,
-                                              const nlohmann::ordered_json& tokenizer_config);
+                                              const nlohmann::ordered_json& tokenizer_config,
+                                              api::TokenId ids_max);
 api::Result<TokenizerParts> LoadGguf(const nlohmann::ordered_json& key_values);
 api::Result<TokenizerParts> LoadSentencePieceModel(std::span<const std::byte> model,
                                                    const nlohmann::ordered_json& tokenizer_config);
 
-// Sorts `token` into the finder it belongs to. Where `steps` rewrite the text, tokens are looked for before
-// that. kBadModel when its content is empty, too long or not UTF-8.
+// Sorts `token` into the finder it belongs to. One that is looked for in the normalized text is normalized itself,
+// by the normal form and steps that `parts` has by now. kBadModel when its content is empty, too long or not UTF-8.
 api::Result<void> AddToken(AddedToken token, TokenizerParts& parts);
 
 }  // namespace quire::runner::tokenizer

@@ -102,7 +102,12 @@ class Builder {
     const bool unknown = entry.type == TokenType::kUnknown;
     parts_.vocabulary.Set(id, unknown ? vocabulary_.unknown_surface.value_or(entry.text) : entry.text, true);
     if (entry.text.empty()) return {};  // a place in the list that nothing can spell
-    auto done = AddToken({.id = id, .content = std::string(entry.text), .special = true}, parts_);
+    AddedToken token{.id = id,
+                     .content = std::string(entry.text),
+                     .special = true,
+                     .lstrip = entry.lstrip,
+                     .rstrip = entry.rstrip};
+    auto done = AddToken(std::move(token), parts_);
     if (!done) return Bad(index, done.error().message);
     return {};
   }
@@ -112,7 +117,16 @@ class Builder {
     if (entry.text.empty() || entry.text.size() > kAddedTokenBytesMax || !api::IsValidUtf8(entry.text)) {
       return Bad(index, "a user-defined symbol that is empty, too long or not UTF-8");
     }
-    parts_.symbols.Add({.id = static_cast<TokenId>(index), .content = std::string(entry.text)});
+    const auto id = static_cast<TokenId>(index);
+    if (vocabulary_.symbols == SentencePieceVocabulary::Symbols::kRewrittenText) {
+      parts_.symbols.Add({.id = id, .content = std::string(entry.text)});
+    } else if (parts_.steps.size() == 1) {  // which marks spaces: before it and behind it the same is found
+      parts_.symbols.Add({.id = id, .content = WithSpaceMarks(entry.text)});
+    } else {
+      parts_.added.Add({.id = id, .content = WithoutSpaceMarks(entry.text)});
+      parts_.added.Add(
+          {.id = id, .content = WithSpaceMarks(entry.text)});  // by marks that the text holds itself
+    }
     return {};
   }
 
@@ -230,7 +244,11 @@ void WordCheck::Add(std::string_view entry) {
 }
 
 std::string WithoutSpaceMarks(std::string_view entry) {
-  return Apply({Replace{.from = std::string(kSpaceMark), .to = " "}}, entry, false);
+  return Apply({Replace{.from = std::string(kSpaceMark), .to = " "}}, entry, Before::kNothing);
+}
+
+std::string WithSpaceMarks(std::string_view text) {
+  return Apply({Replace{.from = " ", .to = std::string(kSpaceMark)}}, text, Before::kNothing);
 }
 
 Status BuildSentencePiece(SentencePieceVocabulary vocabulary, TokenizerParts& parts) {

@@ -38,6 +38,7 @@ struct SentencePieceVocabulary {
     std::string_view text;
     float score = 0;
     TokenType type = TokenType::kNormal;
+    bool lstrip = false, rstrip = false;  // of an AddedToken, for all but normal pieces
   };
 
   Algorithm algorithm = Algorithm::kBpeByScore;
@@ -45,6 +46,10 @@ struct SentencePieceVocabulary {
   std::vector<Merge> merges;
   bool add_dummy_prefix = true;  // a space before the text
   bool remove_extra_whitespaces = false;
+  // Where user-defined pieces are looked for. In files of SentencePiece: in the rewritten text, whose spaces are marks.
+  // In GGUF files, whose user-defined pieces have spaces for marks: in the text as it is.
+  enum class Symbols : uint8_t { kRewrittenText, kText };
+  Symbols symbols = Symbols::kRewrittenText;
   std::span<const std::byte> character_map;  // see CharacterMap; empty: none
   std::optional<std::string_view>
       unknown_surface;  // what the unknown token stands for in text; else its own text
@@ -66,5 +71,7 @@ class WordCheck {
 
 // The text that a vocabulary entry stands for: space marks are spaces.
 std::string WithoutSpaceMarks(std::string_view entry);
+// The other way round.
+std::string WithSpaceMarks(std::string_view text);
 
 }  // namespace quire::runner::tokenizer

@@ -31,18 +31,19 @@ bool IsWhite(char32_t c) {
 
 class Applier {
  public:
-  explicit Applier(bool at_start_of_text) : at_start_of_text_(at_start_of_text) {}
+  explicit Applier(Before before) : before_(before) {}
 
   std::string text;
 
   void operator()(const Prepend& step) {
-    if (!text.empty()) text.insert(0, step.text);
+    if (!text.empty() && before_ != Before::kSameStretch) text.insert(0, step.text);
   }
   void operator()(const Replace& step) { text = ReplaceAll(text, step.from, step.to); }
   void operator()(const MarkSpaces& step) {
     text = ReplaceAll(text, " ", kSpaceMark);
-    const bool wanted = step.prefix == MarkSpaces::Prefix::kAlways ||
-                        (step.prefix == MarkSpaces::Prefix::kAtStartOfText && at_start_of_text_);
+    const bool wanted = before_ != Before::kSameStretch &&
+                        (step.prefix == MarkSpaces::Prefix::kAlways ||
+                         (step.prefix == MarkSpaces::Prefix::kAtStartOfText && before_ == Before::kNothing));
     if (wanted && !text.empty() && !text.starts_with(kSpaceMark)) text.insert(0, kSpaceMark);
   }
   void operator()(const SquashSpaces&) {
@@ -92,13 +93,13 @@ class Applier {
   void operator()(const std::shared_ptr<const CharacterMap>& map) { text = map->Apply(text); }
 
  private:
-  const bool at_start_of_text_;
+  const Before before_;
 };
 
 }  // namespace
 
-std::string Apply(const std::vector<TextStep>& steps, std::string_view stretch, bool at_start_of_text) {
-  Applier applier(at_start_of_text);
+std::string Apply(const std::vector<TextStep>& steps, std::string_view stretch, Before before) {
+  Applier applier(before);
   applier.text = stretch;
   for (const TextStep& step : steps) std::visit(applier, step);
   return std::move(applier.text);

@@ -42,7 +42,10 @@ using TextStep = std::variant<Prepend, Replace, MarkSpaces, SquashSpaces, OneSpa
 // The maximum expansion of one byte of text.
 inline constexpr size_t kStepTextBytesMax = 64;
 
-// `at_start_of_text`: nothing of the text lies before the stretch. Linear. REQUIRES: valid UTF-8.
-std::string Apply(const std::vector<TextStep>& steps, std::string_view stretch, bool at_start_of_text);
+// What lies before a stretch: nothing, an added token, or more of the same stretch (then nothing is put in front).
+enum class Before : uint8_t { kNothing, kToken, kSameStretch };
+
+// Linear. REQUIRES: valid UTF-8.
+std::string Apply(const std::vector<TextStep>& steps, std::string_view stretch, Before before);
 
 }  // namespace quire::runner::tokenizer

@@ -12,6 +12,7 @@
 
 #include "api/base/utf8.h"
 #include "runner/tokenizer/parts.h"
+#include "runner/tokenizer/published_markup.h"
 #include "runner/work/work_budget.h"
 
 namespace quire::runner::tokenizer {
@@ -48,12 +49,14 @@ class Encoder {
     ids_.reserve(std::min(text.text.size() / 3, tokens_max_) + 8);
     for (const Stretch& stretch : parts_.added.Find(text)) {
       if (Stopped()) break;
+      const Before before = stretch.begin == 0 ? Before::kNothing : Before::kToken;
       if (stretch.token) {
         ids_.push_back(*stretch.token);
       } else if (parts_.added_normalized.empty()) {
-        Plain(Normalized(text.text.substr(stretch.begin, stretch.end - stretch.begin)), stretch.begin == 0);
+        const size_t size = stretch.end - stretch.begin;
+        Words(Normalized(text.text.substr(stretch.begin, size), before), before);
       } else {
-        FindNormalized(text.Slice(stretch.begin, stretch.end), stretch.begin == 0);
+        FindNormalized(text.Slice(stretch.begin, stretch.end), before);
       }
     }
     if (long_piece_) {
@@ -73,32 +76,33 @@ class Encoder {
 
   std::string_view Store(std::string text) { return stored_.emplace_back(std::move(text)); }
 
-  std::string_view Normalized(std::string_view text) {
-    if (!MayChange(parts_.normal_form, text)) return text;
-    return Store(Normalize(parts_.normal_form, text));
+  std::string_view Normalized(std::string_view text, Before before) {
+    if (MayChange(parts_.normal_form, text)) text = Store(Normalize(parts_.normal_form, text));
+    return parts_.steps.empty() ? text : Store(Apply(parts_.steps, text, before));
   }
 
-  void FindNormalized(const TrustedText& text, bool at_start_of_text) {
-    const TrustedText normalized = NormalizedRuns(text);
+  void FindNormalized(const TrustedText& text, Before before) {
+    const TrustedText normalized = NormalizedRuns(text, before);
     for (const Stretch& stretch : parts_.added_normalized.Find(normalized)) {
       if (stretch.token) {
         ids_.push_back(*stretch.token);
       } else {
-        Plain(normalized.text.substr(stretch.begin, stretch.end - stretch.begin),
-              at_start_of_text && stretch.begin == 0);
+        Words(normalized.text.substr(stretch.begin, stretch.end - stretch.begin),
+              stretch.begin == 0 ? before : Before::kToken);
       }
     }
   }
 
   // Trust carries over where normalizing run by run gives the same text; else a character is made of both
   // trusted and other bytes, and nothing of the text counts as trusted.
-  TrustedText NormalizedRuns(const TrustedText& text) {
-    if (!MayChange(parts_.normal_form, text.text)) return text;
-    TrustedText normalized{.text = Store(Normalize(parts_.normal_form, text.text)), .runs = {}};
+  TrustedText NormalizedRuns(const TrustedText& text, Before before) {
+    if (parts_.steps.empty() && !MayChange(parts_.normal_form, text.text)) return text;
+    TrustedText normalized{.text = Normalized(text.text, before), .runs = {}};
     std::string by_run;
     size_t begin = 0;
     for (const TrustedText::Run& run : text.runs) {
-      by_run += Normalize(parts_.normal_form, text.text.substr(begin, run.end - begin));
+      by_run += Apply(parts_.steps, Normalize(parts_.normal_form, text.text.substr(begin, run.end - begin)),
+                      begin == 0 ? before : Before::kSameStretch);
       normalized.AddRun(by_run.size(), run.trusted);
       begin = run.end;
     }
@@ -106,8 +110,8 @@ class Encoder {
     return normalized;
   }
 
-  void Plain(std::string_view text, bool at_start_of_text) {
-    if (!parts_.steps.empty()) text = Store(Apply(parts_.steps, text, at_start_of_text));
+  void Words(std::string_view text, Before before) {
+    if (!parts_.word_steps.empty()) text = Store(Apply(parts_.word_steps, text, before));
     if (parts_.symbols.empty()) return Pieces(text);
     for (const Stretch& stretch : parts_.symbols.Find({.text = text, .runs = {}})) {
       if (stretch.token) {
@@ -163,8 +167,8 @@ api::Result<std::shared_ptr<const Tokenizer>> Make(api::Result<TokenizerParts> p
 }  // namespace
 
 api::Result<std::shared_ptr<const Tokenizer>> Tokenizer::FromTokenizerJson(
-    std::string_view json, const nlohmann::ordered_json& tokenizer_config) {
-  return Make(LoadTokenizerJson(json, tokenizer_config));
+    std::string_view json, const nlohmann::ordered_json& tokenizer_config, TokenId ids_max) {
+  return Make(LoadTokenizerJson(json, tokenizer_config, ids_max));
 }
 
 api::Result<std::shared_ptr<const Tokenizer>> Tokenizer::FromGguf(const nlohmann::ordered_json& key_values) {
@@ -176,8 +180,13 @@ api::Result<std::shared_ptr<const Tokenizer>> Tokenizer::FromSentencePiece(
   return Make(LoadSentencePieceModel(model, tokenizer_config));
 }
 
-Tokenizer::Tokenizer(TokenizerParts parts)
-    : parts_(std::make_unique<const TokenizerParts>(std::move(parts))) {}
+Tokenizer::Tokenizer(TokenizerParts parts) {
+  std::ranges::copy(EndsOf(parts.vocabulary), std::back_inserter(parts.ends));
+  if (parts.eos != kNoToken) parts.ends.push_back(parts.eos);
+  std::ranges::sort(parts.ends);
+  parts.ends.erase(std::ranges::unique(parts.ends).begin(), parts.ends.end());
+  parts_ = std::make_unique<const TokenizerParts>(std::move(parts));
+}
 Tokenizer::~Tokenizer() = default;
 
 api::Result<std::vector<TokenId>> Tokenizer::Encode(std::string_view text, SpecialTokens special,
@@ -221,6 +230,7 @@ api::Result<std::vector<TokenId>> Tokenizer::EncodeSegments(std::span<const Segm
 }
 
 bool Tokenizer::add_bos() const { return parts_->add_bos; }
+bool Tokenizer::add_bos_to_chats() const { return parts_->add_bos_to_chats; }
 bool Tokenizer::add_eos() const { return parts_->add_eos; }
 std::optional<TokenId> Tokenizer::bos_id() const { return IfAny(parts_->bos); }
 std::optional<TokenId> Tokenizer::eos_id() const { return IfAny(parts_->eos); }
@@ -228,6 +238,7 @@ const PairFrame& Tokenizer::pair_frame() const { return parts_->pair; }
 int32_t Tokenizer::vocab_size() const { return parts_->vocabulary.size(); }
 std::string_view Tokenizer::TokenBytes(TokenId id) const { return parts_->vocabulary.Bytes(id); }
 bool Tokenizer::IsSpecial(TokenId id) const { return parts_->vocabulary.IsSpecial(id); }
+std::span<const TokenId> Tokenizer::ends() const { return parts_->ends; }
 LeadingSpaces Tokenizer::leading_spaces() const { return parts_->leading_spaces; }
 
 }  // namespace quire::runner::tokenizer

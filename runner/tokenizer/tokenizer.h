@@ -49,9 +49,11 @@ struct Segment {
 class Tokenizer {
  public:
   // From the text of a tokenizer.json, with the tokenizer_config.json beside it (null JSON when there is
-  // none). kBadModel names the field and the reason, also for kinds of tokenizer that are not supported.
+  // none). Tokens that only the latter knows get ids below `ids_max`, or none. kBadModel names the field and the
+  // reason, also for kinds of tokenizer that are not supported.
+  static constexpr TokenId kNoIdsMax = INT32_MAX;
   static api::Result<std::shared_ptr<const Tokenizer>> FromTokenizerJson(
-      std::string_view json, const nlohmann::ordered_json& tokenizer_config);
+      std::string_view json, const nlohmann::ordered_json& tokenizer_config, TokenId ids_max = kNoIdsMax);
   // From the key/values of a GGUF file ("tokenizer.ggml.*"). Errors as above.
   static api::Result<std::shared_ptr<const Tokenizer>> FromGguf(const nlohmann::ordered_json& key_values);
 
@@ -83,6 +85,10 @@ class Tokenizer {
   std::optional<TokenId> bos_id() const;
   std::optional<TokenId> eos_id() const;
 
+  // Whether the prompt that a chat template renders gets BOS, too: GGUF files say so of every prompt. A directory's
+  // template writes its own.
+  bool add_bos_to_chats() const;
+
   // How two texts go together; without items where the model has no pairs.
   const PairFrame& pair_frame() const;
 
@@ -92,6 +98,8 @@ class Tokenizer {
   // Empty for ids that do not exist. Valid as long as the tokenizer.
   std::string_view TokenBytes(TokenId id) const;
   bool IsSpecial(TokenId id) const;
+  // Tokens whose texts end an answer (published_markup.h), and EOS; ascending.
+  std::span<const TokenId> ends() const;
   LeadingSpaces leading_spaces() const;
 
  private:

@@ -1,10 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <limits>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -26,27 +24,6 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr int64_t kSplitsMax = 4096;
-constexpr int64_t kControlToken = 3;  // of tokenizer.ggml.token_type
-
-struct EndText {
-  std::string_view text;
-  // Text that may also be an ordinary piece of a vocabulary; the others end a generation whatever their type,
-  // as converters get that wrong.
-  bool only_as_control = false;
-};
-
-// Tokens that end a turn or a text in the published model families. Files often name only one of them as eos.
-constexpr auto kEndTexts = std::to_array<EndText>({
-    {"<|im_end|>"},      {"<|eot_id|>"},         {"<|eom_id|>"},
-    {"<|endoftext|>"},   {"<|end_of_text|>"},    {"<|end_of_turn|>"},
-    {"<end_of_turn>"},   {"<end_of_utterance>"}, {"<turn|>"},
-    {"<eos>"},           {"<|tool_response>"},   {"<｜end▁of▁sentence｜>"},
-    {"<|end|>", true},   {"<|return|>", true},   {"<|call|>", true},
-    {"<|calls|>", true}, {"<|flush|>", true},    {"</s>", true},
-    {"<EOT>", true},     {"_<EOT>", true},       {"[EOT]", true},
-    {"[EOS]", true},
-});
-
 const ordered_json* FindArray(const ordered_json& config, const char* key) {
   const auto found = config.find(key);
   return found != config.end() && found->is_array() ? &*found : nullptr;
@@ -73,8 +50,9 @@ std::vector<int32_t> EndIdsOfGguf(const ordered_json& config) {
   };
   const ordered_json* tokens = FindArray(config, "tokenizer.ggml.tokens");
   const int64_t token_count = tokens == nullptr ? std::numeric_limits<int32_t>::max() : std::ssize(*tokens);
-  for (const char* key :
-       {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
+  for (const char* key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                          "tokenizer.ggml.eom_token_id", "tokenizer.ggml.fim_pad_token_id",
+                          "tokenizer.ggml.fim_rep_token_id", "tokenizer.ggml.fim_sep_token_id"}) {
     const auto id = FindInteger(config, key);
     if (id && *id >= 0 && *id < token_count) add(*id);
   }
@@ -84,19 +62,6 @@ std::vector<int32_t> EndIdsOfGguf(const ordered_json& config) {
       if (number >= 0 && number < token_count) add(number);
     }
   }
-  const ordered_json* types = FindArray(config, "tokenizer.ggml.token_type");
-  if (tokens == nullptr || types == nullptr) return ids;
-  std::map<std::string_view, int64_t> ends;
-  for (size_t id = 0; id < std::min(tokens->size(), types->size()); ++id) {
-    const ordered_json& token = (*tokens)[id];
-    if (!token.is_string()) continue;
-    const auto* end = std::ranges::find(kEndTexts, token.get_ref<const std::string&>(), &EndText::text);
-    if (end == kEndTexts.end() || (end->only_as_control && (*types)[id] != kControlToken)) continue;
-    ends.emplace(end->text, static_cast<int64_t>(id));
-  }
-  // In the Harmony format <|end|> only closes one channel of a turn.
-  if (ends.contains("<|return|>") && ends.contains("<|call|>")) ends.erase("<|end|>");
-  for (const auto& [text, id] : ends) add(id);
   return ids;
 }
 

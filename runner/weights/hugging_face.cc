@@ -174,9 +174,22 @@ api::Result<void> ReadConfigs(const ModelSource& source, Parts& parts) {
   return {};
 }
 
+// tokenizer_config.json, with the tokens of special_tokens_map.json that it lacks.
+api::Result<ordered_json> ReadTokenizerConfig(const ModelSource& source) {
+  auto config = ReadObject(source, "tokenizer_config.json", kConfigBytesMax);
+  if (!config) return config;
+  const auto tokens = ReadObject(source, "special_tokens_map.json", kConfigBytesMax);
+  if (!tokens || tokens->is_null()) return tokens ? config : tokens;
+  if (config->is_null()) *config = ordered_json::object();
+  for (const auto& [name, token] : tokens->items()) {
+    if (FindMember(*config, name.c_str()) == nullptr) (*config)[name] = token;
+  }
+  return config;
+}
+
 api::Result<void> ReadTokenizer(const ModelSource& source, Parts& parts) {
   const fs::path config_file = source.PathOf("tokenizer_config.json");
-  auto config = ReadObject(source, "tokenizer_config.json", kConfigBytesMax);
+  auto config = ReadTokenizerConfig(source);
   if (!config) return std::unexpected(config.error());
   auto tokenizer = ReadOptional(source, "tokenizer.json", kTokenizerBytesMax);
   if (!tokenizer) return std::unexpected(tokenizer.error());

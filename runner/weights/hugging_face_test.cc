@@ -89,6 +89,17 @@ TEST_F(HuggingFace, TakesEndIdsFromTheFirstFileThatHasThem) {
   }
 }
 
+TEST_F(HuggingFace, SpecialTokensMapFillsWhatTheTokenizerConfigLacks) {
+  directory_.Write("special_tokens_map.json", R"({"bos_token":"<s>","eos_token":{"content":"<e>"}})");
+  EXPECT_EQ(Opened()->tokenizer_config().at("bos_token"), "<s>");
+  directory_.Write("tokenizer_config.json", R"({"bos_token":"<b>","eos_token":null,"pad_token":"<p>"})");
+  EXPECT_EQ(Opened()->tokenizer_config().at("bos_token"), "<b>");
+  EXPECT_EQ(Opened()->tokenizer_config().at("eos_token").at("content"), "<e>");
+  EXPECT_EQ(Opened()->tokenizer_config().at("pad_token"), "<p>");
+  directory_.Write("special_tokens_map.json", "[]");
+  EXPECT_THAT(Refusal(), HasSubstr("special_tokens_map.json: not a JSON object"));
+}
+
 TEST_F(HuggingFace, FindsTheChatTemplateInEveryForm) {
   directory_.Write("tokenizer_config.json", R"({"chat_template":"plain"})");
   EXPECT_EQ(Opened()->chat_template(), "plain");

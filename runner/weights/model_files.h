@@ -62,7 +62,8 @@ class ModelFiles {
 
   // GGUF: the key/values as JSON (arrays as arrays). Hugging Face: config.json unchanged.
   virtual const nlohmann::ordered_json& config() const = 0;
-  // Hugging Face: generation_config.json and tokenizer_config.json; null JSON when absent or GGUF.
+  // Hugging Face: generation_config.json, and tokenizer_config.json with what only special_tokens_map.json has; null JSON
+  // when absent or GGUF.
   virtual const nlohmann::ordered_json& generation_config() const = 0;
   virtual const nlohmann::ordered_json& tokenizer_config() const = 0;
   // Hugging Face: the text of tokenizer.json; empty for GGUF (whose tokenizer is in config()).
@@ -84,8 +85,8 @@ class ModelFiles {
   // The model's Jinja chat template (chat_template.jinja, tokenizer_config.json or tokenizer.chat_template);
   // empty when it has none.
   virtual std::string chat_template() const = 0;
-  // Ids that end a generation, from generation_config.json / config.json / GGUF eos, eot, eom keys. May be
-  // empty.
+  // Ids that end a generation, as far as generation_config.json, config.json or keys of the GGUF name them. May be
+  // empty; Tokenizer::ends() has those that the vocabulary shows.
   virtual std::vector<int32_t> end_of_generation_ids() const = 0;
   // What was read in another spelling than the file's (dialects/), a line each. Hugging Face: empty.
   virtual std::span<const std::string> repairs() const { return {}; }
