@@ -3,19 +3,22 @@ import pathlib
 import struct
 
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
-U32, I32, F32, BOOL, TEXT, ARRAY = 4, 5, 6, 7, 8, 9
+I8, U32, I32, F32, BOOL, TEXT, ARRAY = 1, 4, 5, 6, 7, 8, 9
 TYPE_F32 = 0
 BLOCKS = {0: (1, 4), 1: (1, 2), 30: (1, 2), 39: (32, 17)}  # elements and bytes of a block: F32, F16, BF16, MXFP4
 ALIGNMENT = 32
 
 
 class Gguf:
-    """keys: {name: (type, value)}, of an array ((ARRAY, element type), values); tensors: {name: (dims, type, bytes)}."""
+    """keys: {name: (type, value)}, of an array ((ARRAY, element type), values); tensors: {name: (dims, type, bytes)}.
+    Without a path: an empty file."""
 
-    def __init__(self, path):
+    def __init__(self, path=None):
+        self.keys, self.tensors = {}, {}
+        if path is None:
+            return
         self.data, self.at = pathlib.Path(path).read_bytes(), 8
         tensors, pairs = self.number("Q"), self.number("Q")
-        self.keys, self.tensors = {}, {}
         for _ in range(pairs):
             name = self.text()
             self.keys[name] = self.value(self.number("I"))
@@ -51,7 +54,7 @@ class Gguf:
         return kind, self.number(SCALARS[kind])
 
     def write(self, path):
-        out = b"GGUF" + struct.pack("<IQQ", 3, len(self.tensors), len(self.keys))
+        out = bytearray(b"GGUF" + struct.pack("<IQQ", 3, len(self.tensors), len(self.keys)))
         for name, (kind, value) in self.keys.items():
             out += packed_text(name)
             if isinstance(kind, tuple):

@@ -1,43 +1,30 @@
-"""Published vocabularies as the tokenizer tests read them: what the library `tokenizers` makes of many texts.
+"""Vocabularies and what the library `tokenizers` makes of many texts with them, for quire_vocabulary_check.
 
-usage: vocabularies.py OUT PRE=TOKENIZER_JSON...
+usage: vocabularies.py OUT [--texts N] FORM=TOKENIZER_JSON... | made[=NAME]...
 
-For each file, OUT/NAME.gguf is the vocabulary as llama.cpp's converter writes it, with PRE as tokenizer.ggml.pre ("merges": a
-vocabulary of SentencePiece with merges, as Gemma 4 has; "scores": one with scores, which fall with the ids, as Llama 2 and Gemma
-2 have; "-": a tokenizer that GGUF cannot describe), OUT/NAME.tokenizer.json a copy, and OUT/NAME.ids.jsonl has a line
-for each text: {"text", "ids"}. NAME is that of the folder two above the file, or of the file. ranks.mjs writes tokenizer.json of
-vocabularies in other forms, sentencepiece_ids.py OUT/NAME.gguf.ids.jsonl with the ids of SentencePiece. Then
-`QUIRE_VOCABULARIES=OUT quire_tokenizer_test --gtest_filter='PublishedVocabulary*'`. Texts of fixtures are read from
-$QUIRE_TEXTS (JSON files with "cases": [{"text"}]); 10,000 more are random. The vocabularies are not ours to distribute.
+FORM=TOKENIZER_JSON is a published vocabulary. OUT/NAME.gguf is the vocabulary as llama.cpp's converter writes it, in that form of
+gguf_vocabulary.py, or, for "-", does not exist: GGUF cannot describe the tokenizer. NAME is that of the file, or of the folder
+of a package's models/tokenizer.json. `made` stands for the vocabularies of made_vocabularies.py, made=NAME for one of them. For each, OUT/NAME.tokenizer.json
+is the file, and OUT/NAME.ids.jsonl has a line for each text (vocabulary_check.cc has its form). Texts are N around the borders of added
+tokens (default: 10,000), and of published vocabularies N of any script and those of fixtures: $QUIRE_TEXTS names a folder of JSON files
+with "cases": [{"text"}]. ranks.mjs writes tokenizer.json of vocabularies in other forms, sentencepiece_ids.py
+OUT/NAME.gguf.ids.jsonl with the ids of SentencePiece. Published vocabularies are not ours to distribute.
 """
+import argparse
 import json
 import os
 import pathlib
 import random
-import struct
-import sys
-import unicodedata
 
-import tokenizers
+os.environ["RUST_BACKTRACE"] = "0"
+import tokenizers  # noqa: E402
+
+from border_texts import border_texts, random_text
+from gguf_vocabulary import looks_special, write_gguf
+from made_vocabularies import config_of, gguf_forms, vocabularies
 
 TEXTS = 10000
-RANGES = [(0x20, 0x7E), (0x20, 0x7E), (0x61, 0x7A), (0x30, 0x39), (0x41, 0x5A), (0xA0, 0x17F), (0x300, 0x36F), (0x370, 0x52F),
-          (0x5D0, 0x6FF), (0x900, 0x97F), (0xE00, 0xE7F), (0x1100, 0x11FF), (0x2000, 0x206F), (0x2100, 0x21FF), (0x3000, 0x30FF),
-          (0x4E00, 0x9FFF), (0xAC00, 0xD7A3), (0xFF00, 0xFFEF), (0x1F300, 0x1F64F), (0x10400, 0x1044F)]
-WORDS = ["the", " the", "don't", " I'LL", "'s", "\n", "\n\n", "\r\n", "  ", "\t", " ", "1234567", "3.14", "...", "==", "/*", "http://a.b/c?d=e",
-         "def f(x):\n    return x", "\u4f60\u597d", "\u00e9", "e\u0301", "\U0001f642", "_a", "C++", "\u00a0", "\u3000", "fooBarBAZ"]
-
-
-def random_text(draw):
-    parts = []
-    for _ in range(draw.randint(1, 12)):
-        if draw.random() < 0.5:
-            parts.append(draw.choice(WORDS))
-        else:
-            low, high = draw.choice(RANGES)
-            parts.append("".join(chr(draw.randint(low, high)) for _ in range(draw.randint(1, 6))))
-    # Unassigned characters change their properties from one version of Unicode to the next.
-    return "".join(c for c in "".join(parts) if unicodedata.category(c) not in ("Cn", "Cs", "Co"))
+BATCH = 200
 
 
 def fixture_texts():
@@ -46,70 +33,100 @@ def fixture_texts():
             yield case["text"]
 
 
-def packed_text(text):
-    raw = text.encode("utf-8", "surrogatepass")
-    return struct.pack("<Q", len(raw)) + raw
+def texts_around(name, document, count):
+    """Published vocabularies have thousands of added tokens that look alike: some of them."""
+    contents = [token["content"] for token in document["added_tokens"]]
+    draw = random.Random(f"borders {name}")
+    return border_texts(draw, contents if len(contents) < 300 else contents[:250] + draw.sample(contents, 50), count)
 
 
-def write_gguf(path, document, pre):
-    model = document["model"]
-    entries = {number: (text, 1) for text, number in model["vocab"].items()}
-    for token in document["added_tokens"]:
-        entries[token["id"]] = (token["content"], 3 if token["special"] else 4)
-    merged = pre in ("merges", "scores")
-    tokens, types = [], []
-    for i in range(max(entries) + 1):
-        text, kind = entries.get(i, (f"[PAD{i}]", 5))
-        if pre == "scores" and text == "\t" and "<0x09>" not in model["vocab"]:
-            text = "<0x09>"
-        if merged and len(text) == 6 and text.startswith("<0x"):
-            kind = 6
-        if merged and text == "<unk>":
-            kind = 2
-        tokens.append(text)
-        types.append(kind)
-    merges = [m if isinstance(m, str) else " ".join(m) for m in model["merges"]]
-    pairs = [("general.architecture", 8, packed_text("llama")),
-             ("tokenizer.ggml.model", 8, packed_text({"merges": "gemma4", "scores": "llama"}.get(pre, "gpt2"))),
-             ("tokenizer.ggml.tokens", 9, struct.pack("<IQ", 8, len(tokens)) + b"".join(map(packed_text, tokens))),
-             ("tokenizer.ggml.token_type", 9, struct.pack(f"<IQ{len(types)}i", 5, len(types), *types))]
-    if pre == "scores":
-        # Pieces of spaces alone come last.
-        scores = [0.0 if kind != 1 else -1e9 if not text.strip("\u2581") else -float(i)
-                  for i, (text, kind) in enumerate(zip(tokens, types))]
-        pairs.append(("tokenizer.ggml.scores", 9, struct.pack(f"<IQ{len(scores)}f", 6, len(scores), *scores)))
-    else:
-        pairs.append(("tokenizer.ggml.merges", 9, struct.pack("<IQ", 8, len(merges)) + b"".join(map(packed_text, merges))))
-    if merged:
-        prefix = any(n.get("type") == "Prepend" for n in document["normalizer"].get("normalizers", []))
-        pairs.append(("tokenizer.ggml.add_space_prefix", 7, bytes([prefix])))
-    else:
-        pairs.append(("tokenizer.ggml.pre", 8, packed_text(pre)))
-    out = b"GGUF" + struct.pack("<IQQ", 3, 0, len(pairs))
-    for key, kind, payload in pairs:
-        out += packed_text(key) + struct.pack("<I", kind) + payload
-    path.write_bytes(out)
+def encoded(tokenizer, texts):
+    """(text, ids) of those that the library survives: it panics where a token takes white space that is another one."""
+    for begin in range(0, len(texts), BATCH):
+        batch = texts[begin:begin + BATCH]
+        try:
+            yield from zip(batch, (encoding.ids for encoding in tokenizer.encode_batch(batch, add_special_tokens=False)))
+        except BaseException as error:  # a panic is no Exception
+            if "bad split" not in str(error):
+                raise
+            if len(batch) > 1:
+                yield from (pair for text in batch for pair in encoded(tokenizer, [text]))
+
+
+def references(document, texts):
+    """For each text {"text", "ids", "decoded", "skipped"}, without what vocabulary_check.cc takes for granted."""
+    tokenizer = tokenizers.Tokenizer.from_str(json.dumps(document))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    for entry in document["added_tokens"]:
+        assert tokenizer.token_to_id(entry["content"]) == entry["id"], entry
+    texts, ids = zip(*encoded(tokenizer, texts))
+    decoded = tokenizer.decode_batch(ids, skip_special_tokens=False)
+    skipped = tokenizer.decode_batch(ids, skip_special_tokens=True)
+    return [{"text": text, "ids": row, **({} if whole == text else {"decoded": whole}), **({} if rest == whole else {"skipped": rest})}
+            for text, row, whole, rest in zip(texts, ids, decoded, skipped)]
+
+
+def write_lines(path, entries):
+    with open(path, "w") as lines:
+        for entry in entries:
+            lines.write(json.dumps(entry, separators=(",", ":")) + "\n")
+
+
+def as_gguf(document):
+    """What is special in the GGUF file."""
+    tokens = [{**token, "special": token["special"] or looks_special(token["content"])} for token in document["added_tokens"]]
+    return {**document, "added_tokens": tokens}
+
+
+def write_vocabulary(out, name, document, config, forms, texts):
+    """config: the tokenizer_config.json. forms: {ending: form} of its GGUF files."""
+    (out / f"{name}.tokenizer.json").write_text(json.dumps(document))
+    (out / f"{name}.tokenizer_config.json").write_text(json.dumps(config))
+    write_lines(out / f"{name}.ids.jsonl", references(document, texts))
+    for ending, form in forms.items():
+        write_gguf(out / f"{name}.{ending}", document, form)
+    if forms and as_gguf(document) != document:
+        write_lines(out / f"{name}.gguf.ids.jsonl", references(as_gguf(document), texts))
+
+
+def name_of(file):
+    """A package's tokenizer.json is in NAME/models or NAME/package/models."""
+    if file.name != "tokenizer.json":
+        return file.name.split(".")[0]
+    return next(folder.name for folder in file.parents if folder.name not in ("models", "package"))
+
+
+def write_published(out, form, file, count):
+    name = name_of(file)
+    document = json.loads(file.read_text())
+    draw = random.Random(f"quire {name}")
+    texts = [*fixture_texts(), *(random_text(draw) for _ in range(count)), *texts_around(name, document, count)]
+    beside = file.with_name(file.name.replace("tokenizer.json", "tokenizer_config.json"))
+    config = json.loads(beside.read_text()) if beside != file and beside.exists() else {}
+    write_vocabulary(out, name, document, config, {} if form == "-" else {"gguf": form}, texts)
+
+
+def write_made(out, names, count):
+    for name, document in vocabularies().items():
+        if not names or name in names:
+            forms = {f"{form}.gguf": form for form in gguf_forms(name)}
+            write_vocabulary(out, name, document, config_of(document), forms, texts_around(name, document, count))
 
 
 def main():
-    out = pathlib.Path(sys.argv[1])
-    out.mkdir(parents=True, exist_ok=True)
-    for argument in sys.argv[2:]:
-        pre, _, file = argument.partition("=")
-        file = pathlib.Path(file)
-        name = file.parents[2].name if file.name == "tokenizer.json" else file.name.split(".")[0]
-        document = json.loads(file.read_text())
-        (out / f"{name}.tokenizer.json").write_text(file.read_text())
-        if pre != "-":
-            write_gguf(out / f"{name}.gguf", document, pre)
-        tokenizer = tokenizers.Tokenizer.from_file(str(file))
-        tokenizer.no_padding()
-        tokenizer.no_truncation()
-        draw = random.Random(f"quire {name}")
-        with open(out / f"{name}.ids.jsonl", "w") as lines:
-            for text in [*fixture_texts(), *(random_text(draw) for _ in range(TEXTS))]:
-                ids = tokenizer.encode(text, add_special_tokens=False).ids
-                lines.write(json.dumps({"text": text, "ids": ids}, separators=(",", ":")) + "\n")
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("out", type=pathlib.Path)
+    parser.add_argument("--texts", type=int, default=TEXTS)
+    parser.add_argument("vocabulary", nargs="+")
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    for argument in arguments.vocabulary:
+        form, _, value = argument.partition("=")
+        if form == "made":
+            write_made(arguments.out, [value] if value else [], arguments.texts)
+        else:
+            write_published(arguments.out, form, pathlib.Path(value), arguments.texts)
 
 
 if __name__ == "__main__":
