@@ -118,7 +118,7 @@ def main():
     parser.add_argument("--real", type=pathlib.Path, default=pathlib.Path(os.environ.get("QUIRE_REAL_VOCABULARIES", "/none")))
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("name", nargs="*")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     with tempfile.TemporaryDirectory(prefix="quire-vocabularies-") as folder:
         out = arguments.out or pathlib.Path(folder)
         out.mkdir(parents=True, exist_ok=True)
