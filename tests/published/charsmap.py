@@ -2,7 +2,7 @@
 import struct
 
 MAPPED = {"\ufb01": "fi", "\uff21": "A", "\uff22": "B", "\u2460": "1", "\u2122": "TM", "\u00a0": " ", "\u3000": " ", "\u2003": " ", "\t": " ",
-          "\n": " ", "\r": " ", "e\u0301": "\u00e9", "A\u030a": "\u00c5"}
+          "\n": " ", "\r": " ", "e\u0301": "\u00e9", "o\u0323": "\u1ecd"}
 LEAF = 1 << 31
 HAS_LEAF = 1 << 8
 
@@ -11,7 +11,7 @@ class Trie:
     """A double array as darts-clone writes it: a unit is label | has_leaf << 8 | offset << 10, or LEAF | value."""
 
     def __init__(self, keys):
-        self.units, self.used = {0: 0}, {0}
+        self.units, self.used, self.bases = {0: 0}, {0}, set()
         self.place(0, keys)
 
     def place(self, at, keys):
@@ -19,7 +19,10 @@ class Trie:
         branches = {}
         for key, value in keys:
             branches.setdefault(key[0] if key else 0, []).append((key[1:], value))
-        base = next(base for base in range(1, 1 << 21) if not any((base ^ label) in self.used for label in branches))
+        # Nodes of one base would share their children.
+        base = next(base for base in range(1, 1 << 21)
+                    if base not in self.bases and not any((base ^ label) in self.used for label in branches))
+        self.bases.add(base)
         self.used |= {base ^ label for label in branches}
         self.units[at] |= (at ^ base) << 10
         for label, rest in branches.items():

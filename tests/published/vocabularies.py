@@ -53,16 +53,23 @@ def encoded(tokenizer, texts):
                 yield from (pair for text in batch for pair in encoded(tokenizer, [text]))
 
 
+def decoder_of(document):
+    """The library's decoder. Of an added token that is normalized, version 0.23 decodes the normalized content, and does not
+    know it as special; earlier versions decode the content that the file has, which holds here."""
+    tokens = [{**token, "normalized": False} for token in document["added_tokens"]]
+    return tokenizers.Tokenizer.from_str(json.dumps({**document, "added_tokens": tokens}))
+
+
 def references(document, texts):
     """For each text {"text", "ids", "decoded", "skipped"}, without what vocabulary_check.cc takes for granted."""
-    tokenizer = tokenizers.Tokenizer.from_str(json.dumps(document))
+    tokenizer, decoder = tokenizers.Tokenizer.from_str(json.dumps(document)), decoder_of(document)
     tokenizer.no_padding()
     tokenizer.no_truncation()
     for entry in document["added_tokens"]:
         assert tokenizer.token_to_id(entry["content"]) == entry["id"], entry
     texts, ids = zip(*encoded(tokenizer, texts))
-    decoded = tokenizer.decode_batch(ids, skip_special_tokens=False)
-    skipped = tokenizer.decode_batch(ids, skip_special_tokens=True)
+    decoded = decoder.decode_batch(ids, skip_special_tokens=False)
+    skipped = decoder.decode_batch(ids, skip_special_tokens=True)
     return [{"text": text, "ids": row, **({} if whole == text else {"decoded": whole}), **({} if rest == whole else {"skipped": rest})}
             for text, row, whole, rest in zip(texts, ids, decoded, skipped)]
 
