@@ -1,7 +1,7 @@
 """The vocabulary of a tokenizer.json as llama.cpp's converter writes it into a GGUF file. Standard library only.
 
 A form is what tokenizer.ggml.model and tokenizer.ggml.pre say: "scores" (SentencePiece with scores: Llama 2, Gemma 3), "merges"
-(the same with merges: Gemma 4), "unigram" (T5), or for a byte-level vocabulary the name of its pre-tokenizer.
+(the same with merges: Gemma 4, whose converter leaves added tokens alone that the model has), "unigram" (T5), or for a byte-level vocabulary the name of its pre-tokenizer.
 """
 import base64
 
@@ -18,6 +18,13 @@ def looks_special(content):
     return (content in ("<pad>", "<mask>", "<2mass>", "[@BOS@]") or (content.startswith("<|") and content.endswith("|>"))
             or (content.startswith("<\uff5c") and content.endswith("\uff5c>"))
             or (content.startswith("<unused") and content.endswith(">")))
+
+
+def as_gguf(document, form):
+    """The document with the special tokens of its GGUF file."""
+    tokens = [{**token, "special": token["special"] or form != "merges" and looks_special(token["content"])}
+              for token in document["added_tokens"]]
+    return {**document, "added_tokens": tokens}
 
 
 def entries_of(model):
@@ -59,10 +66,12 @@ def tokens_of(document, form):
             tokens.append((f"[PAD{number}]", UNUSED))
         elif of_text and text == "<unk>":
             tokens.append((text, UNKNOWN))
-        elif token and (token["special"] or looks_special(text)):
+        elif token and (token["special"] or form != "merges" and looks_special(text)):
             tokens.append((text, CONTROL))
-        elif token:
+        elif token and form != "merges":
             tokens.append((text.replace(MARK, " "), USER_DEFINED))
+        elif token and number not in entries:
+            tokens.append((text, USER_DEFINED))
         elif of_text and text == "\t" and "<0x09>" not in entries.values():
             tokens.append(("<0x09>", BYTE))  # tokenizer.json of Gemma 1 and 2 spells out one of its bytes
         else:

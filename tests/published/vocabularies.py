@@ -20,7 +20,7 @@ os.environ["RUST_BACKTRACE"] = "0"
 import tokenizers  # noqa: E402
 
 from border_texts import border_texts, random_text
-from gguf_vocabulary import looks_special, write_gguf
+from gguf_vocabulary import as_gguf, write_gguf
 from made_vocabularies import config_of, gguf_forms, vocabularies
 
 TEXTS = 10000
@@ -80,12 +80,6 @@ def write_lines(path, entries):
             lines.write(json.dumps(entry, separators=(",", ":")) + "\n")
 
 
-def as_gguf(document):
-    """What is special in the GGUF file."""
-    tokens = [{**token, "special": token["special"] or looks_special(token["content"])} for token in document["added_tokens"]]
-    return {**document, "added_tokens": tokens}
-
-
 def write_vocabulary(out, name, document, config, forms, texts):
     """config: the tokenizer_config.json. forms: {ending: form} of its GGUF files."""
     (out / f"{name}.tokenizer.json").write_text(json.dumps(document))
@@ -93,8 +87,8 @@ def write_vocabulary(out, name, document, config, forms, texts):
     write_lines(out / f"{name}.ids.jsonl", references(document, texts))
     for ending, form in forms.items():
         write_gguf(out / f"{name}.{ending}", document, form)
-    if forms and as_gguf(document) != document:
-        write_lines(out / f"{name}.gguf.ids.jsonl", references(as_gguf(document), texts))
+        if as_gguf(document, form) != document:
+            write_lines(out / f"{name}.{ending}.ids.jsonl", references(as_gguf(document, form), texts))
 
 
 def name_of(file):

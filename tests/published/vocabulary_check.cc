@@ -4,7 +4,7 @@
 //
 // FOLDER has, as vocabularies.py writes them, for each NAME: NAME.tokenizer.json (and NAME.tokenizer_config.json, if any),
 // NAME.*.gguf and NAME.ids.jsonl, which has a line for each text: {"text", "ids", "decoded", "skipped"}; absent, "decoded" is
-// the text, and "skipped" (the text without special tokens) is "decoded". NAME.gguf.ids.jsonl holds for the GGUF forms
+// the text, and "skipped" (the text without special tokens) is "decoded". NAME.*.gguf.ids.jsonl holds for that GGUF file
 // if it exists. Without a NAME: all of them. Prints a row for each file and up to N (default: 3) differences of each
 // kind. Exit status: 1 where anything differs, 2 where a file cannot be read.
 #include <fmt/format.h>
@@ -141,9 +141,8 @@ bool CheckForm(const Options& options, const std::string& name, const std::strin
     fmt::print("{:<28} {:<16} not loaded: {}\n", name, form, tokenizer.error().message);
     return false;
   }
-  const fs::path own = options.folder / (name + ".gguf.ids.jsonl");
-  const bool has_own = form.ends_with(".gguf") && fs::exists(own);
-  const fs::path references = has_own ? own : options.folder / (name + ".ids.jsonl");
+  const fs::path own = options.folder / (name + form + ".ids.jsonl");
+  const fs::path references = fs::exists(own) ? own : options.folder / (name + ".ids.jsonl");
   const Tally tally = Comparison(*tokenizer, options.shown_max).Run(references);
   fmt::print("{:<28} {:<16} {:>7} {:>10} {:>10} {:>10}{}\n", name, form, tally.texts, tally.ids_equal,
              tally.text_equal, tally.skipped_equal, tally.AllEqual() ? "" : "  differs");

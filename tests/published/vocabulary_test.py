@@ -50,9 +50,8 @@ def recorded(program, out):
             sys.exit(f"vocabulary_test.py: {name} is not what was recorded; run it with `record`")
         (out / f"{name}.tokenizer.json").write_text(json.dumps(document))
         (out / f"{name}.tokenizer_config.json").write_text(json.dumps(config_of(document)))
-        for ending in ("ids", "gguf.ids"):
-            if ending in entry:
-                (out / f"{name}.{ending}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in entry[ending]))
+        for ending, references in entry["references"].items():
+            (out / f"{name}.{ending}").write_text("".join(json.dumps(row) + "\n" for row in references))
         for form in gguf_forms(name):
             write_gguf(out / f"{name}.{form}.gguf", document, form)
     return check(program, out)
@@ -99,11 +98,9 @@ def record():
         out = pathlib.Path(folder)
         module.write_made(out, [], RECORDED_TEXTS)
         for name, document in vocabularies().items():
-            row = {"name": name, "digest": digest(document)}
-            for ending in ("ids", "gguf.ids"):
-                path = out / f"{name}.{ending}.jsonl"
-                if path.exists():
-                    row[ending] = [json.loads(line) for line in path.read_text().splitlines()]
+            row = {"name": name, "digest": digest(document), "references": {}}
+            for path in sorted(out.glob(f"{name}.*ids.jsonl")):
+                row["references"][path.name.removeprefix(name + ".")] = [json.loads(line) for line in path.read_text().splitlines()]
             rows.append(json.dumps(row, separators=(",", ":")) + "\n")
     RECORDED.write_bytes(gzip.compress("".join(rows).encode(), 9, mtime=0))
 
