@@ -120,12 +120,11 @@ class Builder {
     const auto id = static_cast<TokenId>(index);
     if (vocabulary_.symbols == SentencePieceVocabulary::Symbols::kRewrittenText) {
       parts_.symbols.Add({.id = id, .content = std::string(entry.text)});
-    } else if (parts_.steps.size() == 1) {  // which marks spaces: before it and behind it the same is found
-      parts_.symbols.Add({.id = id, .content = WithSpaceMarks(entry.text)});
-    } else {
+    } else if (vocabulary_.add_dummy_prefix) {
       parts_.added.Add({.id = id, .content = WithoutSpaceMarks(entry.text)});
-      parts_.added.Add(
-          {.id = id, .content = WithSpaceMarks(entry.text)});  // by marks that the text holds itself
+    } else {  // As in directories of Gemma: runs of marks that the text itself has first, then runs of its spaces.
+      parts_.added.Add({.id = id, .content = WithSpaceMarks(entry.text)});
+      parts_.symbols.Add({.id = id, .content = WithSpaceMarks(entry.text)});
     }
     return {};
   }
