@@ -33,7 +33,7 @@ TEST(HostileTokenizerJson, IsRefusedByField) {
       {[](json& d) { d.erase("model"); }, "model: not an object"},
       {[](json& d) { d["model"] = 3; }, "model: not an object"},
       {[](json& d) { d["model"]["type"] = "WordLevel"; }, "model.type"},
-      {[](json& d) { d["model"]["type"] = "Unigram"; }, "pre_tokenizer: ByteLevel with Unigram"},
+      {[](json& d) { d["model"]["type"] = "Unigram"; }, "pre_tokenizer: ByteLevel is supported with BPE only"},
       {[](json& d) { d["model"]["type"] = "Unigram", d["pre_tokenizer"] = nullptr; },
        "model.vocab: not an array"},
       {[](json& d) { d["model"]["type"] = json::array(); }, "model.type"},

@@ -80,6 +80,7 @@ size_t GrowthMax(const TextStep& step) {
   }
   if (std::holds_alternative<NormalForm>(step)) return 18;
   if (std::holds_alternative<BertText>(step)) return kBertTextGrowthMax;
+  if (std::holds_alternative<OneSpace>(step)) return 2;  // two spaces become three bytes
   return std::holds_alternative<std::shared_ptr<const CharacterMap>>(step) ? kReplacementBytesMax : 1;
 }
 
@@ -143,8 +144,10 @@ Status AddStep(const FieldNode& leaf, LoadedNormalizer& loaded) {
   if (type == "Replace" && IsManySpaces(value)) {
     auto to = ShortText(value, "content", leaf.path);
     if (!to) return std::unexpected(std::move(to.error()));
-    if (*to != " ") return BadField(leaf.path + ".content", "only one space is supported");
-    loaded.steps.emplace_back(OneSpace{});
+    if (*to != " " && *to != kSpaceMark) {
+      return BadField(leaf.path + ".content", "only one space or U+2581 is supported");
+    }
+    loaded.steps.emplace_back(OneSpace{*std::move(to)});
     return {};
   }
   if (type == "Replace") {
@@ -202,7 +205,7 @@ Status AddDecoder(const FieldNode& leaf, LoadedDecoder& loaded) {
     auto prefix = MetaspacePrefix(value, leaf.path);
     if (!prefix) return std::unexpected(std::move(prefix.error()));
     loaded.marks_are_spaces = true;
-    if (*prefix != MarkSpaces::Prefix::kNever) loaded.leading_spaces = LeadingSpaces::kDropOne;
+    if (*prefix != MarkSpaces::Prefix::kNever) loaded.leading_spaces = LeadingSpaces::kDropMarks;
     return {};
   }
   return BadField(leaf.path, fmt::format("type \"{}\" is not supported", type.substr(0, 64)));

@@ -36,7 +36,6 @@ using nlohmann::ordered_json;
 
 constexpr size_t kDepthMax = 64;
 constexpr int32_t kWordCharactersMax = 10'000;
-
 using Status = api::Result<void>;
 
 template <class T>
@@ -102,9 +101,8 @@ class TokenizerJsonLoader {
     auto normalizer = LoadNormalizer(field("normalizer"));
     if (!normalizer) return Pass(normalizer);
     byte_level_ = pre_tokenizer->byte_level;
-    if (byte_level_ && unigram_) return BadField("pre_tokenizer", "ByteLevel with Unigram is not supported");
-    if (byte_level_ && wordpiece_) {
-      return BadField("pre_tokenizer", "ByteLevel with WordPiece is not supported");
+    if (byte_level_ && (unigram_ || wordpiece_)) {
+      return BadField("pre_tokenizer", "ByteLevel is supported with BPE only");
     }
     parts_.pre_tokenizer = std::move(pre_tokenizer->splits);
     parts_.normal_form = normalizer->normal_form;
@@ -153,8 +151,7 @@ class TokenizerJsonLoader {
     id_of_.reserve(vocab->size());
     next_id_ = static_cast<TokenId>(vocab->size());
     auto taken = unigram_ ? ScoredVocab(*vocab) : BpeVocab(*vocab);
-    if (taken && id_of_.empty()) return BadField("model.vocab", "empty");
-    return taken;
+    return taken && id_of_.empty() ? BadField("model.vocab", "empty") : taken;
   }
 
   Status BpeVocab(const json& vocab) {
@@ -284,6 +281,7 @@ class TokenizerJsonLoader {
 
   Status Add(AddedToken token, std::string_view path) {
     parts_.vocabulary.Set(token.id, TextOf(token), token.special);
+    if (token.content.contains(' ')) parts_.own_spaces.push_back(token.id);
     auto done = AddToken(std::move(token), parts_);
     return done ? done : BadField(path, done.error().message);
   }

@@ -38,6 +38,7 @@ struct TokenizerParts {
   bool add_eos = false;           // implies eos
   bool add_bos_to_chats = false;  // implies add_bos
   LeadingSpaces leading_spaces = LeadingSpaces::kKeep;
+  std::vector<api::TokenId> own_spaces;  // added tokens whose content has spaces
   PairFrame pair;
   std::vector<api::TokenId> ends = {};  // that the files name; Tokenizer adds the others
 };

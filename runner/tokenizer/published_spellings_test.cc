@@ -108,7 +108,6 @@ TEST(PublishedSpellings, UserDefinedTokensOfAGgufCutTheText) {
                                    true));
   EXPECT_THAT(IdsOf(llama, "x<br>x"), ElementsAre(5, 6, 5));
   EXPECT_THAT(IdsOf(llama, "x  x"), ElementsAre(5, 7, 5));
-  EXPECT_THAT(IdsOf(llama, "x\u2581\u2581x"), ElementsAre(5, 7, 5));
 }
 
 // Published Gemma directories spell runs of spaces with marks among their added tokens.

@@ -32,7 +32,8 @@ class Builder {
   }
 
   Status Run() {
-    for (const auto phase : {&Builder::Steps, &Builder::Entries, &Builder::Model, &Builder::Markers}) {
+    for (const auto phase :
+         {&Builder::Steps, &Builder::AddedEntries, &Builder::Entries, &Builder::Model, &Builder::Markers}) {
       if (auto done = (this->*phase)(); !done) return done;
     }
     return {};
@@ -52,6 +53,24 @@ class Builder {
       parts_.leading_spaces = LeadingSpaces::kDropAll;
     } else if (vocabulary_.add_dummy_prefix) {
       parts_.leading_spaces = LeadingSpaces::kDropOne;
+    }
+    return {};
+  }
+
+  // Where merges make the pieces, a longer one that no merge makes is an added token, which llama.cpp's converter for
+  // Gemma 4 calls normal: "<td>".
+  Status AddedEntries() {
+    if (vocabulary_.algorithm != Algorithm::kBpeByMerges) return {};
+    std::vector<bool> made(vocabulary_.entries.size());
+    for (const Merge& merge : vocabulary_.merges) made[static_cast<size_t>(merge.merged)] = true;
+    for (size_t i = 0; i < made.size(); ++i) {
+      Entry& entry = vocabulary_.entries[i];
+      if (made[i] || entry.type != TokenType::kNormal || entry.text.empty()) continue;
+      if (!api::IsValidUtf8(entry.text) || api::CodePointAt(entry.text).bytes == entry.text.size()) continue;
+      if (entry.text.size() > kAddedTokenBytesMax) continue;
+      const bool markup = entry.text.front() == '<' && entry.text.back() == '>' &&
+                          entry.text.find_first_of("_|") != std::string_view::npos;
+      entry.type = markup ? TokenType::kControl : TokenType::kUserDefined;
     }
     return {};
   }
@@ -139,6 +158,11 @@ class Builder {
     if (entry.text.empty() || !api::IsValidUtf8(entry.text)) return {};  // no text holds it
     id_of_.emplace(entry.text, id);
     words_.Add(entry.text);
+    // Gemma 4's converter calls its runs of marks normal.
+    const bool run_of_marks = entry.text.size() > kSpaceMark.size() &&
+                              WithoutSpaceMarks(entry.text).find_first_not_of(' ') == std::string::npos;
+    if (run_of_marks && vocabulary_.algorithm == Algorithm::kBpeByMerges)
+      parts_.added.Add({.id = id, .content = std::string(entry.text)});
     return {};
   }
 

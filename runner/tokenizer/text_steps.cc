@@ -58,9 +58,19 @@ class Applier {
     }
     text = std::move(squashed);
   }
-  void operator()(const OneSpace&) {
-    const auto both = [](char a, char b) { return a == ' ' && b == ' '; };
-    text.erase(std::unique(text.begin(), text.end(), both), text.end());
+  void operator()(const OneSpace& step) {
+    std::string squeezed;
+    squeezed.reserve(text.size());
+    for (size_t at = 0; at < text.size();) {
+      const size_t end = std::min(text.find_first_not_of(' ', at), text.size());
+      if (end - at > 1) {
+        squeezed += step.to;
+      } else {
+        squeezed += text[at];
+      }
+      at = std::max(end, at + 1);
+    }
+    text = std::move(squeezed);
   }
   void operator()(const SpaceWords&) {
     std::string words;
@@ -69,7 +79,9 @@ class Applier {
     for (size_t at = 0; at < text.size();) {
       const api::CodePoint c = api::CodePointAt(text, at);
       if (!IsWhite(c.value)) {
-        if (between && !words.empty()) words += ' ';
+        // The space becomes a mark, which a word that begins with one does not get.
+        const bool marked = std::string_view(text).substr(at).starts_with(kSpaceMark);
+        if (between && !words.empty() && !marked) words += ' ';
         words += std::string_view(text).substr(at, c.bytes);
       }
       between = IsWhite(c.value);

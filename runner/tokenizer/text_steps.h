@@ -31,9 +31,11 @@ struct MarkSpaces {
   Prefix prefix = Prefix::kNever;
 };
 struct SquashSpaces {};  // none at either end, one where there are several
-struct OneSpace {};      // for several
-struct SpaceWords {};    // words with one space between them, for white space of any kind
-struct Strip {           // white space at the ends
+struct OneSpace {        // for several
+  std::string to = " ";  // it, or the mark
+};
+struct SpaceWords {};  // words with one space between them, for white space of any kind
+struct Strip {         // white space at the ends
   bool left = true, right = true;
 };
 using TextStep = std::variant<Prepend, Replace, MarkSpaces, SquashSpaces, OneSpace, SpaceWords, Strip,

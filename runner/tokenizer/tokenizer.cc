@@ -185,6 +185,7 @@ Tokenizer::Tokenizer(TokenizerParts parts) {
   if (parts.eos != kNoToken) parts.ends.push_back(parts.eos);
   std::ranges::sort(parts.ends);
   parts.ends.erase(std::ranges::unique(parts.ends).begin(), parts.ends.end());
+  std::ranges::sort(parts.own_spaces);
   parts_ = std::make_unique<const TokenizerParts>(std::move(parts));
 }
 Tokenizer::~Tokenizer() = default;
@@ -239,6 +240,7 @@ int32_t Tokenizer::vocab_size() const { return parts_->vocabulary.size(); }
 std::string_view Tokenizer::TokenBytes(TokenId id) const { return parts_->vocabulary.Bytes(id); }
 bool Tokenizer::IsSpecial(TokenId id) const { return parts_->vocabulary.IsSpecial(id); }
 std::span<const TokenId> Tokenizer::ends() const { return parts_->ends; }
+bool Tokenizer::HasOwnSpaces(TokenId id) const { return std::ranges::binary_search(parts_->own_spaces, id); }
 LeadingSpaces Tokenizer::leading_spaces() const { return parts_->leading_spaces; }
 
 }  // namespace quire::runner::tokenizer

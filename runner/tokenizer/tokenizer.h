@@ -35,8 +35,8 @@ enum class SpecialTokens : uint8_t {
 };
 
 // The treatment of spaces at the start of a decoded text. SentencePiece vocabularies put one before the
-// first word when encoding.
-enum class LeadingSpaces : uint8_t { kKeep, kDropOne, kDropAll };
+// first word when encoding. kDropMarks: those of the first token that its entry writes as marks.
+enum class LeadingSpaces : uint8_t { kKeep, kDropOne, kDropAll, kDropMarks };
 
 // A part of a prompt. Borders between segments are no borders for the tokens: the segments' texts count as
 // one text.
@@ -101,6 +101,8 @@ class Tokenizer {
   // Tokens whose texts end an answer (published_markup.h), and EOS; ascending.
   std::span<const TokenId> ends() const;
   LeadingSpaces leading_spaces() const;
+  // Whether spaces in the token's bytes are its own, and no marks of the vocabulary.
+  bool HasOwnSpaces(TokenId id) const;
 
  private:
   std::unique_ptr<const TokenizerParts> parts_;
