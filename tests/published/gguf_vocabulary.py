@@ -1,6 +1,7 @@
 """The vocabulary of a tokenizer.json as llama.cpp's converter writes it into a GGUF file. Standard library only.
 
-A form is what tokenizer.ggml.model and tokenizer.ggml.pre say: "scores" (SentencePiece with scores: Llama 2, Gemma 3), "merges"
+A form is what tokenizer.ggml.model and tokenizer.ggml.pre say: "scores" (SentencePiece with scores: Llama 2, Gemma 3), "marks" (the
+same as written until 2024, when marks in user-defined tokens were no spaces yet), "merges"
 (the same with merges: Gemma 4, whose converter leaves added tokens alone that the model has), "unigram" (T5), or for a byte-level vocabulary the name of its pre-tokenizer.
 """
 import base64
@@ -9,7 +10,8 @@ from border_texts import MARK
 from gguf_file import ARRAY, BOOL, F32, I8, I32, TEXT, Gguf
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
-MODELS = {"scores": "llama", "merges": "gemma4", "unigram": "t5"}
+MODELS = {"scores": "llama", "marks": "llama", "merges": "gemma4", "unigram": "t5"}
+KEEPS_MARKS = ("marks", "merges")  # in the text of added tokens
 ADDED_SCORE, UNUSED_SCORE = -1000.0, -10000.0
 
 
@@ -57,26 +59,27 @@ def is_byte(text):
 def tokens_of(document, form):
     """[(text, type)] by id."""
     entries, added = entries_of(document["model"]), {token["id"]: token for token in document["added_tokens"]}
-    of_text = form in MODELS
+    special = {token["id"] for token in as_gguf(document, form)["added_tokens"] if token["special"]}
     tokens = []
     for number in range(max([*entries, *added]) + 1):
-        token = added.get(number)
-        text = token["content"] if token else entries.get(number)
+        text = added[number]["content"] if number in added else entries.get(number)
         if text is None:
             tokens.append((f"[PAD{number}]", UNUSED))
-        elif of_text and text == "<unk>":
+        elif form in MODELS and text == "<unk>":
             tokens.append((text, UNKNOWN))
-        elif token and (token["special"] or form != "merges" and looks_special(text)):
+        elif number in special:
             tokens.append((text, CONTROL))
-        elif token and form != "merges":
-            tokens.append((text.replace(MARK, " "), USER_DEFINED))
-        elif token and number not in entries:
-            tokens.append((text, USER_DEFINED))
-        elif of_text and text == "\t" and "<0x09>" not in entries.values():
-            tokens.append(("<0x09>", BYTE))  # tokenizer.json of Gemma 1 and 2 spells out one of its bytes
+        elif number in added and (form != "merges" or number not in entries):
+            tokens.append((text if form in KEEPS_MARKS else text.replace(MARK, " "), USER_DEFINED))
         else:
-            tokens.append((text, BYTE if of_text and is_byte(text) else NORMAL))
+            tokens.append(normal_token(text, form, entries))
     return tokens
+
+
+def normal_token(text, form, entries):
+    if form in MODELS and text == "\t" and "<0x09>" not in entries.values():
+        return "<0x09>", BYTE  # tokenizer.json of Gemma 1 and 2 spells out one of its bytes
+    return text, BYTE if form in MODELS and is_byte(text) else NORMAL
 
 
 def steps_of(document):
@@ -107,7 +110,7 @@ def write_gguf(path, document, form):
     tokens = tokens_of(document, form)
     keys = {"model": (TEXT, MODELS.get(form, "gpt2")), "tokens": ((ARRAY, TEXT), [text for text, _ in tokens]),
             "token_type": ((ARRAY, I32), [kind for _, kind in tokens])}
-    if form in ("scores", "unigram"):
+    if form in ("scores", "marks", "unigram"):
         scores = scores_of(document["model"], len(tokens))
         for token in document["added_tokens"]:
             scores[token["id"]] = ADDED_SCORE

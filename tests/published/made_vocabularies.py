@@ -124,6 +124,14 @@ def unigram_model(byte_fallback):
     return {"type": "Unigram", "unk_id": 2, "vocab": vocab, "byte_fallback": byte_fallback}
 
 
+def wordpiece_model():
+    pieces, characters = marked_pieces()
+    begin = dict.fromkeys(piece.strip(MARK) for piece in [*pieces, *characters] if piece.strip(MARK))
+    entries = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *begin, *("##" + piece for piece in begin)]
+    return {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,
+            "vocab": {entry: number for number, entry in enumerate(dict.fromkeys(entries))}}
+
+
 # ---- the steps around a model ----
 
 
@@ -143,6 +151,7 @@ def metaspace(scheme, cut):
     return {"type": "Metaspace", "replacement": MARK, "prepend_scheme": scheme, "split": cut}
 
 
+PREPEND = sequence("normalizer", {"type": "Prepend", "prepend": MARK}, replace(" ", MARK))
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
 MARKS_TO_TEXT = [replace(MARK, " "), {"type": "ByteFallback"}, {"type": "Fuse"}]
 DROP_ONE_SPACE = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
@@ -167,8 +176,7 @@ def new_llama(scheme, cut):
 
 
 STYLES = {
-    "llama2": lambda: style(llama_model(), sequence("normalizer", {"type": "Prepend", "prepend": MARK}, replace(" ", MARK)), None,
-                            sequence("decoder", *MARKS_TO_TEXT, DROP_ONE_SPACE)),
+    "llama2": lambda: style(llama_model(), PREPEND, None, sequence("decoder", *MARKS_TO_TEXT, DROP_ONE_SPACE)),
     "gemma": lambda: style(gemma_model(), replace(" ", MARK), {"type": "Split", "pattern": {"String": " "}, "behavior":
                            "MergedWithPrevious", "invert": False}, sequence("decoder", *MARKS_TO_TEXT)),
     "first": lambda: new_llama("first", False),
@@ -183,9 +191,11 @@ STYLES = {
     "qwen2": lambda: style(byte_level_model(), {"type": "NFC"}, sequence("pre", split(QWEN2), BYTE_LEVEL), BYTE_LEVEL),
     "smollm": lambda: style(byte_level_model(), None, sequence("pre", {"type": "Digits", "individual_digits": True},
                             {**BYTE_LEVEL, "use_regex": True}), BYTE_LEVEL),
+    "bert": lambda: style(wordpiece_model(), {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True,
+                          "strip_accents": None, "lowercase": True}, {"type": "BertPreTokenizer"}, {"type": "WordPiece", "prefix": "##",
+                          "cleanup": False}),
     "unigram": lambda: metaspace_style(unigram_model(False), "always", True),
-    "unigram_bytes": lambda: style(unigram_model(True), None, metaspace("always", True), sequence(
-        "decoder", *MARKS_TO_TEXT, DROP_ONE_SPACE)),
+    "unigram_bytes": lambda: style(unigram_model(True), PREPEND, None, sequence("decoder", *MARKS_TO_TEXT, DROP_ONE_SPACE)),
     "t5": lambda: metaspace_style(unigram_model(False), "always", True, sequence(
         "normalizer", CHARSMAP, {"type": "Strip", "strip_left": False, "strip_right": True}, {**SQUASH, "content": MARK})),
     "t5_old": lambda: style(unigram_model(False), CHARSMAP, sequence("pre", {"type": "WhitespaceSplit"}, metaspace("always", True)),
@@ -222,10 +232,15 @@ def flagged():
     return tokens
 
 
+def plain():
+    return [*(token(t, True) for t in MARKUP), *map(token, TAGS + TEXTS)]
+
+
 SETS = {
-    "plain": lambda: [*(token(t, True) for t in MARKUP), *map(token, TAGS + TEXTS)],
-    "spaced": lambda: [*(token(t, True) for t in MARKUP), *map(token, TAGS + TEXTS + SPACED)],
-    "marked": lambda: [*(token(t, True) for t in MARKUP), *map(token, TAGS + TEXTS + MARKED)],
+    "plain": plain,
+    "config": plain,
+    "spaced": lambda: [*plain(), *map(token, SPACED)],
+    "marked": lambda: [*plain(), *map(token, MARKED)],
     "flags": flagged,
     "normal": lambda: [token(t, t in MARKUP, normalized=True) for t in MARKUP + TAGS + TEXTS + SPACED + MARKED + CHANGING],
 }
@@ -239,13 +254,15 @@ def added_of_model(model):
         entries = list(model["vocab"])
         return [token(entry, entry in ("<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>", "<end_of_turn>"))
                 for entry in entries[:entries.index("<0x00>")]]
-    return [token(entry, True) for entry in ("<unk>", "<s>", "</s>") if entry in model["vocab"]]
+    named = [token(entry, True) for entry in ("<unk>", "<s>", "</s>", "[PAD]", "[UNK]", "[CLS]", "[SEP]") if entry in model["vocab"]]
+    return named + [token(entry, True, lstrip=True) for entry in ("[MASK]",) if entry in model["vocab"]]
 
 
 def without(style_name, entry):
-    """Gemma has runs of spaces as runs of marks. A token that T5's normalizer empties has no meaning: the library hangs."""
+    """Gemma has runs of its own. A token that T5's normalizer empties has no meaning: the library hangs."""
     blank = not entry["content"].strip()
-    return style_name == "gemma" and not entry["content"].strip(" ") or style_name == "t5" and entry["normalized"] and blank
+    own_runs = not entry["content"].strip(" \t")
+    return style_name == "gemma" and own_runs or style_name == "t5" and entry["normalized"] and blank
 
 
 def document(style_name, set_name):
@@ -263,8 +280,15 @@ def document(style_name, set_name):
             "pre_tokenizer": parts["pre_tokenizer"], "post_processor": None, "decoder": parts["decoder"], "model": model}
 
 
+def files_of(name, document):
+    """The tokenizer.json and tokenizer_config.json of a document. Of the set "config" only the second lists the added tokens that the
+    model lacks; transformers adds them."""
+    entries = {entry if isinstance(entry, str) else entry[0] for entry in document["model"]["vocab"]}
+    added = [token for token in document["added_tokens"] if not name.endswith("_config") or token["content"] in entries]
+    return {**document, "added_tokens": added}, config_of(document)
+
+
 def config_of(document):
-    """The tokenizer_config.json beside a tokenizer.json."""
     contents = [entry["content"] for entry in document["added_tokens"] if entry["special"]]
     ends = (("bos_token", ("<bos>", "<s>")), ("eos_token", ("<eos>", "</s>", "<|im_end|>")))
     named = {key: next(content for content in names if content in contents) for key, names in ends if set(names) & set(contents)}
@@ -274,13 +298,19 @@ def config_of(document):
 
 
 # By style. A GGUF file has no flags of added tokens, and a space for each mark in one that is not special.
-GGUF_FORMS = {"llama2": ["scores"], "gemma": ["scores", "merges"], "never": ["scores"], "gpt2": ["gpt-2"], "llama3": ["llama-bpe"],
+GGUF_FORMS = {"llama2": ["scores"], "gemma": ["scores", "marks", "merges"], "never": ["scores"], "gpt2": ["gpt-2"], "llama3": ["llama-bpe"],
               "qwen2": ["qwen2"], "smollm": ["smollm"], "unigram_bytes": ["unigram"], "t5": ["unigram"]}
 
 
 def gguf_forms(name):
     style_name, _, set_name = name.rpartition("_")
     return GGUF_FORMS.get(style_name, []) if set_name in ("plain", "spaced") else []
+
+
+def in_gguf(name, text):
+    """Whether the GGUF file must read a text as the tokenizer.json does. Metaspace takes a literal mark for one of its own; SentencePiece,
+    whose keys the file has, does not."""
+    return MARK not in text or not name.startswith("t5_")
 
 
 def vocabularies():

@@ -21,7 +21,7 @@ import tokenizers  # noqa: E402
 
 from border_texts import border_texts, random_text
 from gguf_vocabulary import as_gguf, write_gguf
-from made_vocabularies import config_of, gguf_forms, vocabularies
+from made_vocabularies import files_of, gguf_forms, in_gguf, vocabularies
 
 TEXTS = 10000
 BATCH = 200
@@ -61,13 +61,15 @@ def decoder_of(document):
 
 
 def references(document, texts):
-    """For each text {"text", "ids", "decoded", "skipped"}, without what vocabulary_check.cc takes for granted."""
+    """For each text {"text", "ids", "decoded", "skipped"}, without what vocabulary_check.cc takes for granted. Encoders write no text."""
     tokenizer, decoder = tokenizers.Tokenizer.from_str(json.dumps(document)), decoder_of(document)
     tokenizer.no_padding()
     tokenizer.no_truncation()
     for entry in document["added_tokens"]:
         assert tokenizer.token_to_id(entry["content"]) == entry["id"], entry
     texts, ids = zip(*encoded(tokenizer, texts))
+    if document["model"]["type"] == "WordPiece":
+        return [{"text": text, "ids": row, "decoded": None} for text, row in zip(texts, ids)]
     decoded = decoder.decode_batch(ids, skip_special_tokens=False)
     skipped = decoder.decode_batch(ids, skip_special_tokens=True)
     return [{"text": text, "ids": row, **({} if whole == text else {"decoded": whole}), **({} if rest == whole else {"skipped": rest})}
@@ -80,15 +82,16 @@ def write_lines(path, entries):
             lines.write(json.dumps(entry, separators=(",", ":")) + "\n")
 
 
-def write_vocabulary(out, name, document, config, forms, texts):
-    """config: the tokenizer_config.json. forms: {ending: form} of its GGUF files."""
-    (out / f"{name}.tokenizer.json").write_text(json.dumps(document))
-    (out / f"{name}.tokenizer_config.json").write_text(json.dumps(config))
+def write_vocabulary(out, name, document, files, forms, texts):
+    """document: what both `files`, tokenizer.json and tokenizer_config.json, say. forms: {ending: form} of its GGUF files."""
+    for file, kind in zip(files, ("tokenizer", "tokenizer_config")):
+        (out / f"{name}.{kind}.json").write_text(json.dumps(file))
     write_lines(out / f"{name}.ids.jsonl", references(document, texts))
     for ending, form in forms.items():
         write_gguf(out / f"{name}.{ending}", document, form)
-        if as_gguf(document, form) != document:
-            write_lines(out / f"{name}.{ending}.ids.jsonl", references(as_gguf(document, form), texts))
+        kept = [text for text in texts if in_gguf(name, text)]
+        if as_gguf(document, form) != document or kept != texts:
+            write_lines(out / f"{name}.{ending}.ids.jsonl", references(as_gguf(document, form), kept))
 
 
 def name_of(file):
@@ -105,14 +108,14 @@ def write_published(out, form, file, count):
     texts = [*fixture_texts(), *(random_text(draw) for _ in range(count)), *texts_around(name, document, count)]
     beside = file.with_name(file.name.replace("tokenizer.json", "tokenizer_config.json"))
     config = json.loads(beside.read_text()) if beside != file and beside.exists() else {}
-    write_vocabulary(out, name, document, config, {} if form == "-" else {"gguf": form}, texts)
+    write_vocabulary(out, name, document, (document, config), {} if form == "-" else {"gguf": form}, texts)
 
 
 def write_made(out, names, count):
     for name, document in vocabularies().items():
         if not names or name in names:
             forms = {f"{form}.gguf": form for form in gguf_forms(name)}
-            write_vocabulary(out, name, document, config_of(document), forms, texts_around(name, document, count))
+            write_vocabulary(out, name, document, files_of(name, document), forms, texts_around(name, document, count))
 
 
 def main():
