@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runner/weights/testing/hostile_files.h"
+#include "tests/data/test_data.h"
 
 namespace quire::runner::weights {
 namespace {
@@ -47,11 +48,12 @@ TEST(Describe, ShowsLargeArraysWhenVerbose) {
 }
 
 TEST(Describe, GivesAHuggingFaceDirectoryTheSameKeys) {
+  QUIRE_FIND_OR_SKIP(path, "gguf/lfm2.bf16.gguf");
   const auto described = DescribeFile("tests/data/models/lfm2");
   EXPECT_EQ(described.parameters, 272000);
   EXPECT_EQ(described.quantization, "BF16");
   const json info = json::parse(described.model_info_json);
-  const json gguf = json::parse(DescribeFile("tests/data/gguf/lfm2.bf16.gguf").model_info_json);
+  const json gguf = json::parse(DescribeFile(path).model_info_json);
   for (const char* key : {"general.architecture", "general.parameter_count", "general.file_type",
                           "lfm2.block_count", "lfm2.context_length", "lfm2.embedding_length",
                           "lfm2.attention.head_count", "lfm2.attention.layer_norm_rms_epsilon",

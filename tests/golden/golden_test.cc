@@ -42,7 +42,6 @@ TEST(Golden, Lfm2WithEveryInstructionSet) {
   kernels::test::ForEachInstructionSet([] { ExpectGolden(kLfm2, ReadGolden(kLfm2), 2e-4F); });
 }
 TEST(Golden, Lfm2AsF16Gguf) { ExpectGolden("tests/data/gguf/lfm2.f16.gguf", ReadGolden(kLfm2), 2e-4F); }
-TEST(Golden, Lfm2AsBf16Gguf) { ExpectGolden("tests/data/gguf/lfm2.bf16.gguf", ReadGolden(kLfm2), 2e-4F); }
 
 // A delta net amplifies the rounding of float32 more than attention does. Measured: 1.3e-4.
 constexpr const char* kQwen35 = "tests/data/models/qwen3_5";

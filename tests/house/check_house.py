@@ -8,7 +8,7 @@ import re
 import sys
 
 LINES_MAX = 500
-TEST_BYTES_MAX = 22_000_000  # of tests/, which every clone gets
+TEST_BYTES_MAX = 20_000_000  # of tests/, which every clone gets
 SOURCE_SUFFIXES = {".cc", ".h", ".py", ".sh", ".mjs", ".txt"}
 
 # Which folder may include which. A folder may always include itself; naming a folder names the rooms below it that are
