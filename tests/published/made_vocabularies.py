@@ -17,7 +17,7 @@ This is what the caller returned: 12 tables, 20 rows, 2024 numbers. Don't ask th
 def read(self, text): return self.text if text == 10 else [word for word in text.split(", ")]  # returned words
 for (int i = 0; i < 10; ++i) { table[i] = word + text; } // there are words in tables
 <table><td>12</td></table> <div class="a">hello</div> they thought that through, there and then, word by word.
-the rest of the text trails the lead; leading and trailing words are read as the reader reads these words."""
+the rest of the text follows the lead; leading and ending words are read as the reader reads these words."""
 OTHER = ["\u65e5\u672c\u8a9e \u65e5\u672c \u4f60\u597d \u4e16\u754c", "\u041f\u0440\u0438\u0432\u0435\u0442 \u043c\u0438\u0440", "\u00e9t\u00e9 caf\u00e9",
          "\U0001f642 \U0001f642\U0001f642"]
 MERGES = 170
@@ -209,7 +209,7 @@ STYLES = {
 MARKUP = ["<|im_start|>", "<|im_end|>", "[INST]", "[/INST]", "<|tool", "<|tool|>"]
 TAGS = ["<br>", "</table>", "<b", "<b>", "<td>"]
 TEXTS = ["2024", "20", "\U0001f642", "\U0001f642\U0001f642", "\u65e5\u672c", "ab", "bcd", "word", "\n\n", "\n\n\n\n", "\t\t", "\r\n"]
-SPACED = ["  ", "    ", " lead", "trail ", "foo bar", "foo bar baz"]
+SPACED = ["  ", "    ", " lead", "tail ", "foo bar", "foo bar baz"]
 MARKED = [MARK * 2, MARK * 4, "a" + MARK + "b", MARK + "the"]
 # What normal forms and charsmaps change. Characters from U+00A1 to U+0143 would be decoded as bytes in byte-level vocabularies: they
 # are the library's spelling of bytes, and it looks no further.

@@ -66,7 +66,7 @@ def main():
                 ids = processor.encode(entry["text"])
                 texts += 1
                 differ += ids != entry["ids"]
-                lines.write(json.dumps({"text": entry["text"], "ids": ids}, separators=(",", ":")) + "\n")
+                lines.write(json.dumps({"text": entry["text"], "ids": ids, "decoded": None}, separators=(",", ":")) + "\n")
         print(f"{name}: {texts} texts, {differ} differ from tokenizer.json")
 
 
