@@ -175,6 +175,9 @@ class HybridCache {
   // kInvalid: a step or a draft is open. kUnsupported: not ready(), or a recurrent layer whose
   // record_bytes is 0.
   Result<Speculation> Speculate(Sequence& sequence);
+  // The same on a fork, which shares the sequence's pages and slot until it writes. The sequence is never touched and
+  // may go on or end; the draft is always dropped. Needs no record_bytes.
+  Result<Speculation> SpeculateIsolated(const Sequence& sequence);
 
   // Converts the snapshot's recurrent state to the form of a store (Layout::stored_state), in a slot of its own.
   // Nothing to do where that form is float32, it has it, or there is no state. Errors change nothing:

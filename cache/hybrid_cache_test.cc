@@ -308,6 +308,7 @@ TEST(Steps, KeepTheirSequencesToThemselves) {
   EXPECT_EQ(code(rig.cache().RemoveRange(rig.sequence(a), 0, 1, {})), ErrorCode::kInvalid);
   EXPECT_EQ(code(rig.cache().ScheduleCapture(rig.sequence(a), 9)), ErrorCode::kInvalid);
   EXPECT_EQ(code(rig.cache().Speculate(rig.sequence(a))), ErrorCode::kInvalid);
+  EXPECT_EQ(code(rig.cache().SpeculateIsolated(rig.sequence(a))), ErrorCode::kInvalid);
   step->reset();
   rig.CheckAll();
 }

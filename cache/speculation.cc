@@ -46,13 +46,29 @@ void Replay(const SequenceState::Draft& draft, const Layout& layout, int32_t kee
   QUIRE_CACHE_CHECK(done == keep);
 }
 
-}  // namespace
-
-Result<Speculation> HybridCache::Speculate(Sequence& sequence) try {
-  SequenceState& state = *sequence.state_;
+Result<void> CheckDraftable(const SequenceState& state) {
   if (state.in_step) return Fail(ErrorCode::kInvalid, "the sequence is in a step");
   if (state.draft) return Fail(ErrorCode::kInvalid, "the sequence is already drafting");
   if (!state.held.complete()) return Fail(ErrorCode::kUnsupported, "some layer has no state at the offset");
+  return {};
+}
+
+}  // namespace
+
+Result<Speculation> HybridCache::SpeculateIsolated(const Sequence& sequence) {
+  if (auto draftable = CheckDraftable(*sequence.state_); !draftable) {
+    return std::unexpected(std::move(draftable.error()));
+  }
+  auto fork = Fork(sequence, sequence.offset());
+  if (!fork) return std::unexpected(std::move(fork.error()));
+  return Speculation(*std::move(fork));
+}
+
+Result<Speculation> HybridCache::Speculate(Sequence& sequence) try {
+  SequenceState& state = *sequence.state_;
+  if (auto draftable = CheckDraftable(state); !draftable) {
+    return std::unexpected(std::move(draftable.error()));
+  }
   const Position base = state.held.offset();
   const auto& recurrent = pools_->layout.recurrent;
   const auto unrecorded = std::ranges::find(recurrent, 0, &RecurrentLayer::record_bytes);
@@ -70,17 +86,19 @@ Result<Speculation> HybridCache::Speculate(Sequence& sequence) try {
 }
 
 Speculation::Speculation(Speculation&& other) noexcept
-    : live_(std::exchange(other.live_, nullptr)), base_(other.base_) {}
+    : live_(std::exchange(other.live_, nullptr)), isolated_(std::move(other.isolated_)), base_(other.base_) {}
 
 Speculation::~Speculation() { Drop(); }
 
 void Speculation::Drop() {
+  isolated_ = Sequence();
   if (live_ == nullptr) return;
   const auto dropped = Commit(0, {});
   QUIRE_CACHE_CHECK(dropped.has_value());
 }
 
 Result<void> Speculation::Commit(int32_t keep, const ReplayInputs& replay) try {
+  if (isolated_) return Fail(ErrorCode::kUnsupported, "an isolated draft cannot be committed");
   if (live_ == nullptr) return Fail(ErrorCode::kInvalid, "the draft is closed");
   SequenceState& state = *live_->state_;
   if (state.in_step) return Fail(ErrorCode::kInvalid, "a step of the draft is open");

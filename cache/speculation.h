@@ -10,6 +10,9 @@
 // behind the accepted ones is not part of it: nothing of that token has been computed, and it is the first of
 // the next step. Destroyed without Commit, it drops the draft. Costs one state slot more than the sequence
 // had, while open. Engine thread only. Not destroyed while a step of the draft is open.
+//
+// An isolated draft (SpeculateIsolated) is written to a fork and can only be dropped: it shows what a draft would
+// give, and the sequence that it began at knows nothing of it.
 #pragma once
 
 #include <cstddef>
@@ -17,6 +20,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "cache/sequence.h"
 #include "cache/types.h"
@@ -36,14 +40,17 @@ class Speculation {
   Speculation& operator=(Speculation&&) = delete;
   ~Speculation();
 
-  // The sequence that draft tokens are appended to: the one given to Speculate, which stays where it is.
-  Sequence& sequence() { return *live_; }
+  // The sequence that draft tokens are appended to: the one given to Speculate, which stays where it is, or the fork.
+  Sequence& sequence() { return isolated_ ? isolated_ : *live_; }
   Position base() const { return base_; }
-  int32_t drafted() const { return live_ == nullptr ? 0 : static_cast<int32_t>(live_->offset() - base_); }
+  int32_t drafted() const {
+    const Position end = isolated_ ? isolated_.offset() : live_ != nullptr ? live_->offset() : base_;
+    return static_cast<int32_t>(end - base_);
+  }
 
   // Keeps the first `keep` draft tokens and closes the transaction. On error it is still open.
   // `replay` may be null without recurrent layers. kInvalid: keep outside [0, drafted()], a step is open, it
-  // is closed, or there is no replay where one is needed. kOutOfSlots: only
+  // is closed, or there is no replay where one is needed. kUnsupported: the draft is isolated. kOutOfSlots: only
   // where a canceled step has lost the draft's slot while the one at the base is shared.
   // kOutOfMemory: not where keep is 0.
   Result<void> Commit(int32_t keep, const ReplayInputs& replay);
@@ -52,8 +59,10 @@ class Speculation {
  private:
   friend class HybridCache;
   Speculation(Sequence* live, Position base) : live_(live), base_(base) {}
+  explicit Speculation(Sequence fork) : isolated_(std::move(fork)), base_(isolated_.offset()) {}
 
-  Sequence* live_;  // null once closed
+  Sequence* live_ = nullptr;  // null once closed, and where the draft is isolated
+  Sequence isolated_;         // refers to nothing unless the draft is isolated and open
   Position base_;
 };
 

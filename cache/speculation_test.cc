@@ -129,6 +129,7 @@ TEST(Speculation, ADraftNeedsRecordedInputs) {
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().code, ErrorCode::kUnsupported);
   EXPECT_NE(refused.error().message.find("recurrent[1].record_bytes"), std::string::npos);
+  EXPECT_TRUE(rig.cache().SpeculateIsolated(rig.sequence(a)).has_value());
 }
 
 // The token sampled from the last accepted position comes with the next step, at s + n.
@@ -146,6 +147,62 @@ TEST(Speculation, TheTokenSampledAfterTheDraftIsNotCommitted) {
     rig.AppendTokens(a, {4711});
     EXPECT_EQ(rig.tokens(a).back(), 4711);
     EXPECT_EQ(rig.sequence(a).offset(), 10);
+  }
+}
+
+TEST(Speculation, AnIsolatedDraftNeverTouchesTheSequence) {
+  for (const auto& [layout, capacity] : SpeculationMixes()) {
+    Rig rig(layout, capacity);
+    const size_t a = rig.New();
+    rig.Append({{a, 7}});
+    const CacheStats before = rig.cache().stats();
+    auto draft = rig.cache().SpeculateIsolated(rig.sequence(a));
+    ASSERT_TRUE(draft.has_value());
+    TokenList tokens = rig.tokens(a);
+    for (int k = 0; k < 3; ++k) {
+      tokens.push_back(1000 + k);
+      const quire::cache::Append append[] = {{&draft->sequence(), 1}};
+      auto step = rig.cache().Begin(append);
+      ASSERT_TRUE(step.has_value());
+      EXPECT_EQ(RunStep(layout, **step, std::vector<TokenList>{tokens}), "");
+      (*step)->Commit();
+    }
+    EXPECT_EQ(draft->base(), 7);
+    EXPECT_EQ(draft->drafted(), 3);
+    rig.CheckAll();
+    EXPECT_EQ(draft->Commit(1, {}).error().code, ErrorCode::kUnsupported);
+    Speculation moved = std::move(*draft);
+    EXPECT_EQ(moved.drafted(), 3);
+    moved.Drop();
+    EXPECT_EQ(rig.cache().stats().pages_used, before.pages_used);
+    EXPECT_EQ(rig.cache().stats().slots_used, before.slots_used);
+    rig.CheckAll();
+    rig.Append({{a, 2}});
+  }
+}
+
+TEST(Speculation, ASequenceGoesOnAndDraftsBesideAnIsolatedDraft) {
+  for (const auto& [layout, capacity] : SpeculationMixes()) {
+    Rig rig(layout, capacity);
+    const size_t a = rig.New();
+    rig.Append({{a, 7}});
+    TokenList tokens = rig.tokens(a);
+    auto isolated = rig.cache().SpeculateIsolated(rig.sequence(a));
+    ASSERT_TRUE(isolated.has_value());
+    {
+      Speculation live = Open(rig, a);
+      EXPECT_EQ(rig.cache().SpeculateIsolated(rig.sequence(a)).error().code, ErrorCode::kInvalid);
+      rig.Append({{a, 6}});
+      rig.Commit(a, live, 2);
+    }
+    rig.Append({{a, 3}});
+    tokens.insert(tokens.end(), {1000, 1001});
+    const quire::cache::Append append[] = {{&isolated->sequence(), 2}};
+    auto step = rig.cache().Begin(append);
+    ASSERT_TRUE(step.has_value());
+    EXPECT_EQ(RunStep(layout, **step, std::vector<TokenList>{tokens}), "");
+    (*step)->Commit();
+    rig.CheckAll();
   }
 }
 

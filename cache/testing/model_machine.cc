@@ -184,6 +184,7 @@ std::string Machine::Append() {
     if (live == nullptr || std::ranges::any_of(batches, taken)) continue;
     const auto room = kMaxTokens - live->truth.offset() - static_cast<Position>(live->drafted.size());
     if (room <= 0) continue;
+    live->appends_to_draft = live->draft && !(live->isolated && choices_.OneIn(3));
     Batch& batch = batches[two ? k % 2 : 0];
     batch.chosen.push_back(live);
     batch.counts.push_back(
@@ -208,10 +209,11 @@ std::string Machine::OpenStep(Batch& batch) {
   bool ready = true;
   for (size_t k = 0; k < batch.chosen.size(); ++k) {
     Live& live = *batch.chosen[k];
-    appends.push_back({live.draft ? &live.draft->sequence() : &live.sequence, batch.counts[k]});
-    ready = ready && (live.draft ? !live.draft_lost : live.truth.ready());
-    TokenList all = live.truth.tokens;
-    all.insert(all.end(), live.drafted.begin(), live.drafted.end());
+    const bool drafts = live.appends_to_draft;
+    appends.push_back({drafts ? &live.draft->sequence() : &live.sequence, batch.counts[k]});
+    ready = ready && (drafts ? !live.draft_lost : live.truth.ready());
+    TokenList all = drafts ? live.draft_base : live.truth.tokens;
+    if (drafts) all.insert(all.end(), live.drafted.begin(), live.drafted.end());
     for (int32_t t = 0; t < batch.counts[k]; ++t) all.push_back(Token());
     batch.tokens.push_back(std::move(all));
   }
@@ -254,16 +256,17 @@ std::string Machine::RunOpenStep(Batch& batch) {
 // Nothing but the step may touch a sequence that is in one.
 std::string Machine::CheckRefusedInside(const Batch& batch) {
   Live& live = *batch.chosen.front();
+  if (live.isolated && live.appends_to_draft) return {};
   const auto refused = [](const auto& result) {
     return !result.has_value() && result.error().code == ErrorCode::kInvalid;
   };
-  const bool all = refused(cache_->Fork(live.sequence, live.truth.offset())) &&
-                   refused(cache_->CaptureSnapshot(live.sequence)) && refused(cache_->View(live.sequence)) &&
-                   refused(cache_->Truncate(live.sequence, 0)) &&
-                   refused(cache_->RemoveRange(live.sequence, 0, 1, {})) &&
-                   refused(cache_->ScheduleCapture(live.sequence, kMaxTokens)) &&
-                   refused(cache_->Speculate(live.sequence)) &&
-                   (kept_.empty() || refused(cache_->Restore(live.sequence, kept_.front().snapshot)));
+  const bool all =
+      refused(cache_->Fork(live.sequence, live.truth.offset())) &&
+      refused(cache_->CaptureSnapshot(live.sequence)) && refused(cache_->View(live.sequence)) &&
+      refused(cache_->Truncate(live.sequence, 0)) && refused(cache_->RemoveRange(live.sequence, 0, 1, {})) &&
+      refused(cache_->ScheduleCapture(live.sequence, kMaxTokens)) &&
+      refused(cache_->Speculate(live.sequence)) && refused(cache_->SpeculateIsolated(live.sequence)) &&
+      (kept_.empty() || refused(cache_->Restore(live.sequence, kept_.front().snapshot)));
   return all ? "" : "something was allowed on a sequence in a step";
 }
 
@@ -288,7 +291,7 @@ void Machine::CloseStep(Batch& batch) {
 
 // `slots`: where the step had room for an interior capture.
 void Machine::Committed(Live& live, const TokenList& added, std::span<const Position> slots) {
-  if (live.draft) {
+  if (live.appends_to_draft) {
     live.drafted.insert(live.drafted.end(), added.begin(), added.end());
     return;
   }
@@ -302,9 +305,9 @@ void Machine::Committed(Live& live, const TokenList& added, std::span<const Posi
 
 void Machine::Cancelled(Live& live) {
   if (layout_.recurrent.empty()) return;
-  if (!live.draft) {
+  if (!live.appends_to_draft) {
     live.truth.state = live.truth.offset() == 0;
-  } else if (live.truth.offset() + static_cast<Position>(live.drafted.size()) > 0) {
+  } else if (live.draft_base.size() + live.drafted.size() > 0) {
     live.draft_lost = true;
   }
 }

@@ -93,7 +93,10 @@ class Machine {
     Sequence sequence;
     Truth truth;                       // without draft tokens
     std::optional<Speculation> draft;  // on `sequence`, so closed before it
+    bool isolated = false;             // the draft is on a fork of it
+    bool appends_to_draft = false;     // in the step that is open
     bool draft_lost = false;           // a canceled step took the draft's state
+    TokenList draft_base;              // the tokens at which the draft began
     TokenList drafted;
     std::vector<Position> scheduled;  // ascending
     std::vector<Passed> captured;     // since captures were last taken, ascending

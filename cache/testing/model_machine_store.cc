@@ -135,10 +135,17 @@ std::string Machine::OpenDraft() {
   operation_ = "open draft";
   Live* live = Pick(false);
   if (live == nullptr) return {};
-  auto draft = Try([&] { return cache_->Speculate(live->sequence); });
-  if (draft.has_value() != (!live->draft && live->truth.ready())) return "draft wrongly opened or refused";
-  if (!draft) return {};
+  const bool isolated = choices_.OneIn(3);
+  auto draft = Try([&] {
+    return isolated ? cache_->SpeculateIsolated(live->sequence) : cache_->Speculate(live->sequence);
+  });
+  // A sequence knows nothing of its isolated draft.
+  const bool drafting = live->draft && !live->isolated;
+  if (draft.has_value() != (!drafting && live->truth.ready())) return "draft wrongly opened or refused";
+  if (!draft || live->draft) return {};
   live->draft.emplace(std::move(*draft));
+  live->isolated = isolated;
+  live->draft_base = live->truth.tokens;
   live->draft_lost = false;
   live->drafted.clear();
   ++coverage_.drafts;
@@ -164,6 +171,10 @@ std::string Machine::CloseDraft() {
       replayed += layer == 0 ? tokens : 0;
     };
     const auto done = Try([&] { return live->draft->Commit(keep, replay); });
+    if (live->isolated) {
+      if (done || done.error().code != ErrorCode::kUnsupported) return "an isolated draft was committed";
+      return {};
+    }
     if (!done)
       return done.error().code == ErrorCode::kOutOfSlots && live->draft_lost ? "" : done.error().message;
     const bool replays = live->truth.recurrent() && keep > 0 && (keep < drafted || live->draft_lost);
@@ -293,14 +304,15 @@ std::string Machine::ImportSnapshot() {
 }
 
 std::string Machine::CheckLive(Live& live) {
-  const Position drafted = live.draft ? static_cast<Position>(live.drafted.size()) : 0;
+  const bool drafting = live.draft && !live.isolated;
+  const Position drafted = drafting ? static_cast<Position>(live.drafted.size()) : 0;
   if (live.sequence.offset() != live.truth.offset() + drafted) {
     return fmt::format("offset {}, want {}", live.sequence.offset(), live.truth.offset() + drafted);
   }
-  const bool ready = live.draft ? !live.draft_lost : live.truth.ready();
+  const bool ready = drafting ? !live.draft_lost : live.truth.ready();
   if (live.sequence.ready() != ready) return ready ? "should be ready" : "should lack state";
   const auto view = cache_->View(live.sequence);
-  const bool visible = live.truth.ready() || live.draft;
+  const bool visible = live.truth.ready() || drafting;
   if (view.has_value() != visible) return "wrongly visible or not";
   if (!view) return {};
   std::string wrong = CheckVisible(layout_, **view, 0, live.truth.tokens);
