@@ -56,7 +56,9 @@ void CachedDrafter::RollBack(CachedDraftState& state, std::span<const TokenId> t
   if (!state.open) return;
   ptrdiff_t accepted = 0;
   if (!options_.pairs) {
-    const auto behind = tokens.subspan(std::min(static_cast<size_t>(state.open->base()), tokens.size()));
+    // The newest token is computed again, whoever proposed it: the next draft begins with its logits.
+    const auto older = tokens.first(tokens.empty() ? 0 : tokens.size() - 1);
+    const auto behind = older.subspan(std::min(static_cast<size_t>(state.open->base()), older.size()));
     accepted = std::ranges::mismatch(state.open_tokens, behind).in1 - state.open_tokens.begin();
   }
   const auto replay = [&](size_t layer, std::byte* slot, std::span<const std::byte> inputs, int32_t count) {
