@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "runner/kernels/int8_gemm.h"
 #include "runner/kernels/matmul.h"
@@ -17,6 +18,7 @@
 #include "tests/golden/compare.h"
 #include "tests/golden/decoder_vectors.h"
 #include "tests/golden/draft_golden.h"
+#include "tests/golden/draft_verification.h"
 #include "tests/golden/encoder_golden.h"
 #include "tests/golden/fingerprint.h"
 
@@ -33,6 +35,7 @@ struct Options {
   std::string quantize;
   int threads = 0;
   bool fingerprint = false;
+  bool verify_drafts = false;
   api::KvType kv_type = api::KvType::kF32;
   CompareOptions compare;
 };
@@ -48,17 +51,36 @@ int Report(const Options& options, const Comparison& result) {
   return result.pass(options.compare.tolerance) ? kExitPass : kExitFail;
 }
 
+// The model that a draft model's golden names, beside the golden's directory.
+std::filesystem::path TargetBeside(const Options& options, const std::string& name) {
+  const auto golden = std::filesystem::absolute(options.golden).lexically_normal();
+  return (golden.has_filename() ? golden : golden.parent_path()).parent_path() / name;
+}
+
 int RunDrafts(const Options& options, ThreadPool& pool) {
   const auto golden = ReadDraftGolden(options.golden);
   if (!golden) return Unusable(golden.error().message);
-  std::filesystem::path target = options.target;
-  if (target.empty()) {
-    target = std::filesystem::absolute(options.golden).lexically_normal();
-    target = (target.has_filename() ? target : target.parent_path()).parent_path() / golden->target;
-  }
+  const auto target =
+      options.target.empty() ? TargetBeside(options, golden->target) : std::filesystem::path(options.target);
   const auto result = CompareDrafts(options.model, target, *golden, pool);
   if (!result) return Unusable(result.error().message);
   return Report(options, *result);
+}
+
+int RunVerifyDrafts(const Options& options, ThreadPool& pool) {
+  const auto prompts = ReadDraftPrompts(options.golden);
+  if (!prompts) return Unusable(prompts.error().message);
+  std::filesystem::path target = options.target, draft = options.model;
+  if (target.empty() && !prompts->target.empty()) target = TargetBeside(options, prompts->target);
+  if (target.empty()) target = std::exchange(draft, {});
+  auto run = OpenTarget(target, *prompts, pool);
+  if (!run) return Unusable(run.error().message);
+  const auto drafter = OpenDrafter(draft, target, *run);
+  if (!drafter) return Unusable(drafter.error().message);
+  const DraftVerification result = VerifyDrafts(*run, drafter->get(), *prompts, pool);
+  for (const std::string& line : result.lines) fmt::print("{}\n", line);
+  fmt::print("{}\n", result.Verdict());
+  return result.bit_identical ? kExitPass : kExitFail;
 }
 
 // A run of the model with room for every golden prompt; null after Unusable has said why.
@@ -117,6 +139,7 @@ int Run(const Options& options) {
   ThreadPool pool(options.threads > 0 ? options.threads : cores);
   if (options.fingerprint) return PrintFingerprint(options, pool);
   if (options.golden.empty()) return Unusable("golden is required");
+  if (options.verify_drafts) return RunVerifyDrafts(options, pool);
   if (options.quant.empty() && IsDraftGolden(options.golden)) return RunDrafts(options, pool);
   if (options.quant.empty() && IsEncoderGolden(options.golden)) return RunEncoder(options, pool);
   const auto golden =
@@ -165,6 +188,10 @@ int main(int argc, char** argv) {
   app.add_option("--kv-cache-type", options.kv_type, "KV cache type")
       ->transform(CLI::CheckedTransformer(std::vector<std::pair<std::string, quire::api::KvType>>(
           quire::api::kKvTypes.begin(), quire::api::kKvTypes.end())));
+  app.add_flag(
+      "--verify-drafts", options.verify_drafts,
+      "answer the golden's prompts greedily and print how many draft tokens would be accepted at each "
+      "position: of prompt lookup, and of the model's MTP layer or, with --target, of the model itself");
   app.add_flag("--verbose", options.compare.verbose, "compare hidden activations too");
   try {
     app.parse(argc, argv);

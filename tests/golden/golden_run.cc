@@ -154,24 +154,28 @@ void GoldenRun::AfterPrompt(std::span<const models::TokenId> ids,
 
 std::vector<float> GoldenRun::HiddenStates(std::span<const models::TokenId> ids) {
   cache::Sequence sequence = cache_->NewSequence();
-  const Part part{
-      .sequence = &sequence, .tokens = {ids.begin(), ids.end()}, .logit_rows = {}, .all_hidden = true};
-  std::vector<float> hidden;
-  Step(std::span(&part, 1), nullptr, &hidden);
-  return hidden;
+  return Append(sequence, ids, 0).hidden;
 }
 
 StateDump GoldenRun::States(std::span<const models::TokenId> ids) {
   cache::Sequence sequence = cache_->NewSequence();
-  const Part part{.sequence = &sequence, .tokens = {ids.begin(), ids.end()}, .logit_rows = {}};
-  Step(std::span(&part, 1));
+  Append(sequence, ids, 0);
+  return States(sequence);
+}
+
+StateDump GoldenRun::States(cache::Sequence& sequence) {
   return DumpStates(*model_, *cache_->View(sequence).value());
 }
 
-std::vector<float> GoldenRun::AllLogits(cache::Sequence& sequence, std::span<const models::TokenId> ids) {
-  Part part{.sequence = &sequence, .tokens = {ids.begin(), ids.end()}, .logit_rows = {}};
-  for (int32_t row = 0; row < std::ssize(ids); ++row) part.logit_rows.push_back(row);
-  return Step(std::span(&part, 1));
+Evaluated GoldenRun::Append(cache::Sequence& sequence, std::span<const models::TokenId> ids,
+                            size_t logit_rows) {
+  Part part{.sequence = &sequence, .tokens = {ids.begin(), ids.end()}, .logit_rows = {}, .all_hidden = true};
+  for (size_t row = ids.size() - logit_rows; row < ids.size(); ++row) {
+    part.logit_rows.push_back(static_cast<int32_t>(row));
+  }
+  Evaluated evaluated;
+  evaluated.logits = Step(std::span(&part, 1), nullptr, &evaluated.hidden);
+  return evaluated;
 }
 
 bool GoldenRun::GoesOnAlike(const cache::Snapshot& snapshot, std::span<const models::TokenId> ids,
@@ -181,7 +185,7 @@ bool GoldenRun::GoesOnAlike(const cache::Snapshot& snapshot, std::span<const mod
   if (!at || *at != snapshot.to()) return false;
   const auto offset = static_cast<size_t>(*at);
   const auto expected = logits.subspan(offset * static_cast<size_t>(model_->vocab_size()));
-  return std::ranges::equal(AllLogits(restored, ids.subspan(offset)), expected);
+  return std::ranges::equal(Append(restored, ids.subspan(offset), ids.size() - offset).logits, expected);
 }
 
 RestoreCheck GoldenRun::RestoreAtEveryOffset(std::span<const models::TokenId> ids) {
@@ -189,7 +193,7 @@ RestoreCheck GoldenRun::RestoreAtEveryOffset(std::span<const models::TokenId> id
   for (size_t offset = 1; offset < ids.size(); ++offset) {
     cache_->ScheduleCapture(sequence, static_cast<cache::Position>(offset)).value();
   }
-  const std::vector<float> logits = AllLogits(sequence, ids);
+  const std::vector<float> logits = Append(sequence, ids, ids.size()).logits;
   const std::vector<cache::Snapshot> captured = cache_->TakeCaptures(sequence);
   RestoreCheck check;
   const auto count = [&](bool same, size_t offset) {
@@ -204,7 +208,7 @@ RestoreCheck GoldenRun::RestoreAtEveryOffset(std::span<const models::TokenId> id
         std::ranges::find(captured, static_cast<cache::Position>(offset), &cache::Snapshot::to);
     count(found != captured.end() && GoesOnAlike(*found, ids, logits), offset);
     cache::Sequence cut = cache_->NewSequence();
-    AllLogits(cut, ids.first(offset));
+    Append(cut, ids.first(offset), 0);
     count(GoesOnAlike(cache_->CaptureSnapshot(cut).value(), ids, logits), offset);
   }
   return check;

@@ -27,6 +27,12 @@ struct PromptRun {
   bool operator==(const PromptRun&) const = default;
 };
 
+// What one step computed.
+struct Evaluated {
+  std::vector<float> logits;  // [logit rows, vocab]
+  std::vector<float> hidden;  // [ids, hidden_size]: final states
+};
+
 // Offsets where going on from a snapshot gave the bits of the prompt in one go, and those where it did not.
 struct RestoreCheck {
   size_t same = 0;
@@ -43,6 +49,10 @@ class GoldenRun {
                                      std::string_view quantize = {});
 
   const models::Model& model() const { return *model_; }
+  cache::HybridCache& cache() { return *cache_; }
+
+  // Appends the ids to the sequence in one step, with logits of the last `logit_rows`.
+  Evaluated Append(cache::Sequence& sequence, std::span<const models::TokenId> ids, size_t logit_rows);
 
   // Prefill in chunks of `chunk` tokens (0 = at once), then greedy decoding of `steps` tokens, each fed back.
   // REQUIRES: ids are in the vocabulary; rows are positions in the prompt, ascending.
@@ -63,6 +73,7 @@ class GoldenRun {
 
   // The caches after prefill of the ids.
   StateDump States(std::span<const models::TokenId> ids);
+  StateDump States(cache::Sequence& sequence);
 
   // Takes a snapshot at every offset inside the prompt, both captured on the way through one prefill and at
   // the end of a prefill up to there, and goes on from each. REQUIRES: at least 2 ids.
@@ -80,8 +91,6 @@ class GoldenRun {
   GoldenRun(std::unique_ptr<models::Model> model, std::unique_ptr<cache::HybridCache> cache, ThreadPool& pool)
       : model_(std::move(model)), cache_(std::move(cache)), pool_(&pool) {}
 
-  // The logits of every row of ids, appended to the sequence in one step.
-  std::vector<float> AllLogits(cache::Sequence& sequence, std::span<const models::TokenId> ids);
   // Whether a sequence restored from the snapshot goes on as `logits` [ids, vocab] have it.
   bool GoesOnAlike(const cache::Snapshot& snapshot, std::span<const models::TokenId> ids,
                    std::span<const float> logits);
