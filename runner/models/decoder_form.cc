@@ -258,17 +258,28 @@ DecoderForm ReadMixtureForm(ConfigReader& read, const FormQuery& query, const Mi
   return form;
 }
 
-QueryGrowth ReadQueryGrowth(ConfigReader& read) {
+QueryGrowth ReadQueryGrowth(ConfigReader& read, std::string_view gguf_context) {
   // Said twice.
   read.Ignore({"rope_parameters/max_position_embeddings", "rope_scaling/max_position_embeddings"});
   constexpr ConfigKey kBeta = {"rope_parameters/llama_4_scaling_beta|rope_scaling/llama_4_scaling_beta",
                                "attention.temperature_scale"};
-  if (read.Find(kBeta) == nullptr) return {};
+  const auto* const beta = read.Find(kBeta);
+  if (beta == nullptr || *beta == 0) return {};
   return {.beta = static_cast<float>(read.Positive(kBeta, 1e3)),
           .context = read.Integer({"rope_parameters/original_max_position_embeddings|"
                                    "rope_scaling/original_max_position_embeddings",
-                                   "rope.scaling.original_context_length"},
+                                   gguf_context},
                                   1, kMaxContext)};
+}
+
+void ReadSlidingRope(ConfigReader& read, RopeQuery query, DecoderForm* form) {
+  query.theta = {"", "rope.freq_base_swa"};
+  if (read.Find(query.theta) == nullptr) return;
+  query.head_dim = form->decoder.head_dim;
+  form->ropes.push_back(ReadRope(read, query));
+  for (LayerForm& layer : form->layers) {
+    if (layer.window > 0) layer.rope = static_cast<int32_t>(form->ropes.size()) - 1;
+  }
 }
 
 kernels::XieluShape MakeXielu(float alpha_p, float alpha_n, float beta, float eps) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "api/base/error.h"
@@ -99,8 +100,13 @@ DecoderForm ReadDecoderForm(ConfigReader& read, const FormQuery& query = {});
 // Windows are left to the family. MTP layers are counted apart.
 DecoderForm ReadMixtureForm(ConfigReader& read, const FormQuery& query, const MixtureDefaults& defaults);
 
-// Of Ministral 3 and Mistral 4.
-QueryGrowth ReadQueryGrowth(ConfigReader& read);
+// Of Ministral 3, Mistral 4 and Mistral Large 3, whose GGUF files are of DeepSeek's architecture.
+QueryGrowth ReadQueryGrowth(ConfigReader& read,
+                            std::string_view gguf_context = "rope.scaling.original_context_length");
+
+// Layers with a window get a rotary embedding with the base that a GGUF file has for them, if it has one. `query`: that
+// of the other layers. REQUIRES: the windows are set.
+void ReadSlidingRope(ConfigReader& read, RopeQuery query, DecoderForm* form);
 
 // `key` of a checkpoint decides; a GGUF has what is stored.
 Bias ReadBias(ConfigReader& read, const char* key, bool fallback = false);

@@ -43,6 +43,7 @@ api::Result<std::unique_ptr<Model>> LoadDeepSeek(std::shared_ptr<const weights::
     read.Fail("norm_topk_prob: only false is supported for this family");
   }
   form.mlp_bias = ReadBias(read, "mlp_bias");
+  if (read.gguf()) form.query_growth = ReadQueryGrowth(read, "attention.temperature_length");
   const bool adjacent = read.Boolean({"rope_interleave", ""}, true);
   form.ropes[0].pairs = adjacent ? kernels::RopePairs::kAdjacent : kernels::RopePairs::kHalves;
   return BuildDeclared(read, std::move(files), form);

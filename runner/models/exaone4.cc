@@ -26,7 +26,8 @@ int32_t ReadExaonePeriod(ConfigReader& read) {
 bool SlidesInPeriod(int32_t layer, int32_t every) { return every > 0 && (layer + 1) % every != 0; }
 
 // In a model with a window, layers without one have no positions; also if no layer has one.
-void ReadExaoneLayers(const ConfigReader& read, DecoderForm* form) {
+void ReadExaoneLayers(ConfigReader& read, DecoderForm* form) {
+  ReadSlidingRope(read, FormQuery().rope, form);
   form->qk_norm = QkNorm::kHeads;
   const bool hybrid =
       (!read.gguf() && !read.SaysNull("sliding_window")) ||

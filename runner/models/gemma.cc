@@ -59,6 +59,7 @@ api::Result<std::unique_ptr<Model>> LoadGemma2(std::shared_ptr<const weights::Mo
                                             .tied = TiedByDefault::kYes,
                                             .slides = [](int32_t layer, int32_t) { return layer % 2 == 0; },
                                             .given_window = 4096});
+  ReadSlidingRope(read, FormQuery().rope, &form);
   ReadGemma(read, &form);
   if (files->architecture() == "vaultgemma") form.norms = NormPlaces::kBefore;
   form.attention_scale = ReadScale(read, form.decoder, 46);

@@ -6,13 +6,11 @@ namespace quire::runner::models {
 
 api::Result<std::unique_ptr<Model>> LoadGptOss(std::shared_ptr<const weights::ModelFiles> files) {
   ConfigReader read(*files);
-  DecoderForm form =
-      ReadMixtureForm(read,
-                      {.given = {.norm_eps = 1e-5F},
-                       .rope = {.default_theta = 150'000, .required = true, .gguf_truncate = false}},
-                      {.normalize = true});
+  const RopeQuery rope{.default_theta = 150'000, .required = true, .gguf_truncate = false};
+  DecoderForm form = ReadMixtureForm(read, {.given = {.norm_eps = 1e-5F}, .rope = rope}, {.normalize = true});
   form.SetWindows(ReadWindows(
       read, form.decoder.layers, [](int32_t layer, int32_t) { return layer % 2 == 0; }, 0, 128));
+  ReadSlidingRope(read, rope, &form);
   // Other names of num_experts_per_tok and of the context before YaRN; which tensors are in MXFP4 is what is stored.
   read.Ignore({"experts_per_token", "initial_context_length", "quantization_config"});
   if (form.decoder.activation != Activation::kSilu) read.Fail("hidden_act: only silu is supported");

@@ -57,6 +57,7 @@ class Lfm2 final : public Decoder {
                                   {.heads = decoder.heads,
                                    .kv_heads = decoder.kv_heads,
                                    .head_dim = decoder.head_dim,
+                                   .window = config_.window,
                                    .qk_norm = QkNorm::kHeads},
                                   &rotary_, kAttentionNames);
     } else {

@@ -107,6 +107,10 @@ Lfm2Config ReadLfm2Config(ConfigReader& read) {
   Lfm2Config config;
   config.decoder = ReadDecoderConfig(read, {.kv_heads = read.gguf() ? -1 : 0}, TiedByDefault::kYes);
   config.rope = ReadRope(read, {.head_dim = config.decoder.head_dim});
+  // llama.cpp reads it for this architecture only; config.json has no such key.
+  if (read.files().architecture() == "lfm2") {
+    config.window = read.Small({"", "attention.sliding_window"}, 0, kMaxContext, 0);
+  }
   config.conv_kernel = read.Small({"conv_L_cache", "shortconv.l_cache"}, 2, kMaxConvKernel);
   for (const std::string_view key : {"use_pos_enc", "block_use_swiglu"}) read.Require(key, true);
   config.conv_bias = read.Boolean({"conv_bias", ""}, false) ? Bias::kPresent : Bias::kAbsent;

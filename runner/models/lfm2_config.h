@@ -15,6 +15,7 @@ struct Lfm2Config {
   RopeSpec rope;
   int32_t feed_forward = 0;  // of dense layers, after the published adjustments
   int32_t conv_kernel = 0;   // >= 2
+  int32_t window = 0;        // of the attention layers; 0 = full attention
   Bias conv_bias = Bias::kAbsent;
   std::vector<bool> is_attention;  // [layers]; the others are convolutions
 

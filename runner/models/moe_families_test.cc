@@ -180,62 +180,11 @@ TEST(LatentAttention, KeysAreRotatedToWhereARemovalMovesThem) {
 
 // llama.cpp's converter once kept kv_b as one matrix, and later splits and transposes it.
 TEST(LatentAttention, ReadsKeyAndValueMatricesTogetherOrApart) {
-  constexpr int64_t kHeads = 4, kPlain = 16, kValue = 20, kLatent = 32;
-  const auto make = [=](PatchedModelFiles& files, bool apart) {
-    // A GGUF's names for what MakeDeepSeek names as checkpoints do.
-    PatchedModelFiles source(kMoeBase);
-    test::MakeDeepSeek(source);
-    files.json = {{"general.architecture", "deepseek2"},
-                  {"deepseek2.block_count", 1},
-                  {"deepseek2.context_length", 2048},
-                  {"deepseek2.embedding_length", 64},
-                  {"deepseek2.feed_forward_length", 48},
-                  {"deepseek2.attention.head_count", kHeads},
-                  {"deepseek2.attention.head_count_kv", apart ? 1 : 4},
-                  {"deepseek2.attention.layer_norm_rms_epsilon", 1e-6},
-                  {"deepseek2.attention.q_lora_rank", 24},
-                  {"deepseek2.attention.kv_lora_rank", kLatent},
-                  {"deepseek2.rope.dimension_count", 32},
-                  {"deepseek2.rope.freq_base", 10000.0},
-                  {"deepseek2.expert_count", 8},
-                  {"deepseek2.expert_used_count", 2},
-                  {"deepseek2.expert_feed_forward_length", 32},
-                  {"deepseek2.leading_dense_block_count", 1}};
-    files.Remove("rope_freqs.weight");
-    const std::string suffix = apart ? "_mla" : "";
-    files.json["deepseek2.attention.key_length" + suffix] = kPlain + 32;
-    files.json["deepseek2.attention.value_length" + suffix] = kValue;
-    const auto put = [&](const char* from, const char* to) {
-      const auto& tensor = source.Edit(std::string("model.layers.0.") + from);
-      files.Remove(std::string("blk.0.") + to);
-      files.Add(std::string("blk.0.") + to, tensor.type, tensor.shape,
-                {tensor.data.begin(), tensor.data.end()});
-    };
-    put("self_attn.q_a_proj.weight", "attn_q_a.weight");
-    put("self_attn.q_a_layernorm.weight", "attn_q_a_norm.weight");
-    put("self_attn.q_b_proj.weight", "attn_q_b.weight");
-    put("self_attn.kv_a_proj_with_mqa.weight", "attn_kv_a_mqa.weight");
-    put("self_attn.kv_a_layernorm.weight", "attn_kv_a_norm.weight");
-    put("self_attn.o_proj.weight", "attn_output.weight");
-    put("mlp.gate_proj.weight", "ffn_gate.weight");
-    put("mlp.up_proj.weight", "ffn_up.weight");
-    put("mlp.down_proj.weight", "ffn_down.weight");
-    if (!apart) return put("self_attn.kv_b_proj.weight", "attn_kv_b.weight");
-    const auto whole = source.Edit("model.layers.0.self_attn.kv_b_proj.weight").data;
-    std::vector<std::byte> keys, values;
-    for (int64_t head = 0; head < kHeads; ++head) {
-      const auto row = [&](int64_t r) { return whole.data() + (head * (kPlain + kValue) + r) * kLatent * 4; };
-      for (int64_t c = 0; c < kLatent; ++c) {
-        for (int64_t r = 0; r < kPlain; ++r) keys.insert(keys.end(), row(r) + c * 4, row(r) + c * 4 + 4);
-      }
-      values.insert(values.end(), row(kPlain), row(kPlain + kValue));
-    }
-    files.Add("blk.0.attn_k_b.weight", weights::DataType::kF32, {kHeads, kLatent, kPlain}, keys);
-    files.Add("blk.0.attn_v_b.weight", weights::DataType::kF32, {kHeads, kValue, kLatent}, values);
-  };
-  const std::string base = "tests/data/gguf/llama.f16.gguf";
-  const auto apart = LastLogits(base, [&](PatchedModelFiles& files) { make(files, true); });
-  EXPECT_EQ(LastLogits(base, [&](PatchedModelFiles& files) { make(files, false); }), apart);
+  const auto apart =
+      LastLogits(test::kGgufBase, [](PatchedModelFiles& files) { test::MakeDeepSeekGguf(files, true); });
+  EXPECT_EQ(
+      LastLogits(test::kGgufBase, [](PatchedModelFiles& files) { test::MakeDeepSeekGguf(files, false); }),
+      apart);
 }
 
 // With DeepSeek V2's values it computes what DeepSeek V2 does; each property of its own changes that.

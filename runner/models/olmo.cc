@@ -21,8 +21,10 @@ api::Result<std::unique_ptr<Model>> LoadOlmo2(std::shared_ptr<const weights::Mod
                              .slides = [](int32_t layer, int32_t) { return (layer + 1) % 4 != 0; },
                              .given_window = files->architecture() == "olmo3" ? 4096 : 0});
   // rope_scaling stretches full attention alone.
-  form.ropes.push_back(
-      ReadRope(read, {.head_dim = form.decoder.head_dim, .default_theta = 10000, .scaled = false}));
+  form.ropes.push_back(ReadRope(read, {.head_dim = form.decoder.head_dim,
+                                       .theta = {"rope_theta", "rope.freq_base_swa|rope.freq_base"},
+                                       .default_theta = 10000,
+                                       .scaled = false}));
   for (LayerForm& layer : form.layers) layer.rope = layer.window > 0 ? 1 : 0;
   form.norms = NormPlaces::kAfter;
   form.qk_norm = QkNorm::kRow;

@@ -101,6 +101,10 @@ class RopeReader {
     } else {
       read_.Fail(fmt::format("the rotary embedding type \"{}\" is not supported", type.substr(0, 60)));
     }
+    // Part of YaRN's and LongRoPE's magnitude; whatever the type, llama.cpp multiplies by it.
+    if (read_.gguf() && type != "yarn" && type != "longrope") {
+      spec.magnitude = static_cast<float>(Positive("", "attn_factor", 1e3, 1));
+    }
     spec.pairs = read_.gguf() ? query_.gguf_pairs : query_.pairs;
     if (read_.gguf()) Divide(spec.frequencies);
     return spec;

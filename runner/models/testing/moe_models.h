@@ -12,6 +12,7 @@
 namespace quire::runner::models::test {
 
 constexpr const char* kMoeBase = "tests/data/models/llama";
+constexpr const char* kGgufBase = "tests/data/gguf/llama.f16.gguf";
 constexpr int kMoeLayers = 3;  // the first one dense where a family has dense layers
 
 // Replaces or adds an F32 tensor of small random numbers, the same for a name in every run.
@@ -19,7 +20,9 @@ void PutRandom(PatchedModelFiles& files, const std::string& name, const std::vec
 
 void MakeDeepSeek(PatchedModelFiles& files);       // latent attention, groups of experts
 void MakeDeepSeekPlain(PatchedModelFiles& files);  // without compressed queries
-void MakeMistral4(PatchedModelFiles& files);       // latent attention, softmax scores, queries that grow
+// Of kGgufBase: the first layer of MakeDeepSeek, the matrices of keys and values `apart` or as one.
+void MakeDeepSeekGguf(PatchedModelFiles& files, bool apart);
+void MakeMistral4(PatchedModelFiles& files);  // latent attention, softmax scores, queries that grow
 void MakeQwen3Moe(PatchedModelFiles& files);
 void MakeGlm4Moe(PatchedModelFiles& files);
 void MakeGptOss(PatchedModelFiles& files);
