@@ -65,6 +65,8 @@ Json EncodeError(const Error& error) {
       too_long ? fmt::format("prompt is too long: {} tokens > {} maximum", error.tokens, error.tokens_max)
                : error.message;
   body["error"] = {{"type", ErrorType(error)}, {"message", std::move(message)}};
+  // On this code Anthropic's client sends the whole conversation instead of the thread's name.
+  if (error.field == "thread") body["error"]["details"] = {{"error_code", "thread_unsupported_request"}};
   return body;
 }
 

@@ -6,11 +6,13 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "api/anthropic/content_blocks.h"
 #include "api/anthropic/messages.h"
 #include "api/base/limits.h"
 #include "api/json/body.h"
 #include "api/json/copy_budget.h"
 #include "api/json/format_fields.h"
+#include "api/json/omitted_content.h"
 #include "api/json/option_fields.h"
 #include "api/json/read.h"
 
@@ -23,16 +25,6 @@ void Refuse(Fields& fields, std::string_view field, std::string message) {
 
 constexpr size_t kCacheMarksMax = 4;  // as Anthropic has it
 
-std::string RequireString(Fields& fields, std::string_view name) {
-  std::string text;
-  if (!fields.Get(name, text)) fields.Reject(name, "is required and must be of type string");
-  return text;
-}
-
-bool OneOf(std::string_view value, std::initializer_list<std::string_view> known) {
-  return std::ranges::find(known, value) != known.end();
-}
-
 // Whether a block, a message, a tool or the request has a mark for the prefix cache.
 bool HasMark(Fields& fields) {
   const Json* value = fields.FindObject("cache_control");
@@ -43,22 +35,6 @@ bool HasMark(Fields& fields) {
   control.Get("ttl", ttl);
   if (!OneOf(ttl, {"5m", "1h"})) control.Reject("ttl", "must be 5m or 1h");
   return true;
-}
-
-// "content" and "system": a string, or an array of blocks each passed to `visit` with its type.
-template <class Visit>
-void ForEachBlock(Fields& fields, std::string_view name, const Json& content, Visit visit) {
-  if (content.is_string()) {
-    const Json block = {{"type", "text"}, {"text", content}};
-    Fields one(block, fields.PathOf(name), fields.error());
-    return visit(one, std::string_view("text"));
-  }
-  if (!content.is_array()) return fields.Reject(name, "must be of type string or array of content blocks");
-  for (size_t i = 0; i < content.size() && fields.ok(); ++i) {
-    Fields block(content[i], fields.PathOf(fmt::format("{}[{}]", name, i)), fields.error());
-    const std::string type = RequireString(block, "type");
-    visit(block, std::string_view(type));
-  }
 }
 
 // The messages of one request, from those of the body.
@@ -80,6 +56,7 @@ class Turns {
     return std::move(messages_);
   }
   size_t marks() const { return marks_; }
+  const OmittedContent& omitted() const { return omitted_; }
 
  private:
   bool Marks(Fields& fields) {
@@ -113,12 +90,13 @@ class Turns {
     }
     if (role == "system") return GetLaterSystem(message, *content);
     if (role == "assistant") FlushSystem();
+    if (role == "assistant") omitted_.AnswerFollows();
     current_ = {.role = role, .content = {}};
     has_text_ = false;
     ForEachBlock(message, "content", *content,
                  [&](Fields& block, std::string_view type) { GetBlock(block, type); });
     if (!later_system_.empty()) {
-      Append(later_system_, current_.content);
+      AppendLine(later_system_, current_.content);
       current_.content = std::exchange(later_system_, {});
       has_text_ = true;
     }
@@ -135,15 +113,15 @@ class Turns {
     bool marked = false;
     ForEachBlock(message, "content", content, [&](Fields& block, std::string_view type) {
       if (type != "text") return block.Reject("type", "must be \"text\"");
-      Append(text, RequireString(block, "text"));
+      AppendLine(text, RequireString(block, "text"));
       marked = Marks(block) || marked;
     });
     if (messages_.empty()) {
       Add({.role = "system", .content = std::move(text)});
     } else if (OneOf(messages_.back().role, {"user", "system"})) {
-      Append(messages_.back().content, text);
+      AppendLine(messages_.back().content, text);
     } else {
-      Append(later_system_, text);
+      AppendLine(later_system_, text);
       return;
     }
     messages_.back().restore_point = messages_.back().restore_point || marked;
@@ -154,18 +132,11 @@ class Turns {
     if (!later_system_.empty()) Add({.role = "user", .content = std::exchange(later_system_, {})});
   }
 
-  static void Append(std::string& text, const std::string& more) {
-    if (!text.empty() && !more.empty()) text += '\n';
-    text += more;
-  }
-
   void GetBlock(Fields& block, std::string_view type) {
     const bool assistant = current_.role == "assistant";
     if (type == "text") {
       current_.content += RequireString(block, "text");
       has_text_ = true;
-    } else if (OneOf(type, {"image", "document"})) {
-      Refuse(block, "type", fmt::format("{} does not support content of type \"{}\"", model_, type));
     } else if (type == "tool_use" && assistant) {
       GetToolUse(block);
     } else if (type == "tool_result" && !assistant) {
@@ -175,8 +146,24 @@ class Turns {
                    fmt::format("\"{}\" is not allowed in a message with role {}", type, current_.role));
     } else if (type == "thinking") {
       current_.thinking += RequireString(block, "thinking");
+    } else if (type != "redacted_thinking") {
+      AddContent(block, type, current_.content,
+                 assistant ? OmittedContent::Turn::kHistory : OmittedContent::Turn::kNow);
+      has_text_ = true;
     }
     if (type != "tool_result" && Marks(block)) current_.restore_point = true;
+  }
+
+  // Blocks that hold text in a form of their own, on lines of their own; of others a line that says what was there.
+  void AddContent(Fields& block, std::string_view type, std::string& text, OmittedContent::Turn turn) {
+    if (!block.ok()) return;
+    std::optional<std::string> found = TextOfBlock(block, type);
+    if (!found) {
+      found = omitted_.LineFor(block, "type", type, turn,
+                               fmt::format("{} does not support content of type \"{}\"", model_, type));
+    }
+    if (!text.empty() && text.back() != '\n') text += '\n';
+    text += *found + "\n";
   }
 
   void GetToolUse(Fields& block) {
@@ -201,11 +188,12 @@ class Turns {
     result.restore_point = Marks(block);
     if (const Json* content = block.Find("content")) {
       ForEachBlock(block, "content", *content, [&](Fields& inner, std::string_view type) {
-        if (type == "text") result.content += RequireString(inner, "text");
-        if (Marks(inner)) result.restore_point = true;
-        if (OneOf(type, {"image", "document"})) {
-          Refuse(inner, "type", fmt::format("{} does not support content of type \"{}\"", model_, type));
+        if (type == "text") {
+          result.content += RequireString(inner, "text");
+        } else {
+          AddContent(inner, type, result.content, OmittedContent::Turn::kHistory);
         }
+        if (Marks(inner)) result.restore_point = true;
       });
     }
     Add(std::move(result));
@@ -228,6 +216,7 @@ class Turns {
   std::vector<Message> messages_;
   std::map<std::string, std::string> called_;  // id -> name of every call so far
   Message current_;
+  OmittedContent omitted_;
   bool has_text_ = false;     // current_ holds text
   std::string later_system_;  // goes to the next message of the user's
   size_t counted_ = 0;
@@ -373,12 +362,23 @@ void CheckMarks(Fields& body, size_t marks) {
                        "cache_control"};
 }
 
+// What lives on Anthropic's servers. Without it the request would be answered as if it were another.
+void RefuseServerState(Fields& body) {
+  for (const std::string_view name : {"thread", "mcp_servers", "container"}) {
+    if (name == "thread" ? body.Find(name) != nullptr : HasValue(body, name)) {
+      Refuse(body, name, fmt::format("{}: not supported; this server keeps nothing between requests", name));
+    }
+  }
+}
+
 void GetPromptFields(Fields& body, MessagesRequest& request) {
+  RefuseServerState(body);
   request.model = GetModel(body);
   request.keep_alive = GetKeepAlive(body);
   request.cache_salt = GetCacheSalt(body);
   Turns turns(body, request.model);
   request.messages = turns.Get();
+  turns.omitted().Finish(body, request.unknown_options);
   request.tools = GetToolChoice(body);
   for (const std::string& name : request.tools.left_out) request.unknown_options.push_back("tools." + name);
   CheckMarks(body, turns.marks() + static_cast<size_t>(

@@ -138,8 +138,35 @@ TEST(AnthropicRequest, BlocksBecomeMessagesInTheirOrder) {
           R"({"type":"tool_result","tool_use_id":"t2","is_error":true,"content":[{"type":"text","text":"x"}]},)"
           R"({"type":"tool_result","tool_use_id":"t3"},{"type":"text","text":"go on"}]},)"
           R"({"role":"assistant","content":"And"})")),
-      ElementsAre("user:ab", R"(assistant:c[t1 f{"b":1,"a":[2]}][t2 g{}][hm])", "tool:42[t1 f]",
-                  "tool:x[t2 g]", "tool:[t3 ]", "user:go on", "assistant:And"));
+      ElementsAre("user:a\n[content of type \"unheard_of\" omitted: this model takes text only]\nb",
+                  R"(assistant:c[t1 f{"b":1,"a":[2]}][t2 g{}][hm])", "tool:42[t1 f]", "tool:x[t2 g]",
+                  "tool:[t3 ]", "user:go on", "assistant:And"));
+}
+
+TEST(AnthropicRequest, ContentThatIsNoTextIsALineInTheHistoryAndInResultsOfTools) {
+  const std::string image =
+      R"({"type":"image","source":{"type":"base64","media_type":"image/png","data":"aGk="}})";
+  EXPECT_THAT(
+      Describe(MessagesOf(
+          R"({"role":"user","content":[)" + image +
+          R"(,{"type":"text","text":"see"}]},)"
+          R"({"role":"assistant","content":[{"type":"server_tool_use","id":"s","name":"web_search","input":{}},)"
+          R"({"type":"tool_use","id":"t1","name":"f"}]},)"
+          R"({"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":[)" +
+          image + "]}]}")),
+      ElementsAre(
+          "user:[image omitted: this model takes text only]\nsee",
+          "assistant:[content of type \"server_tool_use\" omitted: this model takes text only]\n[t1 f{}]",
+          "tool:[image omitted: this model takes text only]\n[t1 f]"));
+}
+
+TEST(AnthropicRequest, DocumentsAndSearchResultsThatAreTextReachThePrompt) {
+  EXPECT_THAT(
+      Describe(MessagesOf(
+          R"({"role":"user","content":[{"type":"document","title":"T","source":{"type":"text","media_type":"text/plain","data":"d"}},)"
+          R"({"type":"search_result","title":"S","source":"https://x","content":[{"type":"text","text":"found"}]},)"
+          R"({"type":"text","text":"a"}]})")),
+      ElementsAre("user:T\nd\nS\nhttps://x\nfound\na"));
 }
 
 TEST(AnthropicRequest, SystemMessagesMayStandAnywhere) {
@@ -285,6 +312,9 @@ TEST(AnthropicRequest, ErrorsNameTheField) {
       {Body(R"({"role":"user","content":[{"type":"tool_result"}]})"), "messages[0].content[0].tool_use_id",
        "required"},
       {Body(image), "messages[0].content[0].type", "image", ErrorCode::kUnsupported},
+      {Body(kHi, R"(,"thread":{"id":"t"})"), "thread", "thread", ErrorCode::kUnsupported},
+      {Body(kHi, R"(,"mcp_servers":[{"url":"x"}])"), "mcp_servers", "mcp_servers", ErrorCode::kUnsupported},
+      {Body(kHi, R"(,"container":"c")"), "container", "container", ErrorCode::kUnsupported},
       {Body(kHi, R"(,"system":5)"), "system", "string"},
       {Body(kHi, R"(,"system":[{"type":"image"}])"), "system[0].type", "text"},
       {Body(kHi, R"(,"stop_sequences":[1])"), "stop_sequences", "string"},

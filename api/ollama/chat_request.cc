@@ -7,6 +7,7 @@
 #include "api/json/body.h"
 #include "api/json/copy_budget.h"
 #include "api/json/format_fields.h"
+#include "api/json/omitted_content.h"
 #include "api/json/option_fields.h"
 #include "api/json/read.h"
 #include "api/ollama/chat.h"
@@ -18,12 +19,12 @@ void Refuse(Fields& body, std::string field, std::string message) {
   if (body.ok()) body.error() = Error{ErrorCode::kUnsupported, std::move(message), std::move(field)};
 }
 
-void CheckImages(Fields& fields, const std::string& model) {
+size_t CountImages(Fields& fields) {
   const Json* images = fields.FindArray("images");
-  if (images != nullptr && !images->empty()) {
-    Refuse(fields, fields.PathOf("images"), fmt::format("{} does not support images", model));
-  }
+  return images == nullptr ? 0 : images->size();
 }
+
+std::string NoImages(const std::string& model) { return fmt::format("{} does not support images", model); }
 
 void CheckDebugRender(Fields& body) {
   bool render_only = false;
@@ -75,19 +76,24 @@ void GetGenerate(Fields& body, GenerateRequest& request) {
   if (!request.suffix.empty() && (!request.system.empty() || !request.context.empty())) {
     body.Reject("suffix", "cannot be combined with system or context");
   }
-  CheckImages(body, request.model);
+  if (CountImages(body) > 0) Refuse(body, "images", NoImages(request.model));
   body.AddUnread({}, request.unknown_options);
 }
 
-Message GetMessage(Fields& fields, const std::string& model) {
+Message GetMessage(Fields& fields, const std::string& model, OmittedContent& omitted) {
   Message message;
   message.role = GetRole(fields);
+  if (message.role == "assistant") omitted.AnswerFollows();
   fields.Get("content", message.content);
   fields.Get("thinking", message.thinking);
   fields.Get("tool_name", message.tool_name);
   fields.Get("tool_call_id", message.tool_call_id);
   message.tool_calls = GetToolCalls(fields);
-  CheckImages(fields, model);
+  const auto turn = message.role == "user" ? OmittedContent::Turn::kNow : OmittedContent::Turn::kHistory;
+  for (size_t i = CountImages(fields); i > 0; --i) {
+    message.content = omitted.LineFor(fields, "images", "images", turn, NoImages(model)) +
+                      (message.content.empty() ? "" : "\n") + message.content;
+  }
   return message;
 }
 
@@ -129,8 +135,10 @@ Result<ChatRequest> ParseChat(std::string_view body) {
   return Parse<ChatRequest>(body, [](Fields& fields, ChatRequest& request) {
     GetCommon(fields, request);
     request.tools.tools = GetTools(fields);
+    OmittedContent omitted;
     request.messages =
-        MessageList(fields).Get([&](Fields& message) { return GetMessage(message, request.model); });
+        MessageList(fields).Get([&](Fields& message) { return GetMessage(message, request.model, omitted); });
+    omitted.Finish(fields, request.unknown_options);
     CopyBudget copies(fields);
     NameToolResults(request.messages, 1, copies);
     fields.AddUnread({}, request.unknown_options);

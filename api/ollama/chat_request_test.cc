@@ -328,5 +328,14 @@ TEST(ToRequest, GenerateForms) {
   EXPECT_TRUE(on.return_context);
 }
 
+TEST(ParseChat, ImagesOfTheHistoryAreALine) {
+  const auto request = ParseChat(R"({"model":"m","messages":[{"role":"user","content":"a","images":["aGk="]},
+      {"role":"assistant","content":"b"},{"role":"tool","content":"c","images":["aGk=","aGk="]}]})");
+  ASSERT_TRUE(request) << request.error().message;
+  EXPECT_EQ(request->messages[0].content, "[image omitted: this model takes text only]\na");
+  EXPECT_EQ(request->messages[2].content,
+            "[image omitted: this model takes text only]\n[image omitted: this model takes text only]\nc");
+}
+
 }  // namespace
 }  // namespace quire::api::ollama

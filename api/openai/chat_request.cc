@@ -8,6 +8,7 @@
 #include "api/json/body.h"
 #include "api/json/copy_budget.h"
 #include "api/json/format_fields.h"
+#include "api/json/omitted_content.h"
 #include "api/json/text.h"
 #include "api/openai/chat.h"
 #include "api/openai/parts.h"
@@ -17,7 +18,8 @@ namespace quire::api::openai {
 namespace {
 
 // One text of all text parts of a message.
-std::string GetParts(Fields& message, const Json& parts, const std::string& model) {
+std::string GetParts(Fields& message, const Json& parts, const std::string& model, OmittedContent& omitted,
+                     OmittedContent::Turn turn) {
   std::string text;
   for (size_t i = 0; i < parts.size() && message.ok(); ++i) {
     Fields part(parts[i], message.PathOf(fmt::format("content[{}]", i)), message.error());
@@ -27,16 +29,17 @@ std::string GetParts(Fields& message, const Json& parts, const std::string& mode
     if (type == "text" || type == "refusal") {
       if (!part.Get(type, piece)) part.Reject(type, "is required and must be of type string");
       text += piece;
-    } else if (type == "image_url" || type == "input_audio" || type == "file") {
-      Refuse(part, "type", fmt::format("{} does not support content of type \"{}\"", model, type));
-    } else {
-      part.Reject("type", "must be \"text\"");
+    } else if (part.ok()) {
+      if (!text.empty() && text.back() != '\n') text += '\n';
+      text += omitted.LineFor(part, "type", type, turn,
+                              fmt::format("{} does not support content of type \"{}\"", model, type)) +
+              "\n";
     }
   }
   return text;
 }
 
-void GetContent(Fields& fields, Message& message, const std::string& model) {
+void GetContent(Fields& fields, Message& message, const std::string& model, OmittedContent& omitted) {
   constexpr std::string_view kName = "content";
   const Json* content = fields.Find(kName);
   if (content == nullptr) {
@@ -44,13 +47,15 @@ void GetContent(Fields& fields, Message& message, const std::string& model) {
   } else if (content->is_string()) {
     message.content = content->get<std::string>();
   } else if (content->is_array()) {
-    message.content = GetParts(fields, *content, model);
+    const bool now = message.role == "user" || message.role == "system";
+    message.content = GetParts(fields, *content, model, omitted,
+                               now ? OmittedContent::Turn::kNow : OmittedContent::Turn::kHistory);
   } else {
     fields.Reject(kName, "must be of type string or array of parts");
   }
 }
 
-Message GetMessage(Fields& fields, const std::string& model) {
+Message GetMessage(Fields& fields, const std::string& model, OmittedContent& omitted) {
   constexpr std::array<std::string_view, 4> kRoles = {"system", "user", "assistant", "tool"};
   Message message;
   message.role = GetRole(fields);
@@ -61,7 +66,8 @@ Message GetMessage(Fields& fields, const std::string& model) {
   message.tool_calls = GetToolCalls(fields);
   fields.Get("tool_call_id", message.tool_call_id);
   if (!fields.Get("reasoning_content", message.thinking)) fields.Get("reasoning", message.thinking);
-  GetContent(fields, message, model);
+  if (message.role == "assistant") omitted.AnswerFollows();
+  GetContent(fields, message, model, omitted);
   return message;
 }
 
@@ -123,8 +129,10 @@ void GetBody(Fields& body, ChatRequest& request, size_t body_bytes) {
   GetLogprobs(body, request);
   request.tools = GetToolUse(body);
   request.format = GetResponseFormat(body);
+  OmittedContent omitted;
   request.messages =
-      MessageList(body).Get([&](Fields& message) { return GetMessage(message, request.model); });
+      MessageList(body).Get([&](Fields& message) { return GetMessage(message, request.model, omitted); });
+  omitted.Finish(body, request.unknown_options);
   if (request.messages.empty()) body.Reject("messages", "must be a non-empty array");
   NameToolResults(request.messages, static_cast<size_t>(request.n), copies);
   request.rendering = GetTemplateFields(body, GetThinking(body), request.messages);

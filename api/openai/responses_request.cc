@@ -10,6 +10,7 @@
 #include "api/json/body.h"
 #include "api/json/copy_budget.h"
 #include "api/json/format_fields.h"
+#include "api/json/omitted_content.h"
 #include "api/json/read.h"
 #include "api/json/tool_fields.h"
 #include "api/openai/chat.h"
@@ -55,6 +56,7 @@ class Items {
     if (messages_.empty()) body_.Reject(kName, "contains no message");
     return std::move(messages_);
   }
+  const OmittedContent& omitted() const { return omitted_; }
 
  private:
   void GetItem(Fields& item) {
@@ -78,7 +80,10 @@ class Items {
     if (!OneOf(message.role, {"system", "user", "assistant"})) {
       item.Reject("role", "must be system, developer, user or assistant");
     }
-    message.content = GetText(item, "content");
+    const bool answer = message.role == "assistant";
+    if (answer) omitted_.AnswerFollows();
+    message.content =
+        GetText(item, "content", answer ? OmittedContent::Turn::kHistory : OmittedContent::Turn::kNow);
     if (message.role == "assistant") message.thinking = std::exchange(thinking_, {});
     if (message.role == "user") thinking_.clear();
     messages_.push_back(std::move(message));
@@ -117,6 +122,7 @@ class Items {
   }
 
   void AddCall(ToolCall call) {
+    omitted_.AnswerFollows();
     called_[call.id] = call.name;
     if (messages_.empty() || messages_.back().role != "assistant") messages_.push_back({"assistant", ""});
     Message& message = messages_.back();
@@ -136,11 +142,11 @@ class Items {
     if (call != called_.end() && copies_.Spend("input", call->second.size(), 1, kForAllResults)) {
       result.tool_name = call->second;
     }
-    result.content = GetText(item, "output");
+    result.content = GetText(item, "output", OmittedContent::Turn::kHistory);
     messages_.push_back(std::move(result));
   }
 
-  std::string GetText(Fields& item, std::string_view name) {
+  std::string GetText(Fields& item, std::string_view name, OmittedContent::Turn turn) {
     const Json* content = item.Find(name);
     if (content != nullptr && content->is_string()) return content->get<std::string>();
     if (content == nullptr || !content->is_array()) {
@@ -155,8 +161,11 @@ class Items {
         text += RequireString(part, "text");
       } else if (type == "refusal") {
         text += RequireString(part, "refusal");
-      } else {
-        Refuse(part, "type", fmt::format("{} does not support content of type \"{}\"", model_, type));
+      } else if (part.ok()) {
+        if (!text.empty() && text.back() != '\n') text += '\n';
+        text += omitted_.LineFor(part, "type", type, turn,
+                                 fmt::format("{} does not support content of type \"{}\"", model_, type)) +
+                "\n";
       }
     }
     return text;
@@ -166,6 +175,7 @@ class Items {
   CopyBudget copies_{body_};
   const std::string& model_;
   std::vector<Message> messages_;
+  OmittedContent omitted_;
   std::map<std::string, std::string> called_;  // id -> name of every call so far
   std::string thinking_;                       // of the assistant's turn that follows
   size_t counted_ = 0;
@@ -215,7 +225,9 @@ void GetResponsesBody(Fields& body, ResponsesRequest& request) {
   request.cache_salt = GetCacheSalt(body);
   GetSampling(body, request.options, request.unknown_options);
   body.Get("max_output_tokens", request.options.num_predict, 1);
-  request.messages = Items(body, request.model).Get();
+  Items items(body, request.model);
+  request.messages = items.Get();
+  items.omitted().Finish(body, request.unknown_options);
   CheckState(body);
   request.format = GetAnyFormat(body);
   if (const Json* said = body.Find("text")) request.text_json = DumpJson(*said);

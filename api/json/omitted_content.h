@@ -1,0 +1,36 @@
+// Content that a text model cannot take: images, audio, files, kinds of blocks that nobody knows here.
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/base/error.h"
+#include "api/json/fields.h"
+
+namespace quire::api {
+
+// Of one request. In the turn that the user is in such content is refused by name; in an earlier turn and in a tool's
+// result a line stands for it, as refusing it there would lose the rest of the conversation.
+class OmittedContent {
+ public:
+  // The line for the content `type` ("image_url") at `part`, whose `field` an error names. kNow: an error, unless an
+  // answer follows.
+  enum class Turn : uint8_t { kNow, kHistory };
+  std::string LineFor(Fields& part, std::string_view field, std::string_view type, Turn turn,
+                      std::string message);
+
+  // The assistant has answered: what came before is history.
+  void AnswerFollows() { refused_.reset(); }
+
+  // Behind the last message: fails the request, or adds what was omitted to the names that are logged.
+  void Finish(Fields& body, std::vector<std::string>& logged) const;
+
+ private:
+  std::optional<Error> refused_;  // the first of the user's turn
+  std::set<std::string> types_;
+};
+
+}  // namespace quire::api
