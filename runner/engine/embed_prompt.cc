@@ -50,10 +50,7 @@ api::Result<FittedPrompt> BuildPair(const EmbedContext& context, const api::Embe
 
 // The text behind the prefix that it asks for.
 api::Result<EmbedTokens> EncodeText(const EmbedContext& context, const api::EmbedPrompt& embed) {
-  if (embed.prompt_name.empty()) return context.encode(embed.text);
-  const SentencePrompts none;
-  const SentencePrompts& prompts = context.sentence_prompts != nullptr ? *context.sentence_prompts : none;
-  const auto prefix = prompts.Find(embed.prompt_name, embed.prompt_required);
+  const auto prefix = context.sentence.Prefix(embed.prompt_name, embed.prompt_required);
   if (!prefix) return std::unexpected(prefix.error());
   return context.encode(*prefix + embed.text);
 }

@@ -9,7 +9,7 @@
 #include "api/base/error.h"
 #include "api/base/request.h"
 #include "runner/engine/context_fit.h"
-#include "runner/engine/sentence_prompts.h"
+#include "runner/engine/sentence_settings.h"
 #include "runner/models/rank_head.h"
 #include "runner/tokenizer/tokenizer.h"
 
@@ -17,11 +17,11 @@ namespace quire::runner::engine {
 
 struct EmbedContext {
   const tokenizer::Tokenizer& tokenizer;
-  const models::RankPrompt* rank_prompt = nullptr;    // of a decoder that ranks
-  const SentencePrompts* sentence_prompts = nullptr;  // null: none are defined
+  const SentenceSettings& sentence;
+  const models::RankPrompt* rank_prompt = nullptr;  // of a decoder that ranks
   int32_t num_ctx = 0;
   api::Overflow overflow = api::Overflow::kTruncate;
-  // A text's ids, control tokens as plain text; an error where it is beyond all bounds.
+  // The ids of a normalized text, control tokens as plain text; an error where it is beyond all bounds.
   std::function<api::Result<std::vector<api::TokenId>>(std::string_view)> encode;
 };
 

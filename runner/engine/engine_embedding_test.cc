@@ -40,6 +40,10 @@ class MeanModel {
   MeanModel(const MeanModel&) = delete;
   MeanModel& operator=(const MeanModel&) = delete;
   std::string path() const { return path_.string(); }
+  void Write(const std::string& name, const std::string& text) const {
+    fs::remove(path_ / name);
+    std::ofstream(path_ / name) << text;
+  }
 
  private:
   fs::path path_;
@@ -203,6 +207,47 @@ TEST_P(SameVector, AfterPreemption) {
 
 INSTANTIATE_TEST_SUITE_P(Poolings, SameVector, testing::Bool(),
                          [](const auto& mean) { return mean.param ? "Mean" : "Last"; });
+
+api::EmbedPrompt Named(std::string text, std::string prompt_name) {
+  return {.text = std::move(text), .prompt_name = std::move(prompt_name), .prompt_required = true};
+}
+
+TEST(Embedding, ADirectorySaysWhatStandsBeforeATextAndHowItIsWritten) {
+  const MeanModel plain_model(kLfm2), model(kLfm2);
+  model.Write("config_sentence_transformers.json",
+              R"({"prompts": {"query": "QUERY: ", "document": "Text: "}, "default_prompt_name": "query"})");
+  model.Write("sentence_bert_config.json", R"({"max_seq_length": 12, "do_lower_case": true})");
+  EngineHarness plain({.model = plain_model.path()}), harness({.model = model.path()});
+  const auto expected = [&](const std::string& text) {
+    auto request = EmbedText(text);
+    request.params.num_ctx = 12;
+    return VectorOf(plain.Generate(request));
+  };
+  const Outcome by_default = harness.Generate(EmbedText("What IS the Capital of France, and why?"));
+  EXPECT_EQ(VectorOf(by_default), expected("query: what is the capital of france, and why?"));
+  EXPECT_EQ(by_default.ready->prompt_tokens, 12);
+  EXPECT_EQ(VectorOf(harness.Generate(Embed(Named("The Capital", "document")))),
+            expected("text: the capital"));
+  EXPECT_EQ(VectorOf(harness.Generate(Embed(Named("The Capital", "none")))), expected("the capital"));
+  EXPECT_EQ(VectorOf(plain.Generate(EmbedText("The Capital"))), expected("The Capital"));
+}
+
+TEST(Embedding, WithoutALengthOfItsOwnATextIsCutAtTheTokenizers) {
+  const MeanModel model(kLfm2);
+  nlohmann::json config = nlohmann::json::parse(std::ifstream(fs::path(kLfm2) / "tokenizer_config.json"));
+  config["model_max_length"] = 9;
+  model.Write("tokenizer_config.json", config.dump());
+  const auto tokens = [&] {
+    EngineHarness harness({.model = model.path()});
+    return harness.Generate(EmbedText(kText)).ready->prompt_tokens;
+  };
+  EXPECT_GT(tokens(), 9) << "a model that generates";
+  model.Write("modules.json", R"([{"path": "", "type": "sentence_transformers.models.Transformer"},
+                                  {"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}])");
+  EXPECT_EQ(tokens(), 9);
+  model.Write("sentence_bert_config.json", R"({"max_seq_length": 11})");
+  EXPECT_EQ(tokens(), 11);
+}
 
 TEST(Embedding, WhatIsTooLongIsCutOrRefused) {
   EngineHarness harness;

@@ -9,7 +9,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <future>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -332,19 +331,11 @@ void AddTier(Engine& engine, int snapshot_fd, int32_t context) {
   engine.AddTier(std::move(link));
 }
 
-// As sentence-transformers cuts texts, where that is shorter than the model's positions.
-int32_t EncoderContext(const weights::ModelFiles& files, int32_t context) {
-  const auto config = nlohmann::json::parse(files.sentence_config(), nullptr, /*allow_exceptions=*/false);
-  const auto length = config.is_object() ? config.find("max_seq_length") : config.end();
-  const int64_t most = length != config.end() && length->is_number_integer() ? length->get<int64_t>() : 0;
-  return most > 2 && most < context ? static_cast<int32_t>(most) : context;
-}
-
 // The second half of Serve() for an encoder.
 void ServeEncoder(Shared& shared, Link& link, const ipc::LoadModel& request, OpenedModel opened,
                   const Progress& progress, const LoadOptions& options, Clock::time_point begin) {
   const ipc::RunnerSettings& settings = request.settings;
-  const int32_t context = EncoderContext(*opened.loaded.files, opened.metadata_encoder->context_length());
+  const int32_t context = opened.loaded.sentence->TokensMax(opened.metadata_encoder->context_length());
   link.Send(EstimateEncoder(*opened.metadata_encoder, ResidentBytes()));
   AwaitLoadApproval(shared);
   auto model = Finish(std::move(opened), progress, options);
@@ -363,7 +354,7 @@ void ServeEncoder(Shared& shared, Link& link, const ipc::LoadModel& request, Ope
                               .format = model->format,
                               .context_max = context,
                               .task = encoder.ranks() ? ModelTask::kRank : ModelTask::kEmbed,
-                              .sentence_prompts = model->sentence_prompts.get()};
+                              .sentence = model->sentence.get()};
   EncoderEngine engine(std::move(model->encoder), ComputeThreads(), shared.engine, shared.engine_stats,
                        [&link](ipc::RequestEvent event) { link.Send(std::move(event)); });
   shared.preparation_max = PreparationMax(std::chrono::milliseconds(settings.prepare_ms), context);
@@ -428,7 +419,7 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   const auto end_of_generation = model->end_of_generation;
   const output::Format format = model->format;
   const std::shared_ptr<const models::RankHead> rank = model->rank;
-  const std::shared_ptr<const SentencePrompts> sentence_prompts = model->sentence_prompts;
+  const std::shared_ptr<const SentenceSettings> sentence = model->sentence;
   ipc::ModelInfo info{.architecture = model->model->architecture(),
                       .context_length = context_length,
                       .parameters = model->model->parameters(),
@@ -460,7 +451,7 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
                               .task = rank ? ModelTask::kRank : other_task,
                               .rank_prompt = rank ? &rank->prompt : nullptr,
                               .end_of_generation = &end_of_generation,
-                              .sentence_prompts = sentence_prompts.get()};
+                              .sentence = sentence.get()};
   shared.preparation_max = PreparationMax(std::chrono::milliseconds(settings.prepare_ms), context_length);
   Preparation preparation(shared.prompts, context, std::chrono::milliseconds(settings.prepare_ms),
                           ReceiversOf(shared, link));

@@ -12,7 +12,6 @@
 #include "runner/models/sentence_pooling.h"
 #include "runner/tokenizer/config_tokens.h"
 #include "runner/tokenizer/model_tokenizer.h"
-#include "runner/weights/json_text.h"
 #include "runner/weights/metadata_only.h"
 #include "runner/weights/quantize_on_load.h"
 #include "runner/weights/quantized_checkpoint.h"
@@ -251,12 +250,7 @@ api::Result<void> OpenEncoder(const LoadOptions& options, OpenedModel& opened) {
     return api::Fail(api::ErrorCode::kBadModel, fmt::format("{}: {}", files.path(), reason));
   };
   if (!options.draft.empty()) return refuse("an encoder has no use for a draft model");
-  const auto sentence = weights::ParseJson(files.sentence_config().empty() ? "{}" : files.sentence_config(),
-                                           "sentence_bert_config.json");
-  if (!sentence) return refuse(sentence.error().message);
-  if (sentence->is_object() && sentence->value("do_lower_case", nlohmann::ordered_json()) == true) {
-    return refuse("sentence_bert_config.json: do_lower_case is not supported");
-  }
+  if (auto usable = opened.loaded.sentence->Check(); !usable) return refuse(usable.error().message);
   auto encoder = LoadMetadataEncoder(opened.loaded.files, options);
   if (!encoder) return std::unexpected(encoder.error());
   opened.metadata_encoder = *std::move(encoder);
@@ -288,7 +282,7 @@ api::Result<OpenedModel> Open(const weights::ModelSource& source, const Progress
   loaded.turn_start_token = FindTurnStartToken(*loaded.tokenizer, *loaded.prompt_template);
   loaded.format = FormatOf(*loaded.files, *loaded.tokenizer, loaded.prompt_template.get());
   loaded.pooling = models::ReadPooling(*loaded.files);
-  loaded.sentence_prompts = std::make_shared<const SentencePrompts>(loaded.files->sentence_prompts());
+  loaded.sentence = std::make_shared<const SentenceSettings>(SentenceSettings::Of(*loaded.files));
   for (const int32_t id : loaded.files->end_of_generation_ids()) loaded.end_of_generation.insert(id);
   for (const api::TokenId id : loaded.tokenizer->ends()) loaded.end_of_generation.insert(id);
 

@@ -15,7 +15,7 @@
 #include "api/base/kv_type.h"
 #include "runner/constraint/token_trie.h"
 #include "runner/draft/drafter.h"
-#include "runner/engine/sentence_prompts.h"
+#include "runner/engine/sentence_settings.h"
 #include "runner/models/draft_model.h"
 #include "runner/models/encoder.h"
 #include "runner/models/model.h"
@@ -57,7 +57,7 @@ struct LoadedModel {
   std::unique_ptr<draft::Drafter> drafter;                        // made elsewhere, where there is no draft
   api::Result<models::Pooling> pooling = models::Pooling::kLast;  // an error fails embeddings only
   std::shared_ptr<const models::RankHead> rank = {};              // of a decoder that ranks; or null
-  std::shared_ptr<const SentencePrompts> sentence_prompts = {};
+  std::shared_ptr<const SentenceSettings> sentence = {};
 };
 
 // The model's vocabulary as constraints use it; takes about 100 ms for 128k tokens.

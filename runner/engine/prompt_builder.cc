@@ -164,15 +164,17 @@ struct PromptBuilder {
   api::Result<FittedPrompt> operator()(const api::EmbedPrompt& embed) const {
     if (auto checked = encoder.CheckIds(embed.tokens, "input"); !checked)
       return std::unexpected(checked.error());
+    static const SentenceSettings kNone;
+    const SentenceSettings& sentence = context.sentence != nullptr ? *context.sentence : kNone;
+    const auto encode = [&](std::string_view text) {
+      return encoder.EncodeText(sentence.Normalize(text), tokenizer::SpecialTokens::kAsText);
+    };
     return BuildEmbedPrompt({.tokenizer = *context.tokenizer,
+                             .sentence = sentence,
                              .rank_prompt = context.rank_prompt,
-                             .sentence_prompts = context.sentence_prompts,
-                             .num_ctx = num_ctx,
+                             .num_ctx = sentence.TokensMax(num_ctx),
                              .overflow = request.overflow,
-                             .encode =
-                                 [this](std::string_view text) {
-                                   return encoder.EncodeText(text, tokenizer::SpecialTokens::kAsText);
-                                 }},
+                             .encode = encode},
                             embed);
   }
 

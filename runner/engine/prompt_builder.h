@@ -30,7 +30,7 @@ class ConstraintCache;
 
 namespace quire::runner::engine {
 
-class SentencePrompts;
+class SentenceSettings;
 
 // How long an answer may think.
 struct ThinkingBudget {
@@ -71,8 +71,8 @@ struct PromptContext {
   ModelTask task = ModelTask::kGenerate;  // such models embed too
   const models::RankPrompt* rank_prompt = nullptr;                      // of a decoder that ranks
   const std::unordered_set<api::TokenId>* end_of_generation = nullptr;  // null: none
-  const SentencePrompts* sentence_prompts = nullptr;
-  bool resumed = false;           // the answer began in another runner
+  const SentenceSettings* sentence = nullptr;  // null: the files say nothing of texts to embed
+  bool resumed = false;                        // the answer began in another runner
   bool formats_may_wait = false;  // the caller waits until WorkStopped says that there is memory for one more
 };
 

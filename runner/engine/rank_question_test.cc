@@ -92,8 +92,12 @@ TEST(RankPair, OfAClassifierWithoutAQuestionIsFramedByItsTokenizer) {
   };
   models::RankPrompt prompt;
   prompt.only_with_instruction = true;
-  const EmbedContext context{
-      .tokenizer = *tokenizer, .rank_prompt = &prompt, .num_ctx = 100, .encode = encode};
+  const SentenceSettings sentence;
+  const EmbedContext context{.tokenizer = *tokenizer,
+                             .sentence = sentence,
+                             .rank_prompt = &prompt,
+                             .num_ctx = 100,
+                             .encode = encode};
   const auto pair = BuildEmbedPrompt(context, {.text = "what is it?", .rank = true, .document = "a bear"});
   ASSERT_TRUE(pair) << pair.error().message;
   std::vector<api::TokenId> expected;

@@ -81,6 +81,16 @@ class Encoders(unittest.TestCase):
         signs = [int(bit) for byte in cohere["ubinary"][0] for bit in f"{byte:08b}"]
         self.assertEqual([int(value > 0) for value in cohere["float"][0]], signs)
 
+    def test_a_request_that_names_no_prefix_gets_the_models_default_one(self):
+        folder = tiny_encoders.write_bert(pathlib.Path(self.daemon.folder.name) / "default",
+                                          prompts={"query": "find: ", "passage": "text: "}, default_prompt="query")
+        model = tiny_encoders.create(self.daemon, "tiny-default", folder)
+        plain = self.post("/api/embed", model=self.embeds, input=["find: a panda", "text: a panda", "a panda"])["embeddings"]
+        self.assertEqual(plain[:1], self.post("/api/embed", model=model, input="a panda")["embeddings"])
+        for name, expected in (("query", plain[0]), ("passage", plain[1]), ("none", plain[2])):
+            reply = self.post("/v1/embeddings", model=model, input="a panda", input_type=name)
+            self.assertEqual(expected, reply["data"][0]["embedding"])
+
     def test_text_embeddings_inference(self):
         native = self.post("/api/embed", model=self.embeds, input=TEXTS)["embeddings"]
         self.assertEqual(native, self.post("/embed", model=self.embeds, inputs=TEXTS))

@@ -51,7 +51,7 @@ def bert_tokenizer():
     }
 
 
-def write_bert(folder, ranks=False, seed=1, prompts=None):
+def write_bert(folder, ranks=False, seed=1, prompts=None, default_prompt=None):
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True)
     draw = random.Random(seed)
@@ -104,7 +104,8 @@ def write_bert(folder, ranks=False, seed=1, prompts=None):
              for i, (path, kind) in enumerate([("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")])]))
     (folder / "config.json").write_text(json.dumps(config))
     if prompts is not None:
-        (folder / "config_sentence_transformers.json").write_text(json.dumps({"prompts": prompts}))
+        (folder / "config_sentence_transformers.json").write_text(
+            json.dumps({"prompts": prompts, "default_prompt_name": default_prompt}))
     (folder / "tokenizer.json").write_text(json.dumps(bert_tokenizer()))
     (folder / "tokenizer_config.json").write_text(json.dumps(
         {"tokenizer_class": "BertTokenizer", "cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": "[PAD]",

@@ -79,6 +79,7 @@ class EngineHarness {
     tokenizer_ = model->tokenizer;
     template_ = model->prompt_template;
     turn_start_token_ = model->turn_start_token;
+    sentence_ = model->sentence;
     format_ = model->format;
     context_length_ = model->model->context_length();
     layout_ = model->model->cache_layout();
@@ -126,9 +127,10 @@ class EngineHarness {
     const api::RequestId id{++last_id_};
     inbox_.Post(Arrived{id});
     if (early_credit > 0) inbox_.Post(api::ipc::Credit{id, early_credit});
-    auto prompt = BuildPrompt({tokenizer_, *template_, turn_start_token_, FindFimTokens(*tokenizer_),
-                               context_length_, format_, constraints_.get()},
-                              request);
+    PromptContext context{tokenizer_,      *template_, turn_start_token_, FindFimTokens(*tokenizer_),
+                          context_length_, format_,    constraints_.get()};
+    context.sentence = sentence_.get();
+    auto prompt = BuildPrompt(context, request);
     inbox_.Post(PromptBuilt{id, std::move(request), std::move(prompt), Clock::now(), std::move(resume)});
     return id;
   }
@@ -182,6 +184,7 @@ class EngineHarness {
   std::vector<api::RequestId> ended_;
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;
   std::shared_ptr<const PromptTemplate> template_;
+  std::shared_ptr<const SentenceSettings> sentence_;
   std::unique_ptr<constraint::ConstraintCache> constraints_;
   std::optional<api::TokenId> turn_start_token_;
   int32_t context_length_ = 0;
