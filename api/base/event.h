@@ -109,6 +109,7 @@ struct Finished {
   std::string stop_string;  // the stop string that matched, or empty
   Usage usage;
   int32_t prompt_dropped = 0;         // prompt tokens left out to fit the context; > 0 means truncated
+  bool in_thinking = false;           // the answer ended before its thinking did
   std::vector<TokenId> context = {};  // prompt and answer, when asked for
   std::vector<float> embedding = {};  // of an EmbedPrompt
 };

@@ -112,6 +112,7 @@ RequestEvent FullFinished() {
   finished.stop_string = "END";
   finished.usage = {10, 4, 3, 1, 2, int64_t{1} << 40, {2, 6, {2, 1, 0}, 5}};
   finished.prompt_dropped = 6;
+  finished.in_thinking = true;
   finished.context = {0, 1, std::numeric_limits<int32_t>::max()};
   finished.embedding = {0.5F, -1e-30F};
   return {RequestId{1}, finished};

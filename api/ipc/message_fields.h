@@ -352,6 +352,7 @@ void VisitFields(M& m, V& visit) {
   visit("stop_string", m.stop_string, kStopBytesMax);
   visit("usage", m.usage);
   visit("prompt_dropped", m.prompt_dropped, 0);
+  visit("in_thinking", m.in_thinking);
   visit("context", m.context);
   visit("embedding", m.embedding);
 }

@@ -72,10 +72,8 @@ ActiveGeneration::ActiveGeneration(Setup setup, int32_t context_max,
       logit_processor_(params_, end_of_generation),
       sampler_(params_, [tokens = tokenizer_](api::TokenId id) { return tokens->TokenBytes(id); }),
       sampling_kind_(SamplingKindOf(params_, logprobs_)),
-      detokenizer_(tokenizer_, tokenizer::Detokenizer::Special::kWrite, StartOf(setup.request.prompt)),
-      stop_matcher_(params_.stop),
-      indent_limit_(setup.request.indent_min),
-      output_(std::move(setup.prompt.output)),
+      text_(tokenizer_, StartOf(setup.request.prompt),
+            {params_.stop, setup.request.indent_min, std::move(setup.prompt.output)}),
       hide_thinking_(setup.request.think == api::Think::kOff),
       thinking_budget_(std::move(setup.prompt.thinking_budget)),
       single_call_(setup.request.single_tool_call),
@@ -172,8 +170,8 @@ void ActiveGeneration::Sample(std::span<const float> logits, sampler::Workspace&
   prefilling_ = false;
   const auto now = Clock::now();
   if (!first_token_) first_token_ = now;
-  if (output_tokens_ >= OutputLimit()) return Finish(api::FinishReason::kLength, std::nullopt);
-  if (matcher_ && matcher_->IsComplete()) return Finish(api::FinishReason::kStop, std::nullopt);
+  if (output_tokens_ >= OutputLimit()) return Finish(api::FinishReason::kLength);
+  if (matcher_ && matcher_->IsComplete()) return Finish(api::FinishReason::kStop);
   const auto sampled = Choose(logits, workspace);
   if (!sampled) return Fail(sampled.error());
   if (logprobs_ && !Ends(*sampled)) {
@@ -260,12 +258,13 @@ api::Result<api::TokenId> ActiveGeneration::Choose(std::span<const float> logits
 void ActiveGeneration::AcceptToken(api::TokenId token) {
   if (!Ends(token)) return AppendToken(token);
   tokens_.push_back(token);
-  Finish(api::FinishReason::kStop, std::nullopt);
+  Finish(api::FinishReason::kStop);
 }
 
+// Stop tokens count where stop strings do.
 bool ActiveGeneration::Ends(api::TokenId token) const {
-  return end_of_generation_.contains(token) ||
-         std::ranges::find(params_.stop_token_ids, token) != params_.stop_token_ids.end();
+  if (end_of_generation_.contains(token)) return true;
+  return text_.in_text() && std::ranges::find(params_.stop_token_ids, token) != params_.stop_token_ids.end();
 }
 
 std::optional<api::TokenId> ActiveGeneration::ClosingToken() const {
@@ -312,34 +311,21 @@ void ActiveGeneration::AppendToken(api::TokenId token) {
   if (thinking()) ++reasoning_tokens_;
   unsent_ids_.push_back(token);
   state_before_ = state_here_;
-  auto emission = stop_matcher_.Feed(detokenizer_.Append(token));
-  if (emission.stop) {
-    EmitText(std::move(emission.text));
-    return Finish(api::FinishReason::kStop, emission.stop);
-  }
+  text_.Append(token);
+  if (text_.stop()) return Finish(api::FinishReason::kStop);
   const bool context_full = !shift_ && static_cast<int32_t>(tokens_.size()) >= num_ctx_;
-  if (indent_limit_.Cut(emission.text)) {
-    pending_text_ = std::move(emission.text);
-    return Finish(api::FinishReason::kLength, std::nullopt, /*cut=*/true);
+  if (text_.is_cut() || context_full || output_tokens_ >= OutputLimit()) {
+    return Finish(api::FinishReason::kLength);
   }
-  line_broken_ = line_broken_ || emission.text.find('\n') != std::string::npos;
-  if (context_full || output_tokens_ >= OutputLimit()) {
-    pending_text_ = std::move(emission.text);
-    return Finish(api::FinishReason::kLength, std::nullopt);
-  }
-  EmitText(std::move(emission.text));
-  if (called_ && single_call_) return Finish(api::FinishReason::kStop, std::nullopt);
+  EmitCertain();
+  if (called_ && single_call_) return Finish(api::FinishReason::kStop);
   if (TimeIsOver()) FinishForTime();
 }
 
-void ActiveGeneration::EmitText(std::string text, bool end) {
+void ActiveGeneration::EmitCertain() {
   using Kind = output::OutputChunk::Kind;
-  if (!output_) return EmitDelta({.text = std::move(text)});
-  chunks_.clear();
-  output_->Feed(text, chunks_);
-  if (end) output_->Finish(chunks_);
   api::TextDelta delta;
-  for (output::OutputChunk& chunk : chunks_) {
+  for (output::OutputChunk& chunk : text_.TakeCertain()) {
     if (called_ && single_call_) break;
     // Within a delta thinking comes first and calls last.
     const bool out_of_order = !delta.tool_calls.empty()
@@ -369,18 +355,13 @@ void ActiveGeneration::EmitDelta(api::TextDelta delta) {
   outbox_.AddDelta(std::move(delta));
 }
 
-void ActiveGeneration::Finish(api::FinishReason reason, std::optional<size_t> stop, bool cut) {
+void ActiveGeneration::Finish(api::FinishReason reason) {
   ended_ = true;
   matcher_.reset();  // its memory does not wait for the reader
-  std::string rest = cut ? pending_text_ : "";
-  if (!stop && !cut) {
-    auto emission = stop_matcher_.Feed(detokenizer_.Flush());
-    stop = emission.stop;
-    if (stop) reason = api::FinishReason::kStop;
-    rest = pending_text_ + emission.text + stop_matcher_.Flush();
-  }
-  EmitText(std::move(rest), /*end=*/true);
-  AddFinished(reason, stop);
+  in_thinking_ = text_.thinking();
+  if (!text_.stop() && !text_.is_cut()) text_.End();
+  EmitCertain();
+  AddFinished(text_.stop() ? api::FinishReason::kStop : reason);
 }
 
 // Another runner, in which the same answer might go on, does not know when this one ended it: what is held back stays back, so
@@ -388,21 +369,23 @@ void ActiveGeneration::Finish(api::FinishReason reason, std::optional<size_t> st
 void ActiveGeneration::FinishForTime() {
   ended_ = true;
   matcher_.reset();
-  AddFinished(api::FinishReason::kLength, std::nullopt);
+  in_thinking_ = text_.thinking();
+  AddFinished(api::FinishReason::kLength);
 }
 
-void ActiveGeneration::AddFinished(api::FinishReason reason, std::optional<size_t> stop) {
+void ActiveGeneration::AddFinished(api::FinishReason reason) {
   api::Finished finished{.reason = reason,
-                         .stop_string = stop ? params_.stop[*stop] : "",
+                         .stop_string = text_.stop() ? params_.stop[*text_.stop()] : "",
                          .usage = UsageNow(),
-                         .prompt_dropped = prompt_dropped_};
+                         .prompt_dropped = prompt_dropped_,
+                         .in_thinking = in_thinking_};
   if (return_context_) finished.context = tokens_;
   outbox_.Add(std::move(finished));
 }
 
 // Never before the first token is sampled: a resumed answer repeats its own first.
 bool ActiveGeneration::TimeIsOver() const {
-  if (predict_limit_.count() == 0 || !line_broken_ || !first_token_) return false;
+  if (predict_limit_.count() == 0 || !text_.line_broken() || !first_token_) return false;
   return std::chrono::nanoseconds(OutputNanoseconds()) > predict_limit_;
 }
 
@@ -449,7 +432,7 @@ void ActiveGeneration::Fail(api::Error error) {
 void ActiveGeneration::FailForParseMemory() { Fail({api::ErrorCode::kUnsupported, kTooMuchParseMemory}); }
 
 void ActiveGeneration::EndOfContext() {
-  if (first_token_) return Finish(api::FinishReason::kLength, std::nullopt);
+  if (first_token_) return Finish(api::FinishReason::kLength);
   Fail({api::ErrorCode::kContextLengthExceeded, "the prompt does not fit in this runner's cache",
         "options.num_ctx"});
 }

@@ -17,14 +17,12 @@
 #include "api/base/request.h"
 #include "api/ipc/messages.h"
 #include "runner/constraint/matcher.h"
+#include "runner/engine/answer_text.h"
 #include "runner/engine/delta_outbox.h"
 #include "runner/engine/prompt_builder.h"
 #include "runner/engine/step_plan.h"
-#include "runner/sampler/indent_limit.h"
 #include "runner/sampler/logit_processor.h"
 #include "runner/sampler/sampler.h"
-#include "runner/sampler/stop_matcher.h"
-#include "runner/tokenizer/detokenizer.h"
 
 namespace quire::runner::engine {
 
@@ -151,19 +149,18 @@ class ActiveGeneration {
   // The next token of the text that closes thinking, once that has taken all its tokens. The choice depends on the
   // tokens so far and nothing else.
   std::optional<api::TokenId> ClosingToken() const;
-  bool thinking() const { return output_ && output_->thinking(); }
+  bool thinking() const { return text_.thinking(); }
   api::Result<api::TokenId> Choose(std::span<const float> logits, sampler::Workspace& workspace);
   // Appends the forced tokens of the answer's format.
   void AppendForcedTokens();
   // Adds the token's log-probabilities to what the next delta carries.
   api::Result<void> RecordLogprobs(std::span<const float> logits, api::TokenId token);
-  // The text for the client, and with `end` also the held-back rest.
-  void EmitText(std::string text, bool end = false);
+  void EmitCertain();
   void EmitDelta(api::TextDelta delta);
-  // `cut`: without the text that is held back.
-  void Finish(api::FinishReason reason, std::optional<size_t> stop, bool cut = false);
+  // With what of the text is held back, unless that has ended.
+  void Finish(api::FinishReason reason);
   void FinishForTime();
-  void AddFinished(api::FinishReason reason, std::optional<size_t> stop);
+  void AddFinished(api::FinishReason reason);
   api::Usage UsageNow() const;
   int64_t PromptNanoseconds() const;
   int64_t OutputNanoseconds() const;
@@ -206,17 +203,12 @@ class ActiveGeneration {
   const std::optional<size_t> sampling_kind_;
   std::optional<constraint::Matcher> matcher_;  // of the answer's format
   uint64_t mask_steps_ahead_ = 0;               // that masks of further tokens may take in the step
-  tokenizer::Detokenizer detokenizer_;
-  sampler::StopMatcher stop_matcher_;
-  sampler::IndentLimit indent_limit_;
-  const std::unique_ptr<output::Parser> output_;  // null: the answer is text
+  AnswerText text_;
   const bool hide_thinking_;
   const ThinkingBudget thinking_budget_;
   const bool single_call_;
-  bool line_broken_ = false;     // the answer has a line break
-  bool called_ = false;          // and with single_call_ nothing more comes out
-  std::string pending_text_;     // certain text that goes out with the end
-  output::OutputChunks chunks_;  // scratch
+  bool called_ = false;       // and with single_call_ nothing more comes out
+  bool in_thinking_ = false;  // at its end
   std::vector<api::TokenLogprob> unsent_logprobs_;
   decltype(api::TextDelta::token_ids) unsent_ids_;
   int32_t output_tokens_ = 0;

@@ -110,7 +110,10 @@ class AlternatingParser final : public output::Parser {
       chunks.push_back({output::OutputChunk::Kind::kText, std::to_string(i) + " "});
     }
   }
+  bool IsMarker(std::string_view) const override { return false; }
+  void FeedToken(std::string_view, output::OutputChunks&) override {}
   bool thinking() const override { return false; }
+  bool calling() const override { return false; }
 };
 
 TEST(DeltaOutbox, AnAnswerThatEndsWithoutCreditKeepsNobodyOut) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runner/engine/log_line.h"
+#include "runner/engine/markup_grammar.h"
 #include "runner/engine/prompt_builder.h"
 #include "runner/kernels/numa_plan.h"
 #include "runner/models/sentence_pooling.h"
@@ -138,7 +139,7 @@ std::shared_ptr<const constraint::VocabularyIndex> IndexVocabulary(
     const tokenizer::Tokenizer& tokenizer, const std::unordered_set<api::TokenId>& end_of_generation) {
   return std::make_shared<const constraint::VocabularyIndex>(
       tokenizer.vocab_size(), [&](api::TokenId id) { return tokenizer.TokenBytes(id); },
-      [&](api::TokenId id) { return tokenizer.IsSpecial(id); }, end_of_generation);
+      [&](api::TokenId id) { return IsMarkup(tokenizer, id); }, end_of_generation);
 }
 
 namespace {

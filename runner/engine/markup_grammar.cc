@@ -53,12 +53,16 @@ bool IsTaggedName(std::string_view name) {
 
 }  // namespace
 
+bool IsMarkup(const tokenizer::Tokenizer& tokenizer, api::TokenId id) {
+  return tokenizer.IsSpecial(id) || output::IsMarkerToken(tokenizer.TokenBytes(id));
+}
+
 std::string MarkupBytes(const tokenizer::Tokenizer& tokenizer, std::string_view text) {
   const auto ids = tokenizer.Encode(text, tokenizer::SpecialTokens::kParse);
   std::string bytes;
   for (const api::TokenId id : ids ? *ids : std::vector<api::TokenId>()) {
     const auto token = tokenizer.TokenBytes(id);
-    const size_t at = tokenizer.IsSpecial(id) && !token.empty() ? text.find(token) : std::string_view::npos;
+    const size_t at = IsMarkup(tokenizer, id) && !token.empty() ? text.find(token) : std::string_view::npos;
     if (at == std::string_view::npos) continue;
     bytes += text.substr(0, at);
     bytes += constraint::SpecialTokenBytes(id);

@@ -12,7 +12,9 @@
 
 namespace quire::runner::engine {
 
-// As a grammar reads it: special tokens in it as themselves.
+// Whether grammars know the token as itself, not by its bytes: a special token, or a marker of thinking or calls.
+bool IsMarkup(const tokenizer::Tokenizer& tokenizer, api::TokenId id);
+// As a grammar reads it: such tokens in it as themselves.
 std::string MarkupBytes(const tokenizer::Tokenizer& tokenizer, std::string_view text);
 // The same as an expression; digits where a call's number stands.
 constraint::ExprRef MarkupText(const tokenizer::Tokenizer& tokenizer, std::string_view text);

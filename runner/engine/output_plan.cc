@@ -110,16 +110,19 @@ bool OutputPlan::RendersPrompt() const {
          std::holds_alternative<api::ContinuedPrompt>(request_->prompt);
 }
 
+bool OutputPlan::MayThink() const {
+  return format_.harmony || (format_.can_think && request_->think != Think::kOff);
+}
+
 api::Result<std::shared_ptr<constraint::Constraint>> OutputPlan::ConstraintOf(
     const PromptContext& context) const {
   if (context.constraints == nullptr) return nullptr;
-  const bool may_think = format_.harmony || (format_.can_think && request_->think != Think::kOff);
   const ConstraintInputs inputs{.request = *request_,
                                 .tools = ToolsOf(*request_),
                                 .format = format_,
                                 .rendered = RendersPrompt(),
                                 .thinking_open = thinking_open_,
-                                .may_think = may_think,
+                                .may_think = MayThink(),
                                 .may_wait = context.formats_may_wait,
                                 .resumed = context.resumed};
   return CompileAnswerConstraint(inputs, *context.tokenizer, *context.constraints);
@@ -128,15 +131,25 @@ api::Result<std::shared_ptr<constraint::Constraint>> OutputPlan::ConstraintOf(
 std::unique_ptr<output::Parser> OutputPlan::MakeParser() const {
   if (!RendersPrompt()) return nullptr;
   const std::span<const api::Tool> tools = ToolsOf(*request_);
-  // A document must not be read as a call that stands without a marker.
-  const bool forced = request_->tool_choice == api::ToolChoice::kRequired;
-  const bool unmarked = !forced && !format_.harmony && output::MarkupOf(format_).calls_begin.empty();
   if (tools.empty() && format_.thinking == nullptr && !format_.harmony) return nullptr;
-  return output::MakeParser({.format = format_,
+  const bool forced = request_->tool_choice == api::ToolChoice::kRequired && !tools.empty();
+  const bool document = request_->format.has_value() && !forced;
+  output::Format format = format_;
+  if (document && !MayThink() && !thinking_open_) format.thinking = nullptr;
+  // Beside a format a call has to have a marker.
+  const bool marked = format_.harmony || !output::MarkupOf(format_).calls_begin.empty();
+  std::vector<api::Tool> callable;
+  for (const api::Tool& tool : tools) {
+    const bool chosen = !forced || request_->forced_tool.empty() || tool.name == request_->forced_tool;
+    if (tool.callable && chosen) callable.push_back(tool);
+  }
+  return output::MakeParser({.format = format,
                              .thinking_open = thinking_open_,
                              .continues = GoesOnWithText(*request_),
-                             .expects_calls = !tools.empty() && (!request_->format || !unmarked),
-                             .tools = tools});
+                             .expects_calls = !tools.empty() && (!document || marked),
+                             .forced = forced,
+                             .document = document,
+                             .tools = callable});
 }
 
 }  // namespace quire::runner::engine

@@ -45,6 +45,7 @@ class OutputPlan {
 
  private:
   bool RendersPrompt() const;
+  bool MayThink() const;
   int32_t ThinkingTokensMax() const;  // -1: no bound
 
   OutputPlan(const output::Format& format, const api::Request& request)

@@ -1,5 +1,6 @@
 #include "runner/output/format.h"
 
+#include <algorithm>
 #include <array>
 
 #include "runner/output/answer_markup.h"
@@ -304,7 +305,37 @@ constexpr std::string_view kHarmonyCallMarker = "<|channel|>commentary to=";
 constexpr ToolCallTemplate kHarmonyCalls = {
     "", "<|channel|>commentary to=functions.", " <|constrain|>json<|message|>", "", "", ""};
 
+void FindTokens(Format& format, const std::function<bool(std::string_view)>& has_token) {
+  std::vector<std::string_view> markers = {format.text_begin, format.text_end};
+  if (format.calls != nullptr) markers.insert(markers.end(), {format.calls->begin, format.calls->end});
+  if (format.thinking != nullptr)
+    markers.insert(markers.end(), {format.thinking->begin, format.thinking->end});
+  if (format.harmony) markers.assign(kHarmonyMarkers.begin(), kHarmonyMarkers.end());
+  for (const std::string_view marker : markers) {
+    const std::string_view token = TokenOf(marker);
+    if (!token.empty() && !format.HasTokenOf(marker) && has_token(token)) format.tokens.push_back(token);
+  }
+}
+
 }  // namespace
+
+std::string_view TokenOf(std::string_view marker) {
+  const size_t end = marker.find_first_of(">]");
+  return end == std::string_view::npos ? marker : marker.substr(0, end + 1);
+}
+
+bool IsMarkerToken(std::string_view token) {
+  if (!token.starts_with('<') && !token.starts_with('[')) return false;
+  const auto is = [token](std::string_view marker) { return TokenOf(marker) == token; };
+  return is(kTextBegin) || is(kTextEnd) || std::ranges::any_of(kHarmonyMarkers, is) ||
+         std::ranges::any_of(kThinking, [&](const auto& form) { return is(form.begin) || is(form.end); }) ||
+         std::ranges::any_of(
+             kFamilies, [&](const auto& family) { return is(family.calls.begin) || is(family.calls.end); });
+}
+
+bool Format::HasTokenOf(std::string_view marker) const {
+  return std::ranges::find(tokens, TokenOf(marker)) != tokens.end();
+}
 
 Format Detect(std::string_view chat_template, const std::function<bool(std::string_view)>& has_token) {
   const auto in_template = [&](std::string_view text) {
@@ -317,6 +348,7 @@ Format Detect(std::string_view chat_template, const std::function<bool(std::stri
   if (in_template(kHarmonyMark)) {
     format.family = "harmony";
     format.harmony = format.can_think = true;
+    FindTokens(format, has_token);
     return format;
   }
   if (in_template(kTextBegin)) {
@@ -340,14 +372,13 @@ Format Detect(std::string_view chat_template, const std::function<bool(std::stri
       format.can_think = !by_token;
     }
   }
+  FindTokens(format, has_token);
   return format;
 }
 
 std::unique_ptr<Parser> MakeParser(const ParserSetup& setup) {
-  const Format& format = setup.format;
-  if (format.harmony) return std::make_unique<HarmonyParser>(setup.continues, setup.expects_calls);
-  return std::make_unique<TaggedParser>(setup.expects_calls ? format.calls : nullptr, format,
-                                        setup.thinking_open, Tools(setup.tools));
+  if (setup.format.harmony) return std::make_unique<HarmonyParser>(setup);
+  return std::make_unique<TaggedParser>(setup);
 }
 
 AnswerMarkup MarkupOf(const Format& format) {

@@ -13,7 +13,6 @@ namespace {
 
 using api::Json;
 
-constexpr size_t kDepthMax = 500;
 constexpr std::string_view kArgs = "[ARGS]";
 constexpr std::string_view kCallId = "[CALL_ID]";
 
@@ -93,7 +92,7 @@ ValueEnd::State ValueEnd::Advance(std::string_view text) {
     } else if (c == '"') {
       in_string_ = true;
     } else if (c == '{' || c == '[') {
-      if (open_.size() == kDepthMax) return State::kBroken;
+      if (open_.size() == kJsonDepthMax) return State::kBroken;
       open_.push_back(c);
     } else if (c == '}' || c == ']') {
       if (open_.empty() || open_.back() != (c == '}' ? '{' : '[')) return State::kBroken;

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "runner/output/text.h"
@@ -14,7 +17,11 @@ namespace quire::runner::output {
 // Where one marker comes next.
 class MarkerSearch {
  public:
-  explicit MarkerSearch(std::string_view marker = {}) : marker_(marker) {}
+  // Which of its places count: all, or those that begin a line. `at_line_begin`: the text begins one.
+  enum class Where : uint8_t { kAnywhere, kLineBegin };
+
+  explicit MarkerSearch(std::string marker = {}, Where where = Where::kAnywhere, bool at_line_begin = true)
+      : marker_(std::move(marker)), where_(where), at_line_begin_(at_line_begin) {}
 
   std::string_view marker() const { return marker_; }
   // The first place at or behind `from`, or npos; an empty marker is nowhere.
@@ -24,24 +31,41 @@ class MarkerSearch {
     if (known != places_.end()) return *known;
     for (size_t at = buffer.find(marker_, searched_); at != std::string_view::npos;
          at = buffer.find(marker_, searched_)) {
-      places_.push_back(at);
       searched_ = at + 1;
+      if (!Counts(buffer, at)) continue;
+      places_.push_back(at);
       if (at >= from) return at;
     }
     const size_t partial = std::min(buffer.size(), marker_.size() - 1);
     searched_ = std::max(searched_, buffer.size() - partial);
     return std::string_view::npos;
   }
-  // The first `bytes` of the buffer are gone.
-  void Cut(size_t bytes) {
+  bool Counts(std::string_view buffer, size_t at) const {
+    return where_ == Where::kAnywhere || (at == 0 ? at_line_begin_ : buffer[at - 1] == '\n');
+  }
+  // How many bytes at the end of the buffer may become a marker that counts.
+  size_t Partial(std::string_view buffer, size_t from) const {
+    if (marker_.empty()) return 0;
+    const std::string_view marker = marker_;
+    size_t size = std::min(marker.size() - 1, buffer.size() - from);
+    while (size > 0 && !(buffer.ends_with(marker.substr(0, size)) && Counts(buffer, buffer.size() - size))) {
+      --size;
+    }
+    return size;
+  }
+  // The first `bytes` of the buffer are about to go.
+  void Cut(std::string_view buffer, size_t bytes) {
     if (bytes == 0) return;
+    at_line_begin_ = buffer[bytes - 1] == '\n';
     places_.erase(places_.begin(), std::ranges::lower_bound(places_, bytes));
     for (size_t& place : places_) place -= bytes;
     searched_ -= std::min(searched_, bytes);
   }
 
  private:
-  std::string_view marker_;
+  std::string marker_;
+  Where where_;
+  bool at_line_begin_;
   std::vector<size_t> places_;  // of all that begin before searched_, ascending
   size_t searched_ = 0;
 };

@@ -1,5 +1,6 @@
 // libFuzzer: a byte that says which format, one that says how the text is cut, and the text of an answer. The output does
 // not depend on the cuts; arguments of calls are JSON objects; what is valid UTF-8 stays valid.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -34,6 +35,11 @@ const std::vector<Format>& Formats() {
           "tools <|START_ACTION|> <|START_RESPONSE|>", "tools <|tools_prefix|>", "tools <|tool_call|>"}) {
       all.push_back(testing::FormatOf(chat_template));
     }
+    for (const std::string_view chat_template :
+         {"tools <tool_call> <think>", "tools <|channel|>", "tools <TOOLCALL>",
+          "tools <|tool_call|> <response> <think>"}) {
+      all.push_back(testing::SpelledFormatOf(chat_template));
+    }
     return all;
   }();
   return formats;
@@ -46,13 +52,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string text(reinterpret_cast<const char*>(data) + 2, size - 2);
   const std::vector<Format>& formats = Formats();
   const Format& format = formats[(data[0] & 0x3F) % formats.size()];
+  const bool own_tokens = (data[1] & 0x80) != 0;
   const auto parse = [&](const std::vector<std::string>& texts) {
     const auto parser = MakeParser({.format = format,
                                     .thinking_open = (data[0] & 0x40) != 0,
                                     .continues = false,
                                     .expects_calls = (data[0] & 0x80) == 0,
+                                    .forced = (data[0] & 0x80) == 0 && (data[1] & 0x40) != 0,
+                                    .document = (data[1] & 0x20) != 0,
                                     .tools = testing::SomeTools()});
-    return testing::ParseChunks(*parser, texts);
+    return testing::ParseChunks(*parser, format, texts, own_tokens);
   };
   const testing::Answer whole = parse({text});
   const bool valid = quire::api::IsValidUtf8(text);
@@ -64,7 +73,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const std::string& id : whole.ids) Require(!id.empty());
   const size_t step = 1 + data[1] % 16;
   std::vector<std::string> cut;
-  for (size_t at = 0; at < text.size(); at += step) cut.push_back(text.substr(at, step));
+  for (size_t at = 0, end = 0; at < text.size(); at = end) {
+    while (end < text.size() && end < at + step) {
+      const size_t token = own_tokens ? testing::TokenSize(format, std::string_view(text).substr(end)) : 0;
+      end += std::max<size_t>(token, 1);
+    }
+    cut.push_back(text.substr(at, end - at));
+  }
   Require(parse(cut) == whole);
   return 0;
 }

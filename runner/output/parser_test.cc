@@ -93,8 +93,10 @@ TEST(Parser, GraniteAnswersBetweenTags) {
 TEST(Parser, Llama) {
   EXPECT_EQ(Parse(kLlama, R"({"name": "get_weather", "parameters": {"city": "Oslo"}})").calls,
             Calls{R"(get_weather{"city":"Oslo"})"});
-  EXPECT_EQ(Parse(kLlama, R"(<|python_tag|>{"name": "now", "parameters": {}}; {"name": "now"})").calls,
-            (Calls{"now{}", "now{}"}));
+  EXPECT_EQ(
+      Parse(kLlama, R"(<|python_tag|>{"name": "now", "parameters": {}}; {"name": "now", "parameters": {}})")
+          .calls,
+      (Calls{"now{}", "now{}"}));
   EXPECT_EQ(Parse(kLlama, R"({"answer": 42, "name": "x"} done)").text, R"({"answer": 42, "name": "x"} done)");
   EXPECT_EQ(Parse(kLlama, R"(Use {"name": "now"})").text, R"(Use {"name": "now"})") << "not at the begin";
   EXPECT_EQ(Parse(kLlama, "<|python_tag|>print(1)").text, "print(1)");
@@ -157,7 +159,7 @@ TEST(Parser, MalformedCallsComeBackAsText) {
 TEST(Parser, WithoutToolsMarkupOfCallsIsText) {
   const auto parser = MakeParser({.format = kQwen});
   const std::string text = "<tool_call>{\"name\": \"now\"}</tool_call>";
-  EXPECT_EQ(testing::ParseChunks(*parser, {"<think>hm</think>" + text}).text, text);
+  EXPECT_EQ(testing::ParseChunks(*parser, kQwen, {"<think>hm</think>" + text}).text, text);
 }
 
 TEST(Parser, EveryCallHasAnIdOfItsOwn) {
@@ -174,21 +176,124 @@ TEST(Parser, TextAndThinkingComeOutAtOnce) {
   const auto fed = [&](const std::string& text) {
     Answer answer;
     OutputChunks chunks;
-    parser->Feed(text, chunks);
+    testing::Feed(*parser, kQwen, text, chunks);
     testing::Add(answer, chunks);
     return answer;
   };
   EXPECT_EQ(fed("hm").thinking, "hm");
   EXPECT_TRUE(parser->thinking());
   EXPECT_EQ(fed(" so").thinking, " so");
-  EXPECT_EQ(fed("</th").thinking, "");
-  EXPECT_EQ(fed("ink>").thinking, "");
+  EXPECT_EQ(fed("</think>").thinking, "");
   EXPECT_FALSE(parser->thinking());
   EXPECT_EQ(fed("Hi").text, "Hi");
-  EXPECT_EQ(fed(" <").text, "");
-  EXPECT_EQ(fed("b").text, " <b");
+  EXPECT_EQ(fed(" <").text, " <");
   EXPECT_EQ(fed("<tool_call>{\"name\": \"now\"}").calls, Calls{});
   EXPECT_EQ(fed("</tool_call>").calls, Calls{"now{}"});
+}
+
+struct MarkerForm {
+  Format format;
+  std::string think, end, call;
+};
+
+std::vector<MarkerForm> MarkerForms() {
+  const std::string now = R"({"name": "now", "arguments": {}})";
+  return {{kQwen, "<think>", "</think>", "<tool_call>\n" + now + "\n</tool_call>"},
+          {kLfm2, "<think>", "</think>", "<|tool_call_start|>[now()]<|tool_call_end|>"},
+          {kMistral, "[THINK]", "[/THINK]", "[TOOL_CALLS]now[ARGS]{}"},
+          {kGemma, "<|channel>thought\n", "<channel|>", "<|tool_call>call:now{}<tool_call|>"},
+          {testing::SpelledFormatOf("tools <tool_call> <think>"), "<think>", "</think>",
+           "<tool_call>\n" + now + "\n</tool_call>"}};
+}
+
+TEST(Parser, TextThenACallThenThinkingThenText) {
+  for (const MarkerForm& form : MarkerForms()) {
+    SCOPED_TRACE(form.format.family);
+    const Answer call = Parse(form.format, "Let me look.\n" + form.call);
+    EXPECT_EQ(call.text, "Let me look.");
+    EXPECT_EQ(call.calls, Calls{"now{}"});
+    EXPECT_EQ(call.order, "tc");
+    const Answer more =
+        Parse(form.format, form.call + "\n" + form.think + "It is late." + form.end + "\n\nNoon.");
+    EXPECT_EQ(more.order, "cTt");
+    EXPECT_EQ(more.thinking, "It is late.");
+    EXPECT_EQ(more.text, "Noon.");
+    EXPECT_EQ(Parse(form.format, form.call + form.call).calls, (Calls{"now{}", "now{}"}));
+    EXPECT_EQ(Parse(form.format, form.think + "hm" + form.end + form.call).order, "Tc");
+  }
+}
+
+// No answer is edited: what a sentence mentions stays in it.
+TEST(Parser, MarkersInASentenceAreText) {
+  for (const MarkerForm& form : MarkerForms()) {
+    const bool spelled = form.format.tokens.empty();
+    for (const std::string& text : {"The tag " + form.think + " opens thinking, " + form.end + " ends it.",
+                                    "Write `" + form.call + "`.\nThen " + form.call + " again.",
+                                    "A list:\n- " + form.end + "\n- " + form.think}) {
+      SCOPED_TRACE(std::string(form.format.family) + (spelled ? " spelled: " : ": ") + text);
+      const Answer answer = testing::ParseSpelled(form.format, text);
+      EXPECT_EQ(answer.text, text);
+      EXPECT_EQ(answer.order, "t");
+    }
+    // What the vocabulary has tokens for does not begin a line either.
+    const std::string line = form.think + "x\n" + form.call;
+    const Answer answer = testing::ParseSpelled(form.format, line);
+    EXPECT_EQ(answer.text, spelled ? "" : line);
+  }
+}
+
+TEST(Parser, AConstrainedDocumentComesOutAsItIs) {
+  for (const MarkerForm& form : MarkerForms()) {
+    SCOPED_TRACE(form.format.family);
+    const ParserSetup setup = {
+        .format = form.format, .expects_calls = true, .document = true, .tools = testing::SomeTools()};
+    const auto parse = [&](const std::string& text) { return Parse(setup, text); };
+    for (const std::string& text :
+         {"{\"a\":\n" + form.call + form.think + "x" + form.end + "}\n ", std::string(" \n[1]\n"),
+          std::string(R"({"name": "now", "arguments": {}})")}) {
+      const Answer document = parse(text);
+      EXPECT_EQ(document.text, text);
+      EXPECT_EQ(document.order, "t");
+      const Answer thought = parse(form.think + "hm" + form.end + "\n\n{" + text);
+      EXPECT_EQ(thought.text, "{" + text);
+      EXPECT_EQ(thought.thinking, "hm");
+    }
+    EXPECT_EQ(parse(form.call).calls, Calls{"now{}"});
+    EXPECT_EQ(parse(form.think + "hm" + form.end + form.call).calls, Calls{"now{}"});
+  }
+  const ParserSetup harmony = {.format = kHarmony, .document = true};
+  EXPECT_EQ(Parse(harmony, "<|channel|>final<|message|>{\"a\": \"<|end|>\"}").text, "{\"a\": \"<|end|>\"}");
+}
+
+TEST(Parser, HarmonyMarkersAreTokens) {
+  const std::string text =
+      "The tag <|end|> ends a message, <|start|>assistant<|channel|>final<|message|> begins one.";
+  const auto parser = MakeParser({.format = kHarmony, .expects_calls = true, .tools = testing::SomeTools()});
+  OutputChunks chunks;
+  testing::Feed(*parser, kHarmony, "<|channel|>final<|message|>", chunks);
+  testing::Feed(*parser, kHarmony, text, chunks, /*own_tokens=*/false);
+  parser->Finish(chunks);
+  Answer answer;
+  testing::Add(answer, chunks);
+  EXPECT_EQ(answer.text, text);
+  EXPECT_EQ(Parse(testing::SpelledFormatOf("tools <|channel|>"), "<|channel|>final<|message|>Hi<|end|>").text,
+            "Hi");
+}
+
+TEST(Parser, SaysWhereTheNextTokenBelongs) {
+  const auto parser = MakeParser({.format = kQwen, .expects_calls = true, .tools = testing::SomeTools()});
+  OutputChunks chunks;
+  const auto feed = [&](const std::string& text) { testing::Feed(*parser, kQwen, text, chunks); };
+  EXPECT_FALSE(parser->thinking() || parser->calling());
+  feed("<think>");
+  EXPECT_TRUE(parser->thinking());
+  feed("</think>Hi");
+  EXPECT_FALSE(parser->thinking() || parser->calling());
+  feed("<tool_call>");
+  EXPECT_TRUE(parser->calling());
+  feed("{\"name\": \"now\"}</tool_call>");
+  EXPECT_FALSE(parser->calling());
+  EXPECT_TRUE(MakeParser({.format = kLlama, .expects_calls = true, .forced = true})->calling());
 }
 
 // Two calls, or one where an answer has one, as a grammar would write them.

@@ -32,9 +32,9 @@ Answer Stream(const StreamedAnswer& one) {
                                   .expects_calls = true,
                                   .tools = testing::SomeTools()});
   OutputChunks chunks;
-  parser->Feed(one.before, chunks);
-  for (int i = 0; i < kTokens; ++i) parser->Feed(one.token, chunks);
-  parser->Feed(one.after, chunks);
+  testing::Feed(*parser, one.format, one.before, chunks);
+  for (int i = 0; i < kTokens; ++i) testing::Feed(*parser, one.format, one.token, chunks);
+  testing::Feed(*parser, one.format, one.after, chunks);
   parser->Finish(chunks);
   Answer answer;
   testing::Add(answer, chunks);
@@ -95,9 +95,10 @@ TEST(Scaling, MarkersInAMalformedCallAreRemovedInOnePass) {
   constexpr int kMarkers = 2'000'000;
   const Format qwen = FormatOf("tools <tool_call> <think>");
   EXPECT_EQ(Parse(qwen, "<tool_call>x" + Repeated("<think>", kMarkers) + "y</tool_call>z").text, "xyz");
-  EXPECT_EQ(
-      Parse(qwen, "<tool_call>x" + Repeated("<thi", 1000) + Repeated("nk>", 1000) + "y</tool_call>z").text,
-      "xyz")
+  EXPECT_EQ(Parse(testing::SpelledFormatOf("tools <tool_call> <think>"),
+                  "<tool_call>x" + Repeated("<thi", 1000) + Repeated("nk>", 1000) + "y</tool_call>z")
+                .text,
+            "xyz")
       << "those that a removal joins, too";
   const Format gemma = FormatOf("tools <|tool_call> <|channel>thought");
   EXPECT_EQ(Parse(gemma, "<|tool_call>" + Repeated("<|\"|>", kMarkers) + "<tool_call|>").text,
@@ -198,8 +199,15 @@ TEST(Scaling, TheBoundOfRereadingDoesNotDependOnTheCuts) {
       const auto parser =
           MakeParser({.format = format, .expects_calls = true, .tools = testing::SomeTools()});
       std::vector<std::string> cut;
-      for (size_t at = 0; at < text.size(); at += step) cut.push_back(text.substr(at, step));
-      EXPECT_TRUE(testing::ParseChunks(*parser, cut) == whole);
+      for (size_t at = 0; at < text.size();) {
+        size_t end = at;
+        while (end < text.size() && end < at + step) {
+          end += std::max<size_t>(testing::TokenSize(format, std::string_view(text).substr(end)), 1);
+        }
+        cut.push_back(text.substr(at, end - at));
+        at = end;
+      }
+      EXPECT_TRUE(testing::ParseChunks(*parser, format, cut) == whole);
     }
   }
 }

@@ -106,13 +106,21 @@ Answer ParseCut(const Format& format, bool thinking_open, const std::vector<std:
                                   .thinking_open = thinking_open,
                                   .expects_calls = true,
                                   .tools = testing::SomeTools()});
-  return testing::ParseChunks(*parser, texts);
+  return testing::ParseChunks(*parser, format, texts);
 }
 
-std::vector<std::string> CutAt(const std::string& text, std::vector<size_t> at) {
+// No token is cut.
+std::vector<std::string> CutAt(const Format& format, const std::string& text, std::vector<size_t> at) {
   std::vector<std::string> chunks;
   size_t begin = 0;
+  std::vector<bool> inside(text.size() + 1);
+  for (size_t i = 0; i < text.size();) {
+    const size_t size = testing::TokenSize(format, std::string_view(text).substr(i));
+    for (size_t k = 1; k < size; ++k) inside[i + k] = true;
+    i += std::max<size_t>(size, 1);
+  }
   for (const size_t end : at) {
+    if (inside[end]) continue;
     chunks.push_back(text.substr(begin, end - begin));
     begin = end;
   }
@@ -120,13 +128,13 @@ std::vector<std::string> CutAt(const std::string& text, std::vector<size_t> at) 
   return chunks;
 }
 
-std::vector<std::string> RandomCut(const std::string& text, std::mt19937& random) {
+std::vector<std::string> RandomCut(const Format& format, const std::string& text, std::mt19937& random) {
   const double density = std::uniform_real_distribution<>(0.02, 0.9)(random);
   std::vector<size_t> at;
   for (size_t i = 1; i < text.size(); ++i) {
     if (std::bernoulli_distribution(density)(random)) at.push_back(i);
   }
-  return CutAt(text, at);
+  return CutAt(format, text, at);
 }
 
 void CheckWhole(const Dialect& dialect, const Answer& answer) {
@@ -153,12 +161,12 @@ void CheckCuts(const Dialect& dialect, const std::string& text, std::mt19937& ra
     };
     std::vector<size_t> bytes;
     for (size_t i = 1; i < text.size(); ++i) bytes.push_back(i);
-    if (!check(CutAt(text, bytes))) return;
+    if (!check(CutAt(dialect.format, text, bytes))) return;
     for (size_t i = 1; every_cut && i < text.size(); ++i) {
-      if (!check(CutAt(text, {i}))) return;
+      if (!check(CutAt(dialect.format, text, {i}))) return;
     }
     for (int i = 0; i < (every_cut ? kRandomCuts : 4); ++i) {
-      if (!check(RandomCut(text, random))) return;
+      if (!check(RandomCut(dialect.format, text, random))) return;
     }
   }
 }

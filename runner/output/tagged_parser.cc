@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runner/output/chunk_writer.h"
+#include "runner/output/cut_calls.h"
 #include "runner/output/text.h"
 
 namespace quire::runner::output {
@@ -44,34 +45,63 @@ std::string RemoveAll(std::string_view text, std::string_view marker) {
 
 }  // namespace
 
-TaggedParser::TaggedParser(const ToolCallSyntax* calls, const Format& format, bool thinking_open, Tools tools)
-    : calls_(calls),
-      thinking_(format.thinking),
-      tools_(std::move(tools)),
-      state_(thinking_open && thinking_ != nullptr ? State::kThinking : State::kText),
+TaggedParser::TaggedParser(const ParserSetup& setup)
+    : calls_(setup.expects_calls ? setup.format.calls : nullptr),
+      thinking_(setup.format.thinking),
+      tools_(setup.tools),
+      forced_(setup.forced),
+      document_(setup.document),
+      state_(setup.thinking_open && thinking_ != nullptr ? State::kThinking : State::kText),
+      at_segment_start_(!setup.continues),
       drop_space_(state_ == State::kThinking),
+      has_text_(setup.continues),
       rereads_left_(kRereadBytesMax) {
   if (thinking_ != nullptr) {
-    thinking_end_ = MarkerSearch(thinking_->end);
-    markers_.push_back({Kind::kThinkingBegin, thinking_->begin});
-    markers_.push_back({Kind::kUnmatchedEnd, thinking_->end});
+    thinking_end_ = MarkerSearch(Marked(setup.format, thinking_->end));
+    AddMarker(setup, Kind::kThinkingBegin, thinking_->begin);
+    AddMarker(setup, Kind::kUnmatchedEnd, thinking_->end);
   }
-  for (const std::string_view around : {format.text_begin, format.text_end}) {
-    if (!around.empty()) markers_.push_back({Kind::kUnmatchedEnd, around});
-  }
+  AddMarker(setup, Kind::kTextBegin, setup.format.text_begin);
+  AddMarker(setup, Kind::kUnmatchedEnd, setup.format.text_end);
   if (calls_ == nullptr) return;
-  call_begin_ = MarkerSearch(calls_->begin);
-  call_end_ = MarkerSearch(calls_->end);
-  if (!calls_->begin.empty()) markers_.push_back({Kind::kCallBegin, calls_->begin});
-  if (!calls_->end.empty()) markers_.push_back({Kind::kUnmatchedEnd, calls_->end});
+  call_begin_ = MarkerSearch(Marked(setup.format, calls_->begin));
+  call_end_ = MarkerSearch(Marked(setup.format, calls_->end));
+  AddMarker(setup, Kind::kCallBegin, calls_->begin);
+  AddMarker(setup, Kind::kUnmatchedEnd, calls_->end);
+}
+
+std::string TaggedParser::Marked(const Format& format, std::string_view marker) {
+  const bool is_token = !marker.empty() && format.HasTokenOf(marker);
+  return (is_token ? std::string(1, kTokenMark) : std::string()) + std::string(marker);
+}
+
+void TaggedParser::AddMarker(const ParserSetup& setup, Kind kind, std::string_view marker) {
+  using Where = MarkerSearch::Where;
+  if (marker.empty()) return;
+  const bool is_token = setup.format.HasTokenOf(marker);
+  // Where nothing is open, the characters of an end are text like any other.
+  if (kind == Kind::kUnmatchedEnd && !is_token) return;
+  const Where where = is_token ? Where::kAnywhere : Where::kLineBegin;
+  markers_.push_back({kind, is_token, MarkerSearch(Marked(setup.format, marker), where, !setup.continues)});
+}
+
+bool TaggedParser::IsMarker(std::string_view token) const {
+  return std::ranges::any_of(markers_, [token](const Marker& marker) {
+    return marker.is_token && TokenOf(marker.text().substr(1)) == token;
+  });
+}
+
+void TaggedParser::FeedToken(std::string_view token, OutputChunks& chunks) {
+  buffer_ += kTokenMark;
+  Feed(token, chunks);
 }
 
 void TaggedParser::Feed(std::string_view text, OutputChunks& chunks) {
   buffer_ += text;
   while (Step(/*end=*/false, chunks)) {
   }
-  for (Marker& marker : markers_) marker.search.Cut(begin_);
-  for (MarkerSearch* search : {&thinking_end_, &call_begin_, &call_end_}) search->Cut(begin_);
+  for (Marker& marker : markers_) marker.search.Cut(buffer_, begin_);
+  for (MarkerSearch* search : {&thinking_end_, &call_begin_, &call_end_}) search->Cut(buffer_, begin_);
   for (SpaceRun* run : {&space_run_, &before_answer_end_}) run->Cut(begin_);
   read_until_ -= std::min(read_until_, begin_);
   buffer_.erase(0, std::exchange(begin_, 0));
@@ -82,16 +112,16 @@ void TaggedParser::Finish(OutputChunks& chunks) {
   }
 }
 
-bool TaggedParser::thinking() const { return state_ == State::kThinking; }
-
 bool TaggedParser::Step(bool end, OutputChunks& chunks) {
   switch (state_) {
     case State::kThinking:
       return ConsumeThinking(end, chunks);
     case State::kCall:
       return ConsumeCall(end, chunks);
+    case State::kDocument:
+      return ConsumeDocument(end, chunks);
     default:
-      return ConsumeText(end, chunks);
+      return document_ ? ConsumeDocument(end, chunks) : ConsumeText(end, chunks);
   }
 }
 
@@ -104,23 +134,35 @@ void TaggedParser::DropSpace() {
   if (drop_space_) begin_ += rest().size() - TrimLeft(rest()).size();
 }
 
+void TaggedParser::Show(OutputChunk::Kind kind, std::string_view text, OutputChunks& chunks) {
+  if (kind == OutputChunk::Kind::kText && !Trim(text).empty()) {
+    at_segment_start_ = after_call_ = drop_space_ = false;
+    has_text_ = true;
+  }
+  AddText(kind, WithoutTokenMarks(text), chunks);
+}
+
+// What comes first in a segment is at the beginning of a line, too.
 TaggedParser::Hit TaggedParser::FindMarker() {
   Hit hit;
+  const size_t first = at_segment_start_ ? FirstInSegment() - begin_ : std::string_view::npos;
   for (Marker& marker : markers_) {
-    const size_t at = Find(marker.search);
+    size_t at = Find(marker.search);
+    const bool is_first = !marker.is_token && first < at && rest().substr(first).starts_with(marker.text());
+    if (is_first) at = first;
     if (at == std::string_view::npos || (hit.marker != nullptr && at >= hit.at)) continue;
     hit = {at, &marker};
   }
   return hit;
 }
 
-// Bytes at the end that may become a marker.
-size_t TaggedParser::PartialMarker(std::string_view text) const {
+size_t TaggedParser::PartialMarker() {
   size_t longest = 0;
+  const std::string_view first =
+      at_segment_start_ ? std::string_view(buffer_).substr(FirstInSegment()) : std::string_view();
   for (const Marker& marker : markers_) {
-    size_t size = std::min(marker.text.size() - 1, text.size());
-    while (size > longest && !text.ends_with(marker.text.substr(0, size))) --size;
-    longest = std::max(longest, size);
+    longest = std::max(longest, marker.search.Partial(buffer_, begin_));
+    if (!marker.is_token && IsBeginOf(first, marker.text())) longest = std::max(longest, first.size());
   }
   return longest;
 }
@@ -155,38 +197,68 @@ bool TaggedParser::ConsumeText(bool end, OutputChunks& chunks) {
   if (behind_thinking_ && !ConsumeAnswerBegin(end)) return false;
   DropSpace();
   if (rest().empty()) return false;
-  if (at_segment_start_ && calls_ != nullptr && calls_->unmarked) {
-    const Unmarked unmarked = TryUnmarkedCall(end);
-    if (unmarked != Unmarked::kNo) return unmarked == Unmarked::kYes;
-  }
+  if (at_segment_start_ && ConsumeBareCalls(end, chunks)) return false;
   const auto text = rest();
   const Hit hit = FindMarker();
   size_t size = hit.marker != nullptr ? hit.at : text.size();
-  if (hit.marker == nullptr && !end) size -= PartialMarker(text);
+  if (hit.marker == nullptr && !end) size -= PartialMarker();
   const size_t until = size;
   if (answer_open_) size = BeforeAnswerEnd(size, end || hit.marker != nullptr);
   // Space does not belong to an unmatched end tag.
-  const bool unmatched = hit.marker != nullptr && hit.marker->kind == Kind::kUnmatchedEnd;
+  const bool unmatched = hit.marker != nullptr &&
+                         (hit.marker->kind == Kind::kUnmatchedEnd || hit.marker->kind == Kind::kTextBegin);
   const bool keeps_space = markers_.empty() || unmatched || (end && hit.marker == nullptr);
   const auto shown = text.substr(0, keeps_space ? size : WithoutSpace(size));
   const auto space = text.substr(shown.size(), size - shown.size());
-  if (!Trim(shown).empty()) at_segment_start_ = after_call_ = drop_space_ = false;
-  if (!shown.empty()) AddText(OutputChunk::Kind::kText, shown, chunks);
+  if (forced_ && end && hit.marker == nullptr) {
+    EndCut(chunks);
+    return false;
+  }
+  Show(OutputChunk::Kind::kText, shown, chunks);
   if (hit.marker == nullptr) {
     begin_ += shown.size();
     return false;
   }
-  const size_t consumed = until + hit.marker->text.size();
+  const size_t consumed = until + hit.marker->text().size();
   if (hit.marker->kind == Kind::kCallBegin) {
     EnterCall(consumed, space);
     return true;
   }
   begin_ += consumed;
-  if (!unmatched) {
-    state_ = State::kThinking;
-    drop_space_ = true;
-  }
+  if (!unmatched) BeginThinking();
   return true;
+}
+
+// Thinking comes once, before a document; calls, and what marks text, come first.
+bool TaggedParser::ConsumeDocument(bool end, OutputChunks& chunks) {
+  const bool begins = state_ == State::kText;
+  if (begins && behind_thinking_ && !ConsumeAnswerBegin(end)) return false;
+  if (begins) DropSpace();
+  const auto text = rest();
+  if (text.empty()) return false;
+  for (const Marker& marker : markers_) {
+    const bool counts =
+        begins && (marker.kind == Kind::kThinkingBegin ? !drop_space_ : marker.kind != Kind::kUnmatchedEnd);
+    if (!counts) continue;
+    if (!end && IsBeginOf(text, marker.text())) return false;
+    if (!text.starts_with(marker.text())) continue;
+    if (marker.kind == Kind::kCallBegin) {
+      EnterCall(marker.text().size(), {});
+    } else {
+      begin_ += marker.text().size();
+      if (marker.kind == Kind::kThinkingBegin) BeginThinking();
+    }
+    return true;
+  }
+  state_ = State::kDocument;
+  Show(OutputChunk::Kind::kText, text, chunks);
+  begin_ += text.size();
+  return false;
+}
+
+void TaggedParser::BeginThinking() {
+  state_ = State::kThinking;
+  drop_space_ = true;
 }
 
 bool TaggedParser::ConsumeThinking(bool end, OutputChunks& chunks) {
@@ -196,17 +268,17 @@ bool TaggedParser::ConsumeThinking(bool end, OutputChunks& chunks) {
   const size_t found = Find(thinking_end_);
   const bool ended = found != std::string_view::npos;
   size_t size = ended ? found : text.size();
-  if (!ended && !end) size -= PartialMarker(text);
+  if (!ended && !end) size -= thinking_end_.Partial(buffer_, begin_);
   const auto shown = text.substr(0, WithoutSpace(size));
   if (!shown.empty()) drop_space_ = false;
-  AddText(OutputChunk::Kind::kThinking, shown, chunks);
+  Show(OutputChunk::Kind::kThinking, shown, chunks);
   if (!ended) {
     begin_ += end ? text.size() : shown.size();
     return false;
   }
-  begin_ += size + thinking_->end.size();
+  begin_ += size + thinking_end_.marker().size();
   state_ = State::kText;
-  at_segment_start_ = drop_space_ = true;
+  at_segment_start_ = drop_space_ = is_bare_ = true;
   behind_thinking_ = !thinking_->answer_begin.empty();
   after_call_ = false;
   return true;
@@ -216,28 +288,34 @@ void TaggedParser::EnterCall(size_t consumed, std::string_view space) {
   space_ = space;
   begin_ += consumed;
   state_ = State::kCall;
-  unmarked_ = false;
   searched_ = 0;
   first_end_.reset();
   value_.reset();
 }
 
-TaggedParser::Unmarked TaggedParser::TryUnmarkedCall(bool end) {
-  const auto text = rest();
-  const auto at = [&](size_t i, std::string_view either) {
-    return i < text.size() && either.find(text[i]) != std::string_view::npos;
-  };
-  size_t before = space_run_.Skip(buffer_, begin_) - begin_;
-  if (after_call_ && at(before, ";,")) before = space_run_.Skip(buffer_, begin_ + before + 1) - begin_;
-  if (before == text.size() && !end) return Unmarked::kNotYet;
-  if (!at(before, "{[")) return Unmarked::kNo;
-  EnterCall(before, rest().substr(0, before));
-  unmarked_ = true;
-  return Unmarked::kYes;
+bool TaggedParser::ConsumeBareCalls(bool end, OutputChunks& chunks) {
+  if (calls_ == nullptr || has_text_ || !is_bare_) return false;
+  if (!bare_) bare_.emplace(tools_, after_call_);
+  std::vector<api::ToolCall> calls;
+  const bool begins = bare_->Advance(rest());
+  if (begins && !end) return true;
+  is_bare_ = false;
+  if (begins && bare_->Read(rest(), calls)) {
+    EndCalls(std::move(calls), rest().size(), chunks);
+  } else if (begins && forced_) {
+    EndCut(chunks);
+  }
+  bare_.reset();
+  return rest().empty();
+}
+
+void TaggedParser::EndCut(OutputChunks& chunks) {
+  const std::string text = WithoutTokenMarks(rest());
+  EndCalls(ReadCutCalls(*calls_, text, tools_, /*is_first=*/!after_call_), rest().size(), chunks);
 }
 
 bool TaggedParser::ConsumeCall(bool end, OutputChunks& chunks) {
-  if (calls_->ends == CallEnd::kMarker && !unmarked_) return ConsumeMarkedCall(end, chunks);
+  if (calls_->ends == CallEnd::kMarker) return ConsumeMarkedCall(end, chunks);
   return ConsumeValueCall(end, chunks);
 }
 
@@ -245,20 +323,14 @@ size_t TaggedParser::BytesRead(size_t from) const {
   return read_until_ - std::min(read_until_, begin_ + from);
 }
 
-// True when they are calls. A call without a marker has to name a tool there is.
 bool TaggedParser::Read(size_t size, std::vector<api::ToolCall>& calls, Reading& reading) {
   reading = Reading::kMalformed;
   const size_t again = std::min(size, BytesRead(0));
   if (again > rereads_left_) return false;
   rereads_left_ -= again;
   RecordRead(size);
-  reading = calls_->read(rest().substr(0, size), tools_, calls);
-  if (reading != Reading::kCalls) return false;
-  const bool known = std::ranges::all_of(
-      calls, [this](const api::ToolCall& call) { return tools_.Find(call.name) != nullptr; });
-  if (!unmarked_ || known) return true;
-  reading = Reading::kMalformed;
-  return false;
+  reading = calls_->read(WithoutTokenMarks(rest().substr(0, size)), tools_, calls);
+  return reading == Reading::kCalls;
 }
 
 // Each byte is read once by a call; what an earlier one has read counts, and at its bound the value is broken.
@@ -294,7 +366,7 @@ bool TaggedParser::ConsumeMarkedCall(bool end, OutputChunks& chunks) {
   Reading reading = Reading::kIncomplete;
   for (size_t found = Find(call_end_, searched_); found != std::string_view::npos;
        found = Find(call_end_, searched_)) {
-    const size_t consumed = found + calls_->end.size();
+    const size_t consumed = found + call_end_.marker().size();
     if (IsInsideJson(found)) {
       reading = Reading::kIncomplete;
     } else if (Read(found, calls, reading)) {
@@ -303,7 +375,7 @@ bool TaggedParser::ConsumeMarkedCall(bool end, OutputChunks& chunks) {
     }
     if (!first_end_) first_end_ = found;
     if (reading == Reading::kMalformed) {
-      EndMalformed(*first_end_, *first_end_ + calls_->end.size(), chunks);
+      EndMalformed(*first_end_, *first_end_ + call_end_.marker().size(), chunks);
       return true;
     }
     // An apparent end tag may be inside a string.
@@ -312,8 +384,10 @@ bool TaggedParser::ConsumeMarkedCall(bool end, OutputChunks& chunks) {
   if (!end) return false;
   if (!first_end_ && Read(text.size(), calls, reading)) {
     EndCalls(std::move(calls), text.size(), chunks);
+  } else if (forced_) {
+    EndCut(chunks);
   } else if (first_end_) {
-    EndMalformed(*first_end_, *first_end_ + calls_->end.size(), chunks);
+    EndMalformed(*first_end_, *first_end_ + call_end_.marker().size(), chunks);
   } else {
     EndMalformed(text.size(), text.size(), chunks);
   }
@@ -325,7 +399,7 @@ TaggedParser::ValueBegin TaggedParser::FindValue(std::string_view text) {
   const size_t space = std::min(space_run_.Skip(buffer_, begin_) - begin_, text.size());
   if (space == text.size()) return {kNotYet};
   if (text[space] == '{') return {kHere, space};
-  if (text[space] == '[' && (unmarked_ || calls_->ends == CallEnd::kNamedValue)) return {kHere, space};
+  if (text[space] == '[' && calls_->ends == CallEnd::kNamedValue) return {kHere, space};
   if (calls_->ends == CallEnd::kValue) return {kNever, space};
   const size_t begin = text.substr(0, kNameBytesMax).find('{');
   if (begin != std::string_view::npos) return {kHere, begin};
@@ -335,8 +409,8 @@ TaggedParser::ValueBegin TaggedParser::FindValue(std::string_view text) {
 
 // Whether the text ends before a next call's marker that begins among the bytes which are no name would be whole.
 bool TaggedParser::EndsWithinMarker(std::string_view text, const ValueBegin& begin) const {
-  return begin.known == ValueBegin::Known::kNever && !calls_->begin.empty() &&
-         text.size() < begin.at + calls_->begin.size() - 1;
+  const size_t marker = call_begin_.marker().size();
+  return begin.known == ValueBegin::Known::kNever && marker > 0 && text.size() < begin.at + marker - 1;
 }
 
 bool TaggedParser::ConsumeValueCall(bool end, OutputChunks& chunks) {
@@ -347,6 +421,10 @@ bool TaggedParser::ConsumeValueCall(bool end, OutputChunks& chunks) {
     const ValueBegin begin = FindValue(text.substr(0, next));
     const bool may_begin = begin.known == ValueBegin::Known::kNotYet || EndsWithinMarker(text, begin);
     if (may_begin && next == std::string_view::npos && !end) return false;
+    if (may_begin && end && forced_) {
+      EndCut(chunks);
+      return true;
+    }
     if (begin.known != ValueBegin::Known::kHere) {
       const bool never = begin.known == ValueBegin::Known::kNever;
       const size_t size = never ? begin.at : std::min(text.size(), next);
@@ -358,6 +436,10 @@ bool TaggedParser::ConsumeValueCall(bool end, OutputChunks& chunks) {
   }
   const auto state = AdvanceValue(text.size());
   if (state == ValueEnd::State::kOpen && !end) return false;
+  if (state == ValueEnd::State::kOpen && forced_) {
+    EndCut(chunks);
+    return true;
+  }
   const size_t size = value_begin_ + value_->size();
   std::vector<api::ToolCall> calls;
   Reading reading = Reading::kMalformed;
@@ -373,7 +455,7 @@ void TaggedParser::EndCalls(std::vector<api::ToolCall> calls, size_t consumed, O
   AddCalls(std::move(calls), calls_->short_id, chunks);
   begin_ += consumed;
   state_ = State::kText;
-  at_segment_start_ = drop_space_ = after_call_ = true;
+  at_segment_start_ = drop_space_ = after_call_ = is_bare_ = true;
 }
 
 // The first `size` bytes are text; where another call begins among them, only those before it.
@@ -382,7 +464,7 @@ void TaggedParser::EndMalformed(size_t size, size_t consumed, OutputChunks& chun
   auto body = rest().substr(0, size);
   const size_t next = Find(call_begin_);
   state_ = State::kText;
-  if (next < size && calls_->begin.size() <= size - next) {
+  if (next < size && call_begin_.marker().size() <= size - next) {
     body = body.substr(0, next);
     consumed = next;
     std::vector<api::ToolCall> calls;
@@ -392,9 +474,8 @@ void TaggedParser::EndMalformed(size_t size, size_t consumed, OutputChunks& chun
   std::string shown = space_;
   shown += body;
   for (const Replacement& inner : calls_->inner) shown = ReplaceAll(shown, inner);
-  for (const Marker& marker : markers_) shown = RemoveAll(shown, marker.text);
-  if (!Trim(shown).empty()) at_segment_start_ = after_call_ = drop_space_ = false;
-  AddText(OutputChunk::Kind::kText, shown, chunks);
+  for (const Marker& marker : markers_) shown = RemoveAll(shown, marker.text());
+  Show(OutputChunk::Kind::kText, shown, chunks);
   begin_ += consumed;
 }
 

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runner/output/bare_calls.h"
 #include "runner/output/format.h"
 #include "runner/output/marker_search.h"
 #include "runner/output/parser.h"
@@ -19,20 +20,24 @@ namespace quire::runner::output {
 // Space around thinking and calls belongs to them: it comes out only where text follows on text.
 class TaggedParser final : public Parser {
  public:
-  // `format` has the thinking and the markers of text. `calls` may be null and outlives this.
-  TaggedParser(const ToolCallSyntax* calls, const Format& format, bool thinking_open, Tools tools);
+  explicit TaggedParser(const ParserSetup& setup);
 
   void Feed(std::string_view text, OutputChunks& chunks) override;
+  bool IsMarker(std::string_view token) const override;
+  void FeedToken(std::string_view token, OutputChunks& chunks) override;
   void Finish(OutputChunks& chunks) override;
-  bool thinking() const override;
+  bool thinking() const override { return state_ == State::kThinking; }
+  bool calling() const override { return state_ == State::kCall || (forced_ && !thinking()); }
 
  private:
-  enum class State : uint8_t { kText, kThinking, kCall };
-  enum class Kind : uint8_t { kThinkingBegin, kCallBegin, kUnmatchedEnd };
+  enum class State : uint8_t { kText, kThinking, kCall, kDocument };
+  enum class Kind : uint8_t { kThinkingBegin, kCallBegin, kTextBegin, kUnmatchedEnd };
   struct Marker {
     Kind kind;
-    std::string_view text;
-    MarkerSearch search{text};
+    bool is_token;
+    MarkerSearch search;
+
+    std::string_view text() const { return search.marker(); }
   };
   struct Hit {
     size_t at = 0;
@@ -42,12 +47,14 @@ class TaggedParser final : public Parser {
   // Each takes what is certain from the buffer; false when nothing more is.
   bool Step(bool end, OutputChunks& chunks);
   bool ConsumeText(bool end, OutputChunks& chunks);
+  bool ConsumeDocument(bool end, OutputChunks& chunks);
   bool ConsumeThinking(bool end, OutputChunks& chunks);
   bool ConsumeCall(bool end, OutputChunks& chunks);
 
-  // A call without a marker may begin here; kNotYet: more text is needed to decide.
-  enum class Unmarked : uint8_t { kNo, kYes, kNotYet };
-  Unmarked TryUnmarkedCall(bool end);
+  // Whether what comes next is, or may be, a call without a marker. One that is, is taken.
+  bool ConsumeBareCalls(bool end, OutputChunks& chunks);
+  // The end of an answer that had to be calls: what of them is there.
+  void EndCut(OutputChunks& chunks);
   bool ConsumeMarkedCall(bool end, OutputChunks& chunks);
   bool ConsumeValueCall(bool end, OutputChunks& chunks);
   // Where a call's arguments begin.
@@ -70,8 +77,16 @@ class TaggedParser final : public Parser {
   void EndCalls(std::vector<api::ToolCall> calls, size_t consumed, OutputChunks& chunks);
   void EndMalformed(size_t size, size_t consumed, OutputChunks& chunks);
 
+  // A marker as it stands in the buffer.
+  static std::string Marked(const Format& format, std::string_view marker);
+  void AddMarker(const ParserSetup& setup, Kind kind, std::string_view marker);
+  // The answer's text, or thinking, from the buffer.
+  void Show(OutputChunk::Kind kind, std::string_view text, OutputChunks& chunks);
   Hit FindMarker();
-  size_t PartialMarker(std::string_view text) const;
+  // Bytes at the end that may become a marker.
+  size_t PartialMarker();
+  void BeginThinking();
+  size_t FirstInSegment() { return space_run_.Skip(buffer_, begin_); }
   // Behind thinking: drops the tag that opens the answer; false when more text is needed to decide.
   bool ConsumeAnswerBegin(bool end);
   // How much of the next `size` bytes is the answer's, before the tag that closes it or, unless `whole`, may become one.
@@ -84,26 +99,29 @@ class TaggedParser final : public Parser {
   void EnterCall(size_t consumed, std::string_view space);
   std::string_view rest() const { return std::string_view(buffer_).substr(begin_); }
 
-  const ToolCallSyntax* const calls_;
+  const ToolCallSyntax* const calls_;  // null: no calls are expected
   const ThinkingForm* const thinking_;
   const Tools tools_;
+  const bool forced_, document_;
   std::vector<Marker> markers_;  // that may stand in text
 
   State state_;
   std::string buffer_;
-  size_t begin_ = 0;  // of what is not taken yet
-  MarkerSearch thinking_end_, call_begin_, call_end_;
+  size_t begin_ = 0;                                   // of what is not taken yet
+  MarkerSearch thinking_end_, call_begin_, call_end_;  // anywhere
   SpaceRun space_run_, before_answer_end_;
   bool at_segment_start_ = true;  // only space since the begin of the answer, thinking or a call
   bool drop_space_ = false;       // space that comes next belongs to what came before
   bool after_call_ = false;       // at_segment_start_, after a call
+  bool has_text_;                 // the answer is not thinking and calls only
+  std::optional<BareCalls> bare_;
+  bool is_bare_ = true;           // this segment may be calls without markers
   bool behind_thinking_ = false;  // where ThinkingForm::answer_begin may stand
   bool answer_open_ = false;      // it stood there
 
   // State of the current call:
-  std::string space_;      // before its marker
-  bool unmarked_ = false;  // without a marker
-  size_t searched_ = 0;    // of rest(): no end of it before
+  std::string space_;    // before its marker
+  size_t searched_ = 0;  // of rest(): no end of it before
   std::optional<size_t> first_end_;
   std::optional<ValueEnd> value_;
   size_t value_begin_ = 0;  // of rest()

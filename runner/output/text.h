@@ -1,9 +1,19 @@
 // Text helpers that the parsers share.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 namespace quire::runner::output {
+
+// Stands before a token of the model's own in what parsers hold; no UTF-8 text has this byte.
+inline constexpr char kTokenMark = '\xFF';
+
+inline std::string WithoutTokenMarks(std::string_view text) {
+  std::string plain(text);
+  std::erase(plain, kTokenMark);
+  return plain;
+}
 
 inline bool IsSpace(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 

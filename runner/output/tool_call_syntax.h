@@ -65,12 +65,13 @@ struct ToolCallSyntax {
   CallEnd ends = CallEnd::kMarker;
   std::string_view end;  // with kMarker
   ReadCalls read = nullptr;
-  bool unmarked =
-      false;  // an answer that begins with "{" may be a call without a marker, if it names one of the tools
+  bool unmarked = false;                    // the model writes its calls without the marker
   bool short_id = false;                    // the template takes ids of nine letters and digits only
   std::span<const Replacement> inner = {};  // markers within a call, as text shows them
   ToolCallTemplate call_template = {};      // for constrained calls
 };
+
+inline constexpr size_t kJsonDepthMax = 500;  // of values in calls
 
 // Finds the end of one JSON value in streamed text.
 class ValueEnd {

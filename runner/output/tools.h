@@ -37,6 +37,9 @@ class Tools {
   explicit Tools(std::span<const api::Tool> tools);
 
   const Tool* Find(std::string_view name) const;
+  const Tool* Only() const {
+    return tools_.size() == 1 ? tools_.data() : nullptr;
+  }  // null: there are none, or several
 
  private:
   std::vector<Tool> tools_;

@@ -95,6 +95,7 @@ std::string FormatRequest(const RequestLog& log, std::chrono::steady_clock::time
     line.Number("accepted_tokens", log.draft.accepted());
   }
   line.Text("finish", log.finish);
+  line.Text("finish_in", log.finish_in);
   if (log.runner_pid > 0) line.Number("runner_pid", log.runner_pid);
   line.Text("error", log.error);
   return line.Take();

@@ -49,6 +49,7 @@ struct RequestLog {
   std::optional<api::Divergence> divergence = {};
   std::chrono::nanoseconds prompt_build = {}, prefix_restore = {};    // by the runner, before its prefill
   std::string finish = {};                                            // stop | length | load | unload | embed
+  std::string finish_in = {};                                         // thinking: the answer ended there
   std::chrono::nanoseconds prompt_compute = {}, output_compute = {};  // by the runner
   TokenGaps gaps = {};
   api::DraftUsage draft = {};  // of all choices

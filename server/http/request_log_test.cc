@@ -13,11 +13,12 @@ TEST(RequestLog, PrintsWhatIsKnownAsKeyValue) {
   log.prompt_tokens = 5;
   log.cached_tokens = 0;
   log.finish = "stop";
+  log.finish_in = "thinking";
   log.first_token = std::chrono::microseconds(1500);
   EXPECT_EQ(FormatRequest(log, log.start + std::chrono::milliseconds(20)),
             "id=req-1 method=POST path=/api/chat status=200 model=quire-demo client=127.0.0.1:9 bytes=12 "
             "ttft_ms=1.5 "
-            "total_ms=20.0 prompt_tokens=5 cached_tokens=0 finish=stop");
+            "total_ms=20.0 prompt_tokens=5 cached_tokens=0 finish=stop finish_in=thinking");
 }
 
 TEST(RequestLog, ForeignTextCannotForgeFieldsOrLines) {

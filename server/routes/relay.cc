@@ -161,6 +161,7 @@ void RecordEvent(RequestLog& log, const ChoiceEvent& entry, bool only, Clock::ti
     log.output_compute += std::chrono::nanoseconds(usage.output_ns);
     AddDrafts(log.draft, usage.draft);
     log.finish = finished->reason == api::FinishReason::kStop ? "stop" : "length";
+    if (finished->in_thinking) log.finish_in = "thinking";
   }
 }
 

@@ -1,13 +1,15 @@
 // Shared by the tests of this folder: answers parsed from given chunks, in a form that is easy to read.
 #pragma once
 
-#include <random>
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "api/json/testing/tools_of.h"
 #include "runner/output/format.h"
+#include "runner/output/harmony_parser.h"
+#include "runner/output/tool_call_syntax.h"
 
 namespace quire::runner::output::testing {
 
@@ -22,14 +24,50 @@ inline const std::vector<api::Tool>& SomeTools() {
   return tools;
 }
 
-// A model whose template says this and whose vocabulary has these tokens.
+// A model whose template says this, whose family is known by these tokens, and whose markers are tokens.
 inline Format FormatOf(std::string_view chat_template, std::vector<std::string> tokens = {}) {
-  return Detect(chat_template, [&](std::string_view text) {
-    for (const auto& token : tokens) {
-      if (token == text) return true;
-    }
-    return false;
-  });
+  Format format = Detect(
+      chat_template, [&](std::string_view text) { return std::ranges::find(tokens, text) != tokens.end(); });
+  std::vector<std::string_view> markers = {format.text_begin, format.text_end};
+  if (format.calls != nullptr) markers.insert(markers.end(), {format.calls->begin, format.calls->end});
+  if (format.thinking != nullptr)
+    markers.insert(markers.end(), {format.thinking->begin, format.thinking->end});
+  if (format.harmony) markers.assign(kHarmonyMarkers.begin(), kHarmonyMarkers.end());
+  for (const std::string_view marker : markers) {
+    if (!marker.empty() && !format.HasTokenOf(marker)) format.tokens.push_back(TokenOf(marker));
+  }
+  return format;
+}
+
+// The same of a model that spells its markers with ordinary tokens.
+inline Format SpelledFormatOf(std::string_view chat_template) {
+  return Detect(chat_template, [](std::string_view) { return false; });
+}
+
+// How long the token is that begins here; 0: there is none.
+inline size_t TokenSize(const Format& format, std::string_view text) {
+  size_t size = 0;
+  if (!text.starts_with('<') && !text.starts_with('[')) return size;  // no token begins with anything else
+  for (const std::string_view token : format.tokens) {
+    if (text.starts_with(token)) size = std::max(size, token.size());
+  }
+  return size;
+}
+
+// Feeds a text as its tokens come. Without `own_tokens` all of it is spelled with ordinary ones.
+inline void Feed(Parser& parser, const Format& format, std::string_view text, OutputChunks& chunks,
+                 bool own_tokens = true) {
+  size_t begin = 0;
+  for (size_t at = 0; at < text.size();) {
+    const size_t size = own_tokens ? TokenSize(format, text.substr(at)) : 0;
+    const std::string_view token = text.substr(at, size);
+    at += std::max<size_t>(size, 1);
+    if (size == 0 || !parser.IsMarker(token)) continue;
+    parser.Feed(text.substr(begin, at - size - begin), chunks);
+    parser.FeedToken(token, chunks);
+    begin = at;
+  }
+  parser.Feed(text.substr(begin), chunks);
 }
 
 // The client's complete reply.
@@ -61,19 +99,30 @@ inline void Add(Answer& answer, const OutputChunks& chunks) {
   }
 }
 
-inline Answer ParseChunks(Parser& parser, const std::vector<std::string>& texts) {
+// Each of `texts` holds whole tokens.
+inline Answer ParseChunks(Parser& parser, const Format& format, const std::vector<std::string>& texts,
+                          bool own_tokens = true) {
   Answer answer;
   OutputChunks chunks;
-  for (const auto& text : texts) parser.Feed(text, chunks);
+  for (const auto& text : texts) Feed(parser, format, text, chunks, own_tokens);
   parser.Finish(chunks);
   Add(answer, chunks);
   return answer;
 }
 
+inline Answer Parse(const ParserSetup& setup, const std::string& text) {
+  return ParseChunks(*MakeParser(setup), setup.format, {text});
+}
+
 inline Answer Parse(const Format& format, const std::string& text, bool thinking_open = false) {
-  const auto parser = MakeParser(
-      {.format = format, .thinking_open = thinking_open, .expects_calls = true, .tools = SomeTools()});
-  return ParseChunks(*parser, {text});
+  return Parse(
+      {.format = format, .thinking_open = thinking_open, .expects_calls = true, .tools = SomeTools()}, text);
+}
+
+// What of the text `Parse` sees as markers is spelled with ordinary tokens.
+inline Answer ParseSpelled(const Format& format, const std::string& text) {
+  const auto parser = MakeParser({.format = format, .expects_calls = true, .tools = SomeTools()});
+  return ParseChunks(*parser, format, {text}, /*own_tokens=*/false);
 }
 
 }  // namespace quire::runner::output::testing
