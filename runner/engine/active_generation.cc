@@ -325,7 +325,7 @@ void ActiveGeneration::AppendToken(api::TokenId token) {
 void ActiveGeneration::EmitCertain() {
   using Kind = output::OutputChunk::Kind;
   api::TextDelta delta;
-  for (output::OutputChunk& chunk : text_.TakeCertain()) {
+  for (output::OutputChunk& chunk : text_.PopCertain()) {
     if (called_ && single_call_) break;
     // Within a delta thinking comes first and calls last.
     const bool out_of_order = !delta.tool_calls.empty()

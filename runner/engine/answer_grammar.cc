@@ -139,15 +139,22 @@ class AnswerGrammar {
   // Text, thinking and special tokens of any kind; from the marker of a call on, calls of the tools.
   api::Result<ExprRef> FreeAnswer(GrammarBuilder& builder, bool constrain_all) const {
     if (inputs_.format.harmony) return FreeHarmonyAnswer(builder, constrain_all);
-    const ExprRef text = constraint::AnythingWithout(MarkupBytes(tokenizer_, markup_.call_marker));
-    ExprRef answer = text;
+    const bool is_token = MarkupBytes(tokenizer_, markup_.call_marker) != markup_.call_marker;
+    auto text = is_token ? constraint::AnythingWithout(MarkupBytes(tokenizer_, markup_.call_marker))
+                         : TextWithoutLine(markup_.call_marker);
+    if (!text) return text;
+    ExprRef answer = *text;
     if (!tools_.empty()) {
       auto calls = Calls(builder, constrain_all);
       if (!calls) return calls;
       std::string_view begin = markup_.call_marker;
       if (!markup_.calls_begin.empty()) begin = {};  // the calls have it
-      answer = constraint::Sequence({text, constraint::Optional(constraint::Sequence(
-                                               {MarkupText(tokenizer_, begin), *std::move(calls)}))});
+      const uint32_t rule = builder.Declare();
+      builder.Define(rule, constraint::Sequence({MarkupText(tokenizer_, begin), *std::move(calls)}));
+      const ExprRef marked = constraint::Call(rule);
+      const ExprRef line = is_token ? marked : constraint::Sequence({constraint::Literal("\n"), marked});
+      answer = constraint::Sequence({*std::move(text), constraint::Optional(line)});
+      if (!is_token) answer = constraint::Choice({answer, marked});
     }
     const bool may_think = inputs_.may_think || inputs_.thinking_open;
     if (markup_.thinking_begin.empty() || !may_think) return answer;
@@ -160,6 +167,20 @@ class AnswerGrammar {
     if (inputs_.thinking_open) return thought;
     return constraint::Choice(
         {answer, constraint::Sequence({MarkupText(tokenizer_, markup_.thinking_begin), thought})});
+  }
+
+  // Anything in which no line begins with a marker that is spelled with ordinary tokens.
+  static api::Result<ExprRef> TextWithoutLine(std::string_view marker) {
+    const ExprRef any = constraint::Repeat(constraint::Byte(0, 0xFF), 0, std::nullopt);
+    const auto lines = constraint::BuildDfa(*constraint::AnythingWithout("\n" + std::string(marker)));
+    const auto first =
+        constraint::BuildDfa(*constraint::Sequence({constraint::Literal(std::string(marker)), any}));
+    for (const auto* dfa : {&lines, &first}) {
+      if (!*dfa) return std::unexpected(dfa->error());
+    }
+    auto text = constraint::Subtract(*lines, *first);
+    if (!text) return std::unexpected(text.error());
+    return constraint::Automaton(std::make_shared<const constraint::Dfa>(*std::move(text)));
   }
 
   // Gpt-oss has a header before every part, so that no thinking holds a marker. The recipient of a call stands behind the

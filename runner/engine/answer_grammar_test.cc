@@ -212,7 +212,7 @@ TEST_F(AnswerGrammars, CallsThatTheModelBeginsAreOfTheTools) {
     SCOPED_TRACE(format.family);
     const api::Request request;
     const ConstraintInputs inputs{.request = request, .tools = tools, .format = format, .rendered = true};
-    const std::string before = format.harmony ? "" : "Let me see: {1} ";
+    const std::string before = format.harmony ? "" : "Let me see: {1}\n";
     std::string open(markup.calls->open);
     if (!open.starts_with(markup.call_marker)) open.insert(0, markup.call_marker);
     for (int turn = 0; turn < 8; ++turn) {

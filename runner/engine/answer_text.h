@@ -35,7 +35,7 @@ class AnswerText {
   void End();
 
   // What is certain since the last call.
-  output::OutputChunks TakeCertain();
+  output::OutputChunks PopCertain();
   std::optional<size_t> stop() const { return stop_; }  // which of the strings ended the text
   bool is_cut() const { return is_cut_; }               // too little indentation ended it
   bool line_broken() const { return line_broken_; }     // the answer has a line break

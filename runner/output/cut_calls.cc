@@ -12,7 +12,7 @@ namespace {
 class ClosingPlaces {
  public:
   ClosingPlaces(std::string_view text, bool python) : text_(text), python_(python) {
-    for (at_ = 0; at_ < text_.size(); ++at_) TakeByte(text_[at_]);
+    for (at_ = 0; at_ < text_.size(); ++at_) ConsumeByte(text_[at_]);
   }
 
   // Behind the last complete argument, or complete call; npos: nothing has begun.
@@ -48,8 +48,8 @@ class ClosingPlaces {
     if (open_.empty() || (open_.size() == 1 && open_[0] == '[')) call_ = arguments_;
   }
 
-  void TakeByte(char c) {
-    if (quote_ != 0) return TakeInString(c);
+  void ConsumeByte(char c) {
+    if (quote_ != 0) return ConsumeInString(c);
     if (open_.empty() && !IsSpace(c) && c != '{' && !(c == '[' && !named_) && !(python_ && c == '(')) {
       named_ = c != ',' && c != ';';
       return;
@@ -73,7 +73,7 @@ class ClosingPlaces {
     }
   }
 
-  void TakeInString(char c) {
+  void ConsumeInString(char c) {
     if (escaped_) {
       escaped_ = false;
     } else if (c == '\\') {
@@ -129,7 +129,6 @@ std::string CloseObject(std::string_view text) {
 std::vector<api::ToolCall> ReadCutCalls(const ToolCallSyntax& syntax, std::string_view text,
                                         const Tools& tools, bool is_first) {
   text = TrimLeft(text);
-  if (text.empty()) return {};
   std::vector<std::string> closed;
   const bool json = TrimLeft(text.substr(text.starts_with('[') ? 1 : 0)).starts_with('{');
   const TaggedArguments* tags = syntax.call_template.tagged;

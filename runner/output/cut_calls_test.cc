@@ -92,7 +92,8 @@ TEST(CutCalls, OfOneTool) {
   const std::vector<api::Tool> one =
       api::testing::ToolsOf(R"([{"type":"function","function":{"name":"now"}}])");
   for (const CutForm& form :
-       std::vector<CutForm>{{FormatOf("tools <tool_call> <think>"), "<tool_call>\n{\"na"},
+       std::vector<CutForm>{{FormatOf("tools <tool_call> <think>"), "<tool_call>"},
+                            {FormatOf("tools <tool_call> <think>"), "<tool_call>\n{\"na"},
                             {FormatOf("tools <|python_tag|>"), "{\""},
                             {FormatOf("tools [TOOL_CALLS] [ARGS]"), "[TOOL_CALLS]n"},
                             {testing::SpelledFormatOf("tools <TOOLCALL>"), "<TOOL"},

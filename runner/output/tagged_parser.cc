@@ -197,7 +197,7 @@ bool TaggedParser::ConsumeText(bool end, OutputChunks& chunks) {
   if (behind_thinking_ && !ConsumeAnswerBegin(end)) return false;
   DropSpace();
   if (rest().empty()) return false;
-  if (at_segment_start_ && ConsumeBareCalls(end, chunks)) return false;
+  if (at_segment_start_ && ConsumeUnmarkedCalls(end, chunks)) return false;
   const auto text = rest();
   const Hit hit = FindMarker();
   size_t size = hit.marker != nullptr ? hit.at : text.size();
@@ -225,7 +225,7 @@ bool TaggedParser::ConsumeText(bool end, OutputChunks& chunks) {
     return true;
   }
   begin_ += consumed;
-  if (!unmatched) BeginThinking();
+  if (!unmatched) EnterThinking();
   return true;
 }
 
@@ -246,7 +246,7 @@ bool TaggedParser::ConsumeDocument(bool end, OutputChunks& chunks) {
       EnterCall(marker.text().size(), {});
     } else {
       begin_ += marker.text().size();
-      if (marker.kind == Kind::kThinkingBegin) BeginThinking();
+      if (marker.kind == Kind::kThinkingBegin) EnterThinking();
     }
     return true;
   }
@@ -256,7 +256,7 @@ bool TaggedParser::ConsumeDocument(bool end, OutputChunks& chunks) {
   return false;
 }
 
-void TaggedParser::BeginThinking() {
+void TaggedParser::EnterThinking() {
   state_ = State::kThinking;
   drop_space_ = true;
 }
@@ -278,7 +278,7 @@ bool TaggedParser::ConsumeThinking(bool end, OutputChunks& chunks) {
   }
   begin_ += size + thinking_end_.marker().size();
   state_ = State::kText;
-  at_segment_start_ = drop_space_ = is_bare_ = true;
+  at_segment_start_ = drop_space_ = may_be_unmarked_ = true;
   behind_thinking_ = !thinking_->answer_begin.empty();
   after_call_ = false;
   return true;
@@ -293,19 +293,19 @@ void TaggedParser::EnterCall(size_t consumed, std::string_view space) {
   value_.reset();
 }
 
-bool TaggedParser::ConsumeBareCalls(bool end, OutputChunks& chunks) {
-  if (calls_ == nullptr || has_text_ || !is_bare_) return false;
-  if (!bare_) bare_.emplace(tools_, after_call_);
+bool TaggedParser::ConsumeUnmarkedCalls(bool end, OutputChunks& chunks) {
+  if (calls_ == nullptr || has_text_ || !may_be_unmarked_) return false;
+  if (!unmarked_) unmarked_.emplace(tools_, after_call_);
   std::vector<api::ToolCall> calls;
-  const bool begins = bare_->Advance(rest());
+  const bool begins = unmarked_->Advance(rest());
   if (begins && !end) return true;
-  is_bare_ = false;
-  if (begins && bare_->Read(rest(), calls)) {
+  may_be_unmarked_ = false;
+  if (begins && unmarked_->Read(rest(), calls)) {
     EndCalls(std::move(calls), rest().size(), chunks);
   } else if (begins && forced_) {
     EndCut(chunks);
   }
-  bare_.reset();
+  unmarked_.reset();
   return rest().empty();
 }
 
@@ -455,7 +455,7 @@ void TaggedParser::EndCalls(std::vector<api::ToolCall> calls, size_t consumed, O
   AddCalls(std::move(calls), calls_->short_id, chunks);
   begin_ += consumed;
   state_ = State::kText;
-  at_segment_start_ = drop_space_ = after_call_ = is_bare_ = true;
+  at_segment_start_ = drop_space_ = after_call_ = may_be_unmarked_ = true;
 }
 
 // The first `size` bytes are text; where another call begins among them, only those before it.

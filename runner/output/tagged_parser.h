@@ -8,12 +8,12 @@
 #include <string_view>
 #include <vector>
 
-#include "runner/output/bare_calls.h"
 #include "runner/output/format.h"
 #include "runner/output/marker_search.h"
 #include "runner/output/parser.h"
 #include "runner/output/tool_call_syntax.h"
 #include "runner/output/tools.h"
+#include "runner/output/unmarked_calls.h"
 
 namespace quire::runner::output {
 
@@ -52,7 +52,7 @@ class TaggedParser final : public Parser {
   bool ConsumeCall(bool end, OutputChunks& chunks);
 
   // Whether what comes next is, or may be, a call without a marker. One that is, is taken.
-  bool ConsumeBareCalls(bool end, OutputChunks& chunks);
+  bool ConsumeUnmarkedCalls(bool end, OutputChunks& chunks);
   // The end of an answer that had to be calls: what of them is there.
   void EndCut(OutputChunks& chunks);
   bool ConsumeMarkedCall(bool end, OutputChunks& chunks);
@@ -85,7 +85,7 @@ class TaggedParser final : public Parser {
   Hit FindMarker();
   // Bytes at the end that may become a marker.
   size_t PartialMarker();
-  void BeginThinking();
+  void EnterThinking();
   size_t FirstInSegment() { return space_run_.Skip(buffer_, begin_); }
   // Behind thinking: drops the tag that opens the answer; false when more text is needed to decide.
   bool ConsumeAnswerBegin(bool end);
@@ -114,8 +114,8 @@ class TaggedParser final : public Parser {
   bool drop_space_ = false;       // space that comes next belongs to what came before
   bool after_call_ = false;       // at_segment_start_, after a call
   bool has_text_;                 // the answer is not thinking and calls only
-  std::optional<BareCalls> bare_;
-  bool is_bare_ = true;           // this segment may be calls without markers
+  std::optional<UnmarkedCalls> unmarked_;
+  bool may_be_unmarked_ = true;   // this segment may be calls without markers
   bool behind_thinking_ = false;  // where ThinkingForm::answer_begin may stand
   bool answer_open_ = false;      // it stood there
 

@@ -184,8 +184,8 @@ class Answers(unittest.TestCase):
 
     def test_a_document_is_never_read_for_markers(self):
         for text in ("<think>x</think> <tool_call>{}</tool_call>", "</think>"):
-            schema = {"type": "object", "properties": {"a": {"const": text}}, "required": ["a"]}
-            asked = {"ollama": {"format": schema}, "openai": {"response_format": {
+            schema = {"type": "object", "properties": {"a": {"const": text}}, "required": ["a"], "additionalProperties": False}
+            asked = {"ollama": {"format": schema, "options": {"temperature": 0}}, "openai": {"temperature": 0, "response_format": {
                 "type": "json_schema", "json_schema": {"name": "n", "schema": schema}}}}
             for name, fields in asked.items():
                 for stream in (False, True):
@@ -215,10 +215,15 @@ class Answers(unittest.TestCase):
         self.assertIn("finish=stop finish_in=thinking", self.daemon.log())
 
     def test_a_forced_call_that_is_cut_is_a_call(self):
-        for limit in range(1, 12):
+        ends = set()
+        for limit in range(1, 30):
             for stream in (False, True):
-                reply = openai(self.daemon, ask("Z"), stream, tool_choice="required", max_tokens=limit)
-                self.assertEqual(("", CALL, "length"), (reply.text, reply.calls, reply.end))
+                reply = openai(self.daemon, ask("Z"), stream, tool_choice="required", max_tokens=limit, temperature=0,
+                               reasoning_effort="none")
+                self.assertEqual(("", CALL), (reply.text, reply.calls), (limit, stream, reply.end, reply.thinking))
+                ends.add((limit, reply.end))
+        self.assertIn((2, "length"), ends)
+        self.assertIn((29, "length"), ends)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 // Calls without a marker: answers that are calls as a whole, and those that only look like it.
-#include "runner/output/bare_calls.h"
+#include "runner/output/unmarked_calls.h"
 
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ std::vector<Format> Families() {
           testing::SpelledFormatOf("tools <TOOLCALL>")};
 }
 
-TEST(BareCalls, AnAnswerThatIsCallsAsAWhole) {
+TEST(UnmarkedCalls, AnAnswerThatIsCallsAsAWhole) {
   struct Case {
     std::string text;
     Calls calls;
@@ -54,7 +54,7 @@ TEST(BareCalls, AnAnswerThatIsCallsAsAWhole) {
   }
 }
 
-TEST(BareCalls, AnythingElseIsTextAsItStands) {
+TEST(UnmarkedCalls, AnythingElseIsTextAsItStands) {
   for (const std::string& text : std::vector<std::string>{
            "Here: " + kNow,
            kNow + " That is the call.",
@@ -89,7 +89,7 @@ TEST(BareCalls, AnythingElseIsTextAsItStands) {
 }
 
 // How many bytes of the text are held back.
-size_t HeldOf(const std::string& text) {
+size_t CountHeldBack(const std::string& text) {
   const Format qwen = FormatOf("tools <tool_call> <think>");
   const auto parser = MakeParser({.format = qwen, .expects_calls = true, .tools = testing::SomeTools()});
   OutputChunks chunks;
@@ -99,20 +99,20 @@ size_t HeldOf(const std::string& text) {
   return text.size() - answer.text.size();
 }
 
-TEST(BareCalls, TextIsHeldBackOnlyWhileItCanStillBeACall) {
+TEST(UnmarkedCalls, TextIsHeldBackOnlyWhileItCanStillBeACall) {
   for (const std::string& text : std::vector<std::string>{
            "{", R"({"name": "no)", kNow, kNow + "\n", "```", "```js", "```json\n",
            "```json\n" + kNow + "\n``", R"({"id": [1, {"x": 2}], )", "[", "[" + kNow + ", "}) {
-    EXPECT_EQ(HeldOf(text), text.size()) << text;
+    EXPECT_EQ(CountHeldBack(text), text.size()) << text;
   }
   for (const std::string& text : std::vector<std::string>{
            "Hi", "{x", "{\"name\": \"Ann\"", "{\"name\": 1", "[1", "[\"", "``x", "```py", "```json\nx",
            kNow + "x", R"({"name": "now", "arguments": ")", R"({"arguments": 1)", "{}", kNow + "\n\nSo"}) {
-    EXPECT_EQ(HeldOf(text), 0U) << text;
+    EXPECT_EQ(CountHeldBack(text), 0U) << text;
   }
 }
 
-TEST(BareCalls, BehindThinkingAndBehindCalls) {
+TEST(UnmarkedCalls, BehindThinkingAndBehindCalls) {
   const Format qwen = FormatOf("tools <tool_call> <think>");
   const Answer thought = Parse(qwen, "<think>\nhm\n</think>\n\n```json\n" + kNow + "\n```");
   EXPECT_EQ(thought.thinking, "hm");
@@ -122,7 +122,7 @@ TEST(BareCalls, BehindThinkingAndBehindCalls) {
       << "the answer has text";
 }
 
-TEST(BareCalls, NoneWithoutToolsBesideAFormatOrInAContinuedText) {
+TEST(UnmarkedCalls, NoneWithoutToolsBesideAFormatOrInAContinuedText) {
   const Format qwen = FormatOf("tools <tool_call> <think>");
   const auto& tools = testing::SomeTools();
   EXPECT_EQ(Parse({.format = qwen}, kNow).text, kNow);

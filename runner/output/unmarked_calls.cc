@@ -1,4 +1,4 @@
-#include "runner/output/bare_calls.h"
+#include "runner/output/unmarked_calls.h"
 
 #include <algorithm>
 #include <iterator>
@@ -14,14 +14,14 @@ constexpr std::string_view kLanguage = "json";
 
 }  // namespace
 
-bool BareCalls::Advance(std::string_view text) {
+bool UnmarkedCalls::Advance(std::string_view text) {
   while (at_ < text.size()) {
-    if (!TakeByte(text[at_++])) return false;
+    if (!ConsumeByte(text[at_++])) return false;
   }
   return true;
 }
 
-bool BareCalls::Read(std::string_view text, std::vector<api::ToolCall>& calls) const {
+bool UnmarkedCalls::Read(std::string_view text, std::vector<api::ToolCall>& calls) const {
   if (values_.empty() || !open_.empty() || fence_marks_ > 0) return false;
   std::vector<api::ToolCall> read;
   for (const auto& [begin, end] : values_) {
@@ -34,10 +34,10 @@ bool BareCalls::Read(std::string_view text, std::vector<api::ToolCall>& calls) c
   return true;
 }
 
-bool BareCalls::TakeByte(char c) { return open_.empty() ? TakeBetween(c) : TakeInValue(c); }
+bool UnmarkedCalls::ConsumeByte(char c) { return open_.empty() ? ConsumeBetween(c) : ConsumeInValue(c); }
 
-bool BareCalls::TakeBetween(char c) {
-  if (c == '`' || fence_marks_ > 0) return TakeFence(c);
+bool UnmarkedCalls::ConsumeBetween(char c) {
+  if (c == '`' || fence_marks_ > 0) return ConsumeFence(c);
   if (in_info_) {
     if (c == '\n') {
       in_info_ = false;
@@ -57,7 +57,7 @@ bool BareCalls::TakeBetween(char c) {
   return Open(c);
 }
 
-bool BareCalls::TakeFence(char c) {
+bool UnmarkedCalls::ConsumeFence(char c) {
   if (c != '`' || in_info_) return false;
   if (++fence_marks_ < kFenceMarks) return true;
   fence_marks_ = 0;
@@ -66,7 +66,7 @@ bool BareCalls::TakeFence(char c) {
   return true;
 }
 
-bool BareCalls::Open(char c) {
+bool UnmarkedCalls::Open(char c) {
   if (open_.size() == kJsonDepthMax) return false;
   open_.push_back(c);
   if (c == '{' && InCall()) {
@@ -76,7 +76,7 @@ bool BareCalls::Open(char c) {
   return true;
 }
 
-bool BareCalls::Close(char c) {
+bool UnmarkedCalls::Close(char c) {
   if (open_.back() != (c == '}' ? '{' : '[')) return false;
   if (c == '}' && InCall() && !(named_ && has_arguments_)) return false;
   open_.pop_back();
@@ -86,7 +86,7 @@ bool BareCalls::Close(char c) {
   return true;
 }
 
-bool BareCalls::TakeInString(char c) {
+bool UnmarkedCalls::ConsumeInString(char c) {
   if (InCall()) string_ += c;
   if (escaped_) {
     escaped_ = false;
@@ -100,7 +100,7 @@ bool BareCalls::TakeInString(char c) {
 }
 
 // Of an object that may be a call: a key, or a value.
-bool BareCalls::EndString() {
+bool UnmarkedCalls::EndString() {
   string_.pop_back();
   if (expects_ == Expects::kKey) {
     key_ = string_;
@@ -112,7 +112,7 @@ bool BareCalls::EndString() {
   return true;
 }
 
-bool BareCalls::TakeInCall(char c) {
+bool UnmarkedCalls::ConsumeInCall(char c) {
   switch (expects_) {
     case Expects::kKey:
       return c == '"' || c == '}';
@@ -131,12 +131,12 @@ bool BareCalls::TakeInCall(char c) {
   }
 }
 
-bool BareCalls::TakeInValue(char c) {
-  if (in_string_) return TakeInString(c);
+bool UnmarkedCalls::ConsumeInValue(char c) {
+  if (in_string_) return ConsumeInString(c);
   if (IsSpace(c)) return true;
   // A list that is no list of calls.
   if (open_.size() == 1 && open_[0] == '[' && c != '{' && c != ',' && c != ']') return false;
-  if (InCall() && !TakeInCall(c)) return false;
+  if (InCall() && !ConsumeInCall(c)) return false;
   if (c == '"') {
     in_string_ = true;
     string_.clear();

@@ -14,10 +14,11 @@
 namespace quire::runner::output {
 
 // One per answer. Time: linear in the text.
-class BareCalls {
+class UnmarkedCalls {
  public:
   // `tools` outlives this. `behind_calls`: a comma or semicolon may come first.
-  explicit BareCalls(const Tools& tools, bool behind_calls) : tools_(tools), may_separate_(behind_calls) {}
+  explicit UnmarkedCalls(const Tools& tools, bool behind_calls)
+      : tools_(tools), may_separate_(behind_calls) {}
 
   // Goes on where the last call stopped; `text` is the same text, or longer. False: no such answer begins like this.
   bool Advance(std::string_view text);
@@ -28,12 +29,12 @@ class BareCalls {
   // What comes next in an object that may be a call.
   enum class Expects : uint8_t { kKey, kColon, kValue, kEnd };
 
-  bool TakeByte(char c);
-  bool TakeBetween(char c);
-  bool TakeFence(char c);
-  bool TakeInString(char c);
-  bool TakeInValue(char c);
-  bool TakeInCall(char c);
+  bool ConsumeByte(char c);
+  bool ConsumeBetween(char c);
+  bool ConsumeFence(char c);
+  bool ConsumeInString(char c);
+  bool ConsumeInValue(char c);
+  bool ConsumeInCall(char c);
   bool EndString();
   bool Open(char c);
   bool Close(char c);
