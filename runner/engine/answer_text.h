@@ -18,7 +18,7 @@
 namespace quire::runner::engine {
 
 // One per answer; one thread. All of its state follows from the tokens. Stop strings are looked for in the answer's text, not
-// in thinking or calls.
+// in thinking or calls. Control tokens that are no marker of the answer's format do not come out.
 class AnswerText {
  public:
   struct Rules {
