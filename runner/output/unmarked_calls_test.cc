@@ -26,11 +26,11 @@ std::vector<Format> Families() {
 }
 
 TEST(UnmarkedCalls, AnAnswerThatIsCallsAsAWhole) {
-  struct Case {
+  struct AnswerCase {
     std::string text;
     Calls calls;
   };
-  for (const Case& one : std::vector<Case>{
+  for (const AnswerCase& one : std::vector<AnswerCase>{
            {kNow, {"now{}"}},
            {"\n" + kOslo + "\n", {kOsloCall}},
            {kNow + "\n" + kOslo, {"now{}", kOsloCall}},
