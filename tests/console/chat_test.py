@@ -224,6 +224,14 @@ class Chat(console_case.ConsoleCase):
         self.assertEqual(["const a = 1 < 2;\n", "const"], copied)
         self.quiet(page)
 
+    def test_what_cannot_be_drawn_is_shown_as_it_is(self):
+        page = self.open()
+        shown = page.run("""import('/ui/markdown.mjs').then(({formatted}) =>
+            ['>'.repeat(2000), '- '.repeat(2000) + 'a', '|a'.repeat(100) + '\\n' + '|-'.repeat(100) + '\\n' + '|\\n'.repeat(5000), '> ok'].map(
+                (text) => { const box = document.createElement('div'); box.append(formatted(text)); return box.firstElementChild.tagName; }))""")
+        self.assertEqual(["PRE", "PRE", "PRE", "BLOCKQUOTE"], shown)
+        self.quiet(page)
+
     def test_hostile_text_executes_nothing(self):
         page = self.open()
         result = page.run(f"""import('/ui/markdown.mjs').then(({{formatted}}) => {{

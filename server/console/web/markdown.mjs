@@ -4,6 +4,7 @@ import {marked} from "./vendor/marked.mjs";
 import DOMPurify from "./vendor/purify.mjs";
 import hljs from "./vendor/highlight.mjs";
 import {h} from "./dom.mjs";
+import {isDrawable} from "./markdown_limits.mjs";
 
 const ALLOWED_TAGS = ["a", "b", "blockquote", "br", "code", "del", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "i", "li",
   "ol", "p", "pre", "strong", "sub", "sup", "table", "tbody", "td", "th", "thead", "tr", "ul", "span"];
@@ -43,9 +44,17 @@ function withCopyButton(pre) {
   box.append(pre);
 }
 
-// A fragment for `text`, whatever it holds.
+// An element for `text`, whatever it holds: what cannot be drawn is shown as it is, so that the rest of a conversation is.
 export function formatted(text) {
-  if (text.length > LIMIT) return h("pre", {class: "plain", tabindex: 0}, text);
+  try {
+    if (text.length <= LIMIT && isDrawable(text)) return drawn(text);
+  } catch (error) {
+    console.warn("a message is shown as plain text:", error.message);
+  }
+  return h("pre", {class: "plain", tabindex: 0}, text);
+}
+
+function drawn(text) {
   const fragment = sanitized(marked.parse(text));
   for (const link of fragment.querySelectorAll("a")) {
     link.target = "_blank";
