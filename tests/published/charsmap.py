@@ -1,8 +1,10 @@
-"""A charsmap as SentencePiece precompiles it: a small part of NFKC, and white space that becomes a space."""
+"""A charsmap as SentencePiece precompiles it: a small part of NFKC, and white space that becomes a space. "\\r\\n" is in it since the
+library `tokenizers` loses what follows an entry in one grapheme.
+"""
 import struct
 
 MAPPED = {"\ufb01": "fi", "\uff21": "A", "\uff22": "B", "\u2460": "1", "\u2122": "TM", "\u00a0": " ", "\u3000": " ", "\u2003": " ", "\t": " ",
-          "\n": " ", "\r": " ", "e\u0301": "\u00e9", "o\u0323": "\u1ecd"}
+          "\n": " ", "\r": " ", "\r\n": " ", "e\u0301": "\u00e9", "o\u0323": "\u1ecd"}
 LEAF = 1 << 31
 HAS_LEAF = 1 << 8
 

@@ -21,7 +21,7 @@ import tokenizers  # noqa: E402
 
 from border_texts import border_texts, random_text
 from gguf_vocabulary import as_gguf, write_gguf
-from made_vocabularies import files_of, gguf_forms, in_gguf, vocabularies
+from made_vocabularies import decodes_alike, files_of, gguf_forms, in_gguf, vocabularies
 
 TEXTS = 10000
 BATCH = 200
@@ -90,8 +90,10 @@ def write_vocabulary(out, name, document, files, forms, texts):
     for ending, form in forms.items():
         write_gguf(out / f"{name}.{ending}", document, form)
         kept = [text for text in texts if in_gguf(name, document, form, text)]
-        if as_gguf(document, form) != document or kept != texts:
-            write_lines(out / f"{name}.{ending}.ids.jsonl", references(as_gguf(document, form), kept))
+        if as_gguf(document, form) == document and kept == texts and decodes_alike(name):
+            continue
+        rows = references(as_gguf(document, form), kept)
+        write_lines(out / f"{name}.{ending}.ids.jsonl", rows if decodes_alike(name) else [{**row, "decoded": None} for row in rows])
 
 
 def name_of(file):
