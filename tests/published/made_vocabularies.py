@@ -313,7 +313,7 @@ def gguf_forms(name):
     return GGUF_FORMS.get(style_name, []) if set_name in ("plain", "spaced") else []
 
 
-def in_gguf(name, document, form, text):
+def in_gguf(document, form, text):
     """Whether a GGUF file must read a text as its tokenizer.json does. The file does not tell a mark from a space in added tokens, and in
     a Gemma 4 not that an entry of the model is an added token. Metaspace takes a literal mark for one of its own; SentencePiece,
     whose keys the file has, does not."""
@@ -321,7 +321,9 @@ def in_gguf(name, document, form, text):
         made = {left + right for left, right in document["model"]["merges"]} | {entry for entry in document["model"]["vocab"] if len(entry) == 1}
         lost = [token["content"] for token in document["added_tokens"] if token["content"] in made and token["content"].strip("\n" + MARK)]
         return MARK not in text and not any(content in text for content in lost)
-    return MARK not in text or form not in ("scores", "unigram") or name.startswith("gemma") or name.endswith("_plain") and form == "scores"
+    confused = form in ("scores", "unigram") and any(token["content"].startswith(" ") for token in document["added_tokens"])
+    takes_marks = (document["pre_tokenizer"] or {}).get("prepend_scheme", "never") != "never"
+    return MARK not in text or not (confused or takes_marks)
 
 
 def decodes_alike(name):

@@ -89,7 +89,7 @@ def write_vocabulary(out, name, document, files, forms, texts):
     write_lines(out / f"{name}.ids.jsonl", references(document, texts))
     for ending, form in forms.items():
         write_gguf(out / f"{name}.{ending}", document, form)
-        kept = [text for text in texts if in_gguf(name, document, form, text)]
+        kept = [text for text in texts if in_gguf(document, form, text)]
         if as_gguf(document, form) == document and kept == texts and decodes_alike(name):
             continue
         rows = references(as_gguf(document, form), kept)

@@ -6,8 +6,8 @@ usage: vocabulary_test.py CHECK recorded
 
 CHECK is quire_vocabulary_check. `recorded` compares with references that `record` stored: a few texts for each vocabulary of
 made_vocabularies.py. `library` compares N texts each (default: 10,000) with what the library makes of them now, also
-for published vocabularies: FOLDER/NAME/models/tokenizer.json. NAME is one vocabulary (default: all). With --out, the
-files stay in FOLDER. `library` and `record` need the library; $QUIRE_TOKENIZERS_PYTHON names a Python that has it.
+for published vocabularies: FOLDER/NAME/tokenizer.json or FOLDER/NAME/models/tokenizer.json; the default is the folder that
+../real/fetch.sh fills. NAME is one vocabulary (default: all). With --out, the files stay in FOLDER. `library` and `record` need the library; $QUIRE_TOKENIZERS_PYTHON names a Python that has it.
 Exit status: 77 without it.
 """
 import argparse
@@ -80,9 +80,10 @@ def library(program, out, arguments):
     missing = []
     for name in names:
         if name in PUBLISHED:
-            file = arguments.real / name / "models/tokenizer.json"
-            if file.exists():
-                module.write_published(out, PUBLISHED[name], file, arguments.texts)
+            files = [arguments.real / name / path for path in ("tokenizer.json", "models/tokenizer.json")]
+            found = next((file for file in files if file.exists()), None)
+            if found:
+                module.write_published(out, PUBLISHED[name], found, arguments.texts)
             else:
                 missing.append(name)
     status = check(program, out, arguments.name)
@@ -105,6 +106,12 @@ def record():
     RECORDED.write_bytes(gzip.compress("".join(rows).encode(), 9, mtime=0))
 
 
+def fetched():
+    """Where ../real/fetch.sh moves what it fetches."""
+    cache = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    return pathlib.Path(os.environ.get("QUIRE_REAL") or pathlib.Path(cache) / "quire-real")
+
+
 def main():
     if sys.argv[1:] == ["record"]:
         return record()
@@ -112,7 +119,7 @@ def main():
     parser.add_argument("check", type=pathlib.Path)
     parser.add_argument("mode", choices=["recorded", "library"])
     parser.add_argument("--texts", type=int, default=10000)
-    parser.add_argument("--real", type=pathlib.Path, default=pathlib.Path(os.environ.get("QUIRE_REAL_VOCABULARIES", "/none")))
+    parser.add_argument("--real", type=pathlib.Path, default=fetched() / "vocabularies")
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("name", nargs="*")
     arguments = parser.parse_intermixed_args()
