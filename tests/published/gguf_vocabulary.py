@@ -2,7 +2,8 @@
 
 A form is what tokenizer.ggml.model and tokenizer.ggml.pre say: "scores" (SentencePiece with scores: Llama 2, Gemma 3), "marks" (the
 same as written until 2024, when marks in user-defined tokens were no spaces yet), "merges"
-(the same with merges: Gemma 4, whose converter leaves added tokens alone that the model has), "unigram" (T5), or for a byte-level vocabulary the name of its pre-tokenizer.
+(the same with merges: Gemma 4, whose converter leaves added tokens alone that the model has), "unigram" (T5), or for a
+byte-level vocabulary the name of its pre-tokenizer.
 """
 import base64
 

@@ -4,7 +4,8 @@ usage: vocabularies.py OUT [--texts N] FORM=TOKENIZER_JSON... | made[=NAME]...
 
 FORM=TOKENIZER_JSON is a published vocabulary. OUT/NAME.gguf is the vocabulary as llama.cpp's converter writes it, in that form of
 gguf_vocabulary.py, or, for "-", does not exist: GGUF cannot describe the tokenizer. NAME is that of the file, or of the folder
-of a package's models/tokenizer.json. `made` stands for the vocabularies of made_vocabularies.py, made=NAME for one of them. For each, OUT/NAME.tokenizer.json
+of a package's models/tokenizer.json. `made` stands for the vocabularies of made_vocabularies.py, made=NAME for one of them.
+For each, OUT/NAME.tokenizer.json
 is the file, and OUT/NAME.ids.jsonl has a line for each text (vocabulary_check.cc has its form). Texts are N around the borders of added
 tokens (default: 10,000), and of published vocabularies N of any script and those of fixtures: $QUIRE_TEXTS names a folder of JSON files
 with "cases": [{"text"}]. ranks.mjs writes tokenizer.json of vocabularies in other forms, sentencepiece_ids.py

@@ -7,7 +7,8 @@ usage: vocabulary_test.py CHECK recorded
 CHECK is quire_vocabulary_check. `recorded` compares with references that `record` stored: a few texts for each vocabulary of
 made_vocabularies.py. `library` compares N texts each (default: 10,000) with what the library makes of them now, also
 for published vocabularies: FOLDER/NAME/tokenizer.json or FOLDER/NAME/models/tokenizer.json; the default is the folder that
-../real/fetch.sh fills. NAME is one vocabulary (default: all). With --out, the files stay in FOLDER. `library` and `record` need the library; $QUIRE_TOKENIZERS_PYTHON names a Python that has it.
+../real/fetch.sh fills. NAME is one vocabulary (default: all). With --out, the files stay in FOLDER. `library` and `record`
+need the library; $QUIRE_TOKENIZERS_PYTHON names a Python that has it.
 Exit status: 77 without it.
 """
 import argparse
