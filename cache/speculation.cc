@@ -55,13 +55,15 @@ Result<void> CheckDraftable(const SequenceState& state) {
 
 }  // namespace
 
-Result<Speculation> HybridCache::SpeculateIsolated(const Sequence& sequence) {
+Result<Speculation> HybridCache::SpeculateIsolated(const Sequence& sequence) try {
   if (auto draftable = CheckDraftable(*sequence.state_); !draftable) {
     return std::unexpected(std::move(draftable.error()));
   }
   auto fork = Fork(sequence, sequence.offset());
   if (!fork) return std::unexpected(std::move(fork.error()));
   return Speculation(*std::move(fork));
+} catch (const std::bad_alloc&) {
+  return NoMemory();
 }
 
 Result<Speculation> HybridCache::Speculate(Sequence& sequence) try {

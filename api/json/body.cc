@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -43,27 +45,43 @@ std::string GetModel(Fields& body, bool name_too) {
   return model;
 }
 
+namespace {
+
+// The whole text as a finite number.
+std::optional<double> ParseNumber(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
 std::optional<std::chrono::nanoseconds> GetKeepAlive(Fields& body) {
   constexpr std::string_view kName = "keep_alive";
   constexpr double kSecondsMax = 9.2e9;  // what 64 bits of nanoseconds hold
   const Json* value = body.Find(kName);
   if (value == nullptr) return std::nullopt;
+  // Settings of programs and shells send the number of seconds as text.
+  std::optional<double> seconds;
+  if (value->is_number()) seconds = value->get<double>();
   if (value->is_string()) {
-    const auto duration = ParseGoDuration(value->get_ref<const std::string&>());
-    if (!duration) body.Reject(kName, "must be a duration such as \"5m\", or a number of seconds");
-    return duration;
+    const auto& text = value->get_ref<const std::string&>();
+    seconds = ParseNumber(text);
+    if (!seconds) {
+      if (const auto duration = ParseGoDuration(text)) return duration;
+    }
   }
-  if (!value->is_number()) {
+  if (!seconds) {
     body.Reject(kName, "must be a duration such as \"5m\", or a number of seconds");
     return std::nullopt;
   }
-  const double seconds = value->get<double>();
-  if (seconds < 0) return std::chrono::nanoseconds(-1);
-  if (seconds > kSecondsMax) {
+  if (*seconds < 0) return std::chrono::nanoseconds(-1);
+  if (*seconds > kSecondsMax) {
     body.Reject(kName, fmt::format("must be at most {:g} seconds", kSecondsMax));
     return std::nullopt;
   }
-  return std::chrono::nanoseconds(static_cast<int64_t>(seconds * 1e9));
+  return std::chrono::nanoseconds(static_cast<int64_t>(*seconds * 1e9));
 }
 
 std::string GetCacheSalt(Fields& body) {

@@ -71,18 +71,20 @@ TEST(ParseGenerate, DefaultsAreOllamas) {
 
 TEST(ParseGenerate, KeepAliveForms) {
   const std::vector<std::pair<std::string, std::chrono::nanoseconds>> cases = {
-      {"90", 90s}, {"0.5", 500ms}, {"0", 0s}, {"\"5m\"", 5min}, {"\"0\"", 0s}, {"\"1500ms\"", 1500ms}};
+      {"90", 90s},   {"0.5", 500ms},         {"0", 0s},         {"\"5m\"", 5min},
+      {"\"0\"", 0s}, {"\"1500ms\"", 1500ms}, {"\"300\"", 300s}, {"\"0.5\"", 500ms}};
   for (const auto& [json, expected] : cases) {
     const auto r = ParseGenerate(R"({"model":"m","keep_alive":)" + json + "}");
     ASSERT_TRUE(r) << json;
     EXPECT_EQ(r->keep_alive, expected) << json;
   }
-  for (const std::string json : {"-1", "-0.5", "\"-1s\"", "-1e300"}) {
+  for (const std::string json : {"-1", "-0.5", "\"-1s\"", "\"-1\"", "-1e300"}) {
     const auto r = ParseGenerate(R"({"model":"m","keep_alive":)" + json + "}");
     ASSERT_TRUE(r) << json;
     EXPECT_LT(*r->keep_alive, 0s) << json;
   }
-  for (const std::string json : {"\"soon\"", "true", "{}", "[]", "\"\"", "\"5\"", "1e12"}) {
+  for (const std::string json :
+       {"\"soon\"", "true", "{}", "[]", "\"\"", "\"5x\"", "\"nan\"", "\"1e12\"", "1e12"}) {
     const Error error = GenerateError(R"({"model":"m","keep_alive":)" + json + "}");
     EXPECT_EQ(error.field, "keep_alive") << json;
   }

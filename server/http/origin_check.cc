@@ -43,26 +43,25 @@ constexpr std::string_view kAllowedHeaders =
     "x-stainless-package-version,x-stainless-poll-helper,x-stainless-retry-count,x-stainless-runtime,"
     "x-stainless-runtime-version,x-stainless-timeout,x-api-key,anthropic-version,anthropic-beta,"
     "anthropic-dangerous-direct-browser-access,OpenAI-Organization,OpenAI-Project,Content-Encoding";
-// OpenAI's clients have a growing family of them.
-constexpr std::string_view kAllowedPrefix = "x-stainless-";
 constexpr std::string_view kExposedHeaders =
     "X-Request-Id,request-id,Retry-After,x-ratelimit-limit-requests,x-ratelimit-remaining-requests,"
     "x-ratelimit-reset-requests";
 constexpr size_t kRequestedHeadersMax = 64;
+constexpr size_t kHeaderNameMax = 128;
 
 bool IsHeaderName(std::string_view name) {
   return std::ranges::all_of(name, [](char c) { return api::IsAsciiAlnum(c) || c == '-' || c == '_'; });
 }
 
-// The allowed headers, and those of the requested that the prefix allows.
+// The headers that clients are known to send, and the requested ones: the origin is allowed, whatever it sends.
 std::string AllowedHeaders(std::string_view requested) {
   std::string allowed(kAllowedHeaders);
   for (size_t i = 0; i < kRequestedHeadersMax && !requested.empty(); ++i) {
     const size_t comma = std::min(requested.find(','), requested.size());
     const std::string name = api::AsciiLower(api::Trimmed(requested.substr(0, comma), " \t"));
     requested.remove_prefix(std::min(comma + 1, requested.size()));
-    const bool known = allowed.find(name) != std::string::npos;
-    if (name.starts_with(kAllowedPrefix) && IsHeaderName(name) && !known) allowed += "," + name;
+    const bool known = ("," + api::AsciiLower(allowed) + ",").contains("," + name + ",");
+    if (!name.empty() && name.size() <= kHeaderNameMax && IsHeaderName(name) && !known) allowed += "," + name;
   }
   return allowed;
 }
@@ -161,7 +160,9 @@ bool OriginPolicy::AllowsHost(std::string_view host, const ip::address& local) c
 
 bool OriginPolicy::AllowsOrigin(std::string_view origin, std::string_view host) const {
   const std::string text = api::AsciiLower(origin);
-  if (text.empty() || text == "null" || !text.contains("://")) return false;
+  // Pages from files and sandboxes, of which only a policy for all says anything.
+  if (text == "null") return std::ranges::find(patterns_, "*") != patterns_.end();
+  if (!text.contains("://")) return false;
   const std::string own = api::AsciiLower(host);
   if (!own.empty() && (text == "http://" + own || text == "https://" + own)) return true;
   return std::ranges::any_of(patterns_, [&text](const std::string& pattern) {

@@ -72,7 +72,8 @@ TEST(OriginCheck, OwnOriginAndConfiguredPatterns) {
 
   const OriginPolicy any({"*"}, "box");
   EXPECT_TRUE(any.AllowsOrigin("https://evil.example", ""));
-  EXPECT_FALSE(any.AllowsOrigin("null", ""));
+  EXPECT_TRUE(any.AllowsOrigin("null", ""));
+  EXPECT_FALSE(policy.AllowsOrigin("null", ""));
 }
 
 TEST(OriginCheck, PreflightNamesMethodsHeadersAndAge) {
@@ -95,13 +96,15 @@ TEST(OriginCheck, PreflightNamesMethodsHeadersAndAge) {
   }
 }
 
-TEST(OriginCheck, PreflightAllowsEveryHeaderOfOpenAisClients) {
+TEST(OriginCheck, PreflightAllowsWhatIsRequested) {
   const auto allowed = [](std::string_view requested) {
     const HttpResponse response = PreflightResponse("http://localhost:3000", requested);
     return std::ranges::find(response.headers, "Access-Control-Allow-Headers", &HeaderField::name)->value;
   };
   EXPECT_NE(allowed("content-type, X-Stainless-Made-Up").find(",x-stainless-made-up"), std::string::npos);
-  EXPECT_EQ(allowed("x-evil, x-stainless-a\r\nb, x-stainless-a:b"), allowed(""));
+  EXPECT_NE(allowed("traceparent,idempotency-key,x-title").find(",traceparent,idempotency-key,x-title"),
+            std::string::npos);
+  EXPECT_EQ(allowed("x-a\r\nb, x-a:b, " + std::string(1000, 'a')), allowed(""));
   EXPECT_EQ(allowed("x-stainless-retry-count"), allowed(""));
   EXPECT_LT(allowed(std::string(100'000, ',')).size(), 1000U);
 }

@@ -251,7 +251,8 @@ Awaitable<std::expected<bool, ParseFailure>> Session::ReadBody(RequestScope& sco
 // Everything that can be said without the body. Sets the route when nothing is in the way.
 std::optional<HttpResponse> Session::Check(RequestScope& scope) {
   const HttpRequest& request = scope.parser.request();
-  const HttpResponse forbidden{.status = 403, .content_type = {}};
+  const HttpResponse forbidden{.status = 403,
+                               .body = R"({"error":"host or origin not allowed; see OLLAMA_ORIGINS"})"};
   if (bound_ && !transport_.origins.AllowsHost(request.host, *bound_)) {
     scope.log.error = "host refused";
     return forbidden;

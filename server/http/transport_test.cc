@@ -225,7 +225,7 @@ TEST(Transport, RedirectsATrailingSlashAndDecodesPaths) {
   EXPECT_EQ(client.Read().status, 400);
 }
 
-TEST(Transport, ForeignHostsAndOriginsGetAnEmpty403OnEveryMethod) {
+TEST(Transport, ForeignHostsAndOriginsGetOneSentenceOnEveryMethod) {
   TestServer server({}, {"https://ui.example"});
   for (const std::string& request :
        {std::string("GET /hello HTTP/1.1\r\nHost: evil.example\r\n\r\n"),
@@ -238,7 +238,8 @@ TEST(Transport, ForeignHostsAndOriginsGetAnEmpty403OnEveryMethod) {
     client.Send(request);
     const RawResponse response = client.Read();
     EXPECT_EQ(response.status, 403) << request;
-    EXPECT_TRUE(response.whole && response.body.empty()) << request;
+    EXPECT_TRUE(response.whole) << request;
+    EXPECT_EQ(response.body, R"({"error":"host or origin not allowed; see OLLAMA_ORIGINS"})") << request;
     EXPECT_FALSE(response.headers.contains("access-control-allow-origin"));
   }
 }

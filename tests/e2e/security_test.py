@@ -176,7 +176,8 @@ class Requests(unittest.TestCase):
             for method, path in (("GET", "/api/tags"), ("POST", "/api/chat"), ("DELETE", "/api/delete"),
                                  ("GET", "/metrics"), ("OPTIONS", "/api/chat")):
                 reply = self.daemon.request(method, path, body if method == "POST" else None, headers)
-                self.assertEqual((reply.status, reply.body), (403, b""), (method, path, headers))
+                said = b'{"error":"host or origin not allowed; see OLLAMA_ORIGINS"}'
+                self.assertEqual((reply.status, reply.body), (403, said), (method, path, headers))
 
 
 class Unloading(unittest.TestCase):
