@@ -101,6 +101,7 @@ TEST(KnownFields, AreHonoredRefusedOrLogged) {
       {R"("seed":5)", "hhhh"},
       {R"("logit_bias":{"5":1})", "hhhh"},
       {R"("ignore_eos":true)", "hhhh"},
+      {R"("structured_output_whitespace":false)", "hhhh"},
       {R"("min_tokens":3)", "hhhh"},
       {R"("stop":["x"])", "hhhh"},
       {R"("stop_token_ids":[5])", "hhhh"},

@@ -349,9 +349,7 @@ std::optional<OutputFormat> GetOutputFormat(Fields& body) {
   const Json* value = body.FindObject("output_config");
   if (value == nullptr) return std::nullopt;
   Fields config(*value, "output_config", body.error());
-  auto format = GetTypedFormat(config);
-  GetWhitespace(body, format);
-  return format;
+  return GetTypedFormat(config);
 }
 
 void CheckMarks(Fields& body, size_t marks) {
@@ -407,7 +405,7 @@ Result<MessagesRequest> ParseMessages(std::string_view body) {
     if (!fields.Get("max_tokens", request.options.num_predict, 1)) {
       fields.Reject("max_tokens", "is required and must be a positive integer");
     }
-    for (const std::string_view name : {"temperature", "top_p", "top_k"}) {
+    for (const std::string_view name : {"temperature", "top_p", "top_k", "structured_output_whitespace"}) {
       GetOption(fields, name, request.options);
     }
     GetStop(fields, "stop_sequences", request.options);

@@ -63,6 +63,7 @@ struct OptionSet {
   Value<int32_t> min_tokens = Default(0);
   Value<bool> ignore_eos = Default(false);
   Value<int32_t> draft_num_predict = Default(-1);
+  Value<bool> structured_output_whitespace = Default(true);
   Value<std::vector<std::string>> stop = {};
   Value<std::vector<LogitBias>> logit_bias = {};
   Value<std::vector<TokenId>> stop_token_ids = {};
@@ -140,6 +141,9 @@ void VisitOptions(Visit visit, Set&... o) {
   visit(Row{"draft_num_predict", kBoth,
             "maximum draft tokens per step; 0 = none, negative = adaptive; never changes an answer"},
         o.draft_num_predict...);
+  visit(Row{"structured_output_whitespace", kBoth,
+            "false = no white space between the tokens of constrained JSON"},
+        o.structured_output_whitespace...);
   visit(Row{"stop", kBoth, "never part of the answer; empty strings are dropped"}, o.stop...);
   visit(Row{"logit_bias", kOpenAi, "added to the logits of these tokens"}, o.logit_bias...);
   visit(Row{"stop_token_ids", kOpenAi, "tokens that end the answer, as EOS does"}, o.stop_token_ids...);

@@ -18,8 +18,7 @@ struct OutputFormat {
   };
   Kind kind = Kind::kJson;
   std::string text = {};
-  std::string field = {};   // of the request, for messages: "format"
-  bool whitespace = false;  // JSON may have white space where it needs none
+  std::string field = {};  // of the request, for messages: "format"
 };
 
 }  // namespace quire::api

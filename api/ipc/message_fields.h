@@ -149,7 +149,6 @@ void VisitFields(M& m, V& visit) {
   visit("kind", m.kind, OutputFormat::Kind::kGrammar);
   visit("text", m.text);
   visit("field", m.field);
-  visit("whitespace", m.whitespace);
 }
 template <Is<Request> M, class V>
 void VisitFields(M& m, V& visit) {

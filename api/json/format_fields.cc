@@ -89,11 +89,6 @@ std::optional<OutputFormat> GetOpenAi(Fields& body) {
 
 }  // namespace
 
-void GetWhitespace(Fields& body, std::optional<OutputFormat>& format) {
-  bool whitespace = false;
-  if (body.Get("structured_output_whitespace", whitespace) && format) format->whitespace = whitespace;
-}
-
 std::optional<OutputFormat> GetTypedFormat(Fields& holder) {
   const Json* value = holder.FindObject("format");
   if (value == nullptr) return std::nullopt;
@@ -124,7 +119,6 @@ std::optional<OutputFormat> GetFormat(Fields& body) {
   } else if (!value->is_string() || !value->get_ref<const std::string&>().empty()) {
     body.Reject(kName, R"(must be "json" or a JSON schema)");
   }
-  GetWhitespace(body, format);
   return Checked(std::move(format), body.error());
 }
 
@@ -152,7 +146,6 @@ std::optional<OutputFormat> GetResponseFormat(Fields& body) {
     read(fields, "regex", GetRegex);
     read(fields, "choice", GetChoice);
   }
-  GetWhitespace(body, format);
   return Checked(std::move(format), body.error());
 }
 

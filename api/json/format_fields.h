@@ -8,10 +8,6 @@
 
 namespace quire::api {
 
-// "structured_output_whitespace": whether JSON of `format` may have white space where it needs none. The other
-// functions of this header read it unless they read a member of the body.
-void GetWhitespace(Fields& body, std::optional<OutputFormat>& format);
-
 // "format": "json" or a JSON schema; "" is as none.
 std::optional<OutputFormat> GetFormat(Fields& body);
 

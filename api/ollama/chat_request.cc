@@ -38,6 +38,7 @@ void GetCommon(Fields& body, CommonRequest& request) {
   body.Get("stream", request.stream);
   request.keep_alive = GetKeepAlive(body);
   GetOptions(body, request.options, request.unknown_options);
+  GetOption(body, "structured_output_whitespace", request.options);
   body.Get("truncate", request.truncate);
   body.Get("shift", request.shift);
   body.Get("logprobs", request.logprobs);

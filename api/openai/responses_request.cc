@@ -196,9 +196,7 @@ std::optional<OutputFormat> GetTextFormat(Fields& body) {
   const Json* text = body.FindObject("text");
   if (text == nullptr) return std::nullopt;
   Fields fields(*text, "text", body.error());
-  auto format = GetTypedFormat(fields);
-  GetWhitespace(body, format);
-  return format;
+  return GetTypedFormat(fields);
 }
 
 // "text.format", or one of the fields that chats have for it.

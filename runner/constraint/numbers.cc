@@ -5,113 +5,40 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cmath>
+#include <compare>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "runner/constraint/json_grammar.h"
+#include "runner/work/work_budget.h"
 
 namespace quire::runner::constraint {
 namespace {
 
-constexpr int kBoundIntegerDigits = 18;
-constexpr int kExactDigits = 15;         // decimals of this many digits differ as float64
-constexpr int kBoundFractionDigits = 6;  // as far as bounds do not ask for more
-constexpr int kUnboundedDigits = 9;      // before the point, where no bound says
+constexpr int kExactDigits = 15;      // decimals of this many digits differ as float64
+constexpr int kDistinctFraction = 6;  // of distinct numbers, as far as bounds do not ask for more
+constexpr int kDistinctWhole = 9;     // before the point, where no bound says
+constexpr uint32_t kDistinctIntegerDigits = 18;
+constexpr int kExponentMax = 299;
+constexpr int kUndecidedDigits =
+    6;  // of a fraction that is outside the bounds, beyond those that the bounds have
 
-int64_t PowerOfTen(int exponent) {
-  int64_t power = 1;
-  while (exponent-- > 0) power *= 10;
-  return power;
-}
-
-ExprRef DecimalDigits(char first, char last) {
-  return first > last ? Never() : Byte(static_cast<uint8_t>(first), static_cast<uint8_t>(last));
-}
-
-// Magnitudes between two of the same number of digits; the last `fraction` of them stand behind a point and
-// may be left out where they are zero.
-class Between {
- public:
-  Between(std::string low, std::string high, size_t fraction)
-      : low_(std::move(low)), high_(std::move(high)), whole_(low_.size() - fraction) {}
-
-  ExprRef All() const { return From(0, true, true); }
-
- private:
-  // The digits that may follow the first `at` digits, while they equal those of the lower (upper) bound or
-  // not.
-  ExprRef From(size_t at, bool at_low, bool at_high) const {
-    if (at == low_.size()) return Nothing();
-    const char low = at_low ? low_[at] : '0';
-    const char high = at_high ? high_[at] : '9';
-    std::vector<ExprRef> next;
-    if (low == high) {
-      next.push_back(Sequence({DecimalDigits(low, low), From(at + 1, at_low, at_high)}));
-    } else {
-      char first = low;
-      char last = high;
-      if (at_low) {
-        next.push_back(Sequence({DecimalDigits(low, low), From(at + 1, true, false)}));
-        ++first;
-      }
-      if (at_high) {
-        next.push_back(Sequence({DecimalDigits(high, high), From(at + 1, false, true)}));
-        --last;
-      }
-      if (first <= last) next.push_back(Sequence({DecimalDigits(first, last), From(at + 1, false, false)}));
-    }
-    ExprRef on = Choice(std::move(next));
-    if (at == whole_) on = Sequence({Literal("."), on});
-    const bool may_end = at >= whole_ && (!at_low || low_.find_first_not_of('0', at) == std::string::npos);
-    return may_end ? Optional(on) : on;
-  }
-
-  const std::string low_;
-  const std::string high_;
-  const size_t whole_;  // digits before the point
+// A number without its sign: digits[0].digits[1]... * 10^exponent, without zeros at either end.
+struct Magnitude {
+  std::string digits;
+  int exponent = 0;
+  bool exclusive = false;  // of a bound
 };
-
-// [low, high] in units of 10^-fraction.
-ExprRef Magnitudes(int64_t low, int64_t high, int fraction) {
-  std::vector<ExprRef> lengths;
-  for (int digits = 1; digits + fraction <= kBoundIntegerDigits; ++digits) {
-    const int64_t least = digits == 1 ? 0 : PowerOfTen(digits - 1 + fraction);
-    const int64_t from = std::max(low, least);
-    const int64_t to = std::min(high, PowerOfTen(digits + fraction) - 1);
-    if (from > to) continue;
-    const int width = digits + fraction;
-    lengths.push_back(Between(fmt::format("{:0{}}", from, width), fmt::format("{:0{}}", to, width),
-                              static_cast<size_t>(fraction))
-                          .All());
-  }
-  return Choice(std::move(lengths));
-}
-
-ExprRef Scaled(int64_t low, int64_t high, int fraction) {
-  std::vector<ExprRef> signs;
-  if (high >= 0) signs.push_back(Magnitudes(std::max<int64_t>(low, 0), high, fraction));
-  if (low < 0) {
-    signs.push_back(Sequence({Literal("-"), Magnitudes(std::max<int64_t>(-high, 1), -low, fraction)}));
-  }
-  return Choice(std::move(signs));
-}
 
 // A bound as it is written in decimals without exponent.
 struct Decimal {
   bool negative = false;
-  std::string whole;
+  std::string whole;  // empty: 0
   std::string fraction;
 
-  int64_t Scaled(int places) const {
-    std::string digits = whole + fraction;
-    digits.append(static_cast<size_t>(places) - fraction.size(), '0');
-    int64_t value = 0;
-    std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    return negative ? -value : value;
-  }
+  bool zero() const { return whole.empty() && fraction.find_first_not_of('0') == std::string::npos; }
 };
 
 Decimal DecimalOf(const NumberBounds::Bound& bound) {
@@ -131,6 +58,271 @@ Decimal DecimalOf(const NumberBounds::Bound& bound) {
   if (decimal.whole == "0") decimal.whole.clear();
   return decimal;
 }
+
+// REQUIRES: not zero.
+Magnitude MagnitudeOf(const Decimal& decimal, bool exclusive) {
+  const std::string all = decimal.whole + decimal.fraction;
+  const size_t first = all.find_first_not_of('0');
+  return {.digits = all.substr(first, all.find_last_not_of('0') - first + 1),
+          .exponent = static_cast<int>(decimal.whole.size()) - 1 - static_cast<int>(first),
+          .exclusive = exclusive};
+}
+
+// The magnitudes of one sign that are within the bounds.
+struct Range {
+  bool zero = true;     // 0 is
+  bool nonzero = true;  // others are
+  std::optional<Magnitude> low, high;
+
+  void LimitBelow(const Decimal& bound, bool exclusive) {
+    if (bound.zero()) {
+      zero = zero && !exclusive;
+    } else if (!bound.negative) {
+      zero = false;
+      low = MagnitudeOf(bound, exclusive);
+    }
+  }
+  void LimitAbove(const Decimal& bound, bool exclusive) {
+    if (!bound.zero() && !bound.negative) {
+      high = MagnitudeOf(bound, exclusive);
+      return;
+    }
+    zero = zero && bound.zero() && !exclusive;
+    nonzero = false;
+  }
+};
+
+Range RangeOf(const NumberBounds& bounds, bool negative) {
+  Range range;
+  const auto& below = negative ? bounds.max : bounds.min;
+  const auto& above = negative ? bounds.min : bounds.max;
+  const auto signed_decimal = [negative](const NumberBounds::Bound& bound) {
+    Decimal decimal = DecimalOf(bound);
+    decimal.negative = decimal.negative != negative;
+    return decimal;
+  };
+  if (below) range.LimitBelow(signed_decimal(*below), below->exclusive);
+  if (above) range.LimitAbove(signed_decimal(*above), above->exclusive);
+  return range;
+}
+
+// How the digits so far compare with those of a bound: so many are equal, or one of these.
+constexpr int kLess = -1, kGreater = -2;
+
+int Compared(const std::optional<Magnitude>& bound, int so_far, char digit) {
+  if (!bound || so_far < 0) return so_far;
+  const auto at = static_cast<size_t>(so_far);
+  const char other = at < bound->digits.size() ? bound->digits[at] : '0';
+  if (digit != other) return digit < other ? kLess : kGreater;
+  return at < bound->digits.size() ? so_far + 1 : so_far;
+}
+
+// The sign of d[0].d[1]... * 10^exponent minus the bound, where `so_far` compares the digits d.
+int Difference(const Magnitude& bound, int exponent, int so_far) {
+  if (exponent != bound.exponent) return exponent < bound.exponent ? -1 : 1;
+  if (so_far < 0) return so_far == kLess ? -1 : 1;
+  return static_cast<size_t>(so_far) < bound.digits.size() ? -1 : 0;
+}
+
+// Builds the automaton of numbers of which each state is what the text so far says about the bounds.
+class NumberAutomaton {
+ public:
+  NumberAutomaton(const NumberBounds& bounds, NumberKind kind)
+      : kind_(kind), ranges_{RangeOf(bounds, false), RangeOf(bounds, true)} {
+    for (const Range& range : ranges_) {
+      for (const auto& bound : {range.low, range.high}) {
+        if (!bound) continue;
+        const int fraction = static_cast<int>(bound->digits.size()) - 1 - bound->exponent;
+        undecided_max_ = std::max(undecided_max_, kUndecidedDigits + fraction);
+        // Beyond these an exponent more changes nothing but which exponents may be written, of which some are then left out.
+        exponent_max_ = std::max(exponent_max_, bound->exponent + kExponentMargin);
+        exponent_min_ = std::min(exponent_min_, bound->exponent - kExponentMargin);
+      }
+    }
+  }
+
+  ExprRef Build() && {
+    Find({});
+    for (uint32_t i = 0; i < states_.size(); ++i) Expand(i);
+    return matches_ ? std::make_shared<const Expr>(Expr{std::move(graph_)}) : Never();
+  }
+
+ private:
+  static constexpr int kExponentMargin = 3;
+  enum class Phase : uint8_t { kStart, kMinus, kZero, kWhole, kPoint, kFraction, kE, kSign, kExponent };
+  struct State {
+    Phase phase = Phase::kStart;
+    bool negative = false;
+    bool nonzero = false;   // a digit other than 0 was read
+    int exponent = 0;       // of the first such digit; before it: of the digit before the next
+    int low = 0, high = 0;  // Compared()
+    int undecided = 0;      // digits of the fraction since the number was within its bounds
+    // In an exponent:
+    int limit = 0;        // its largest magnitude; behind the E, where it has no minus
+    int minus_limit = 0;  // behind the E: where it has one
+    int value = 0;        // its magnitude so far, as far as that decides which digits may follow
+    int digits = 0;
+    auto operator<=>(const State&) const = default;
+  };
+
+  const Range& RangeOfSign(const State& at) const { return ranges_[at.negative ? 1 : 0]; }
+
+  bool IsWithin(const State& at) const {
+    const Range& range = RangeOfSign(at);
+    if (!at.nonzero) return range.zero;
+    if (!range.nonzero) return false;
+    if (range.low) {
+      const int difference = Difference(*range.low, at.exponent, at.low);
+      if (difference < 0 || (difference == 0 && range.low->exclusive)) return false;
+    }
+    if (range.high) {
+      const int difference = Difference(*range.high, at.exponent, at.high);
+      if (difference > 0 || (difference == 0 && range.high->exclusive)) return false;
+    }
+    return true;
+  }
+  bool MayEnd(const State& at) const {
+    using enum Phase;
+    if (at.phase == kExponent) return true;
+    return (at.phase == kZero || at.phase == kWhole || at.phase == kFraction) && IsWithin(at);
+  }
+
+  void AddSignificant(State& at, char digit) const {
+    const Range& range = RangeOfSign(at);
+    at.low = Compared(range.low, at.low, digit);
+    at.high = Compared(range.high, at.high, digit);
+  }
+
+  std::optional<State> AfterDigit(State at, char digit) const {
+    using enum Phase;
+    switch (at.phase) {
+      case kStart:
+      case kMinus:
+        at.phase = digit == '0' ? kZero : kWhole;
+        if (digit == '0') return at;
+        at.nonzero = true;
+        break;
+      case kWhole:
+        at.exponent = std::min(at.exponent + 1, exponent_max_);
+        break;
+      case kPoint:
+      case kFraction:
+        at.phase = kFraction;
+        if (!at.nonzero) {
+          at.nonzero = digit != '0';
+          at.exponent = std::max(at.exponent - 1, exponent_min_);
+        }
+        break;
+      case kE:
+      case kSign:
+      case kExponent:
+        return AfterExponentDigit(at, digit - '0');
+      default:
+        return std::nullopt;
+    }
+    if (at.nonzero) AddSignificant(at, digit);
+    if (at.phase != kFraction) return at;
+    at.undecided = IsWithin(at) ? 0 : at.undecided + 1;
+    return at.undecided > undecided_max_ ? std::nullopt : std::optional(at);
+  }
+
+  // Up to three digits. Where all exponents may be written it only counts whether a third digit still fits.
+  std::optional<State> AfterExponentDigit(State at, int digit) const {
+    constexpr int kDigitsMax = 3;
+    const bool any = at.limit == kExponentMax;
+    if (++at.digits > kDigitsMax) return std::nullopt;
+    if (any) {
+      if (at.digits == 1) at.value = digit <= kExponentMax / 100 ? 0 : 1;
+      if (at.digits == kDigitsMax && at.value != 0) return std::nullopt;
+    } else {
+      at.value = 10 * at.value + digit;
+      if (at.value > at.limit) return std::nullopt;
+    }
+    at.phase = Phase::kExponent;
+    at.minus_limit = 0;
+    return at;
+  }
+
+  // The largest magnitude of an exponent of this sign. REQUIRES: within bounds without one.
+  int ExponentMax(const State& at, bool negative) const {
+    const Range& range = RangeOfSign(at);
+    const auto& bound = negative ? range.low : range.high;
+    if (!bound) return kExponentMax;
+    const int difference = Difference(*bound, bound->exponent, negative ? at.low : at.high);
+    const bool fits = difference == 0 ? !bound->exclusive : (difference > 0) == negative;
+    const int distance = negative ? at.exponent - bound->exponent : bound->exponent - at.exponent;
+    return std::clamp(distance - (fits ? 0 : 1), 0, kExponentMax - 1);
+  }
+
+  std::optional<State> AfterSign(State at, bool negative) const {
+    if (at.phase == Phase::kStart && negative) {
+      // A sign that leaves only a zero is none.
+      if (!ranges_[1].nonzero) return std::nullopt;
+      at.phase = Phase::kMinus;
+      at.negative = true;
+      return at;
+    }
+    if (at.phase != Phase::kE) return std::nullopt;
+    if (negative) at.limit = at.minus_limit;
+    at.minus_limit = 0;
+    at.phase = Phase::kSign;
+    return at;
+  }
+
+  std::optional<State> AfterPoint(State at) const {
+    if (kind_ == NumberKind::kInteger || (at.phase != Phase::kZero && at.phase != Phase::kWhole)) return {};
+    at.phase = Phase::kPoint;
+    return at;
+  }
+
+  std::optional<State> AfterE(State at) const {
+    if (kind_ == NumberKind::kInteger || !at.nonzero || !MayEnd(at) || at.phase == Phase::kExponent)
+      return {};
+    return State{.phase = Phase::kE, .limit = ExponentMax(at, false), .minus_limit = ExponentMax(at, true)};
+  }
+
+  uint32_t Find(const State& state) {
+    const auto [found, added] = nodes_.try_emplace(state, 0);
+    if (!added) return found->second;
+    CountWork(16);
+    found->second = states_.empty() ? 0 : graph_.nodes++;
+    states_.push_back(&found->first);
+    if (!MayEnd(state)) return found->second;
+    matches_ = true;
+    graph_.edges.push_back({found->second, 1, nullptr});
+    return found->second;
+  }
+
+  void AddEdge(uint32_t from, Expr::Bytes bytes, const std::optional<State>& to) {
+    if (to) graph_.edges.push_back({from, Find(*to), Bytes(std::move(bytes))});
+  }
+
+  void Expand(uint32_t i) {
+    const State at = *states_[i];
+    const uint32_t from = nodes_.at(at);
+    AddEdge(from, {{'-', '-'}}, AfterSign(at, true));
+    AddEdge(from, {{'+', '+'}}, at.phase == Phase::kE ? AfterSign(at, false) : std::nullopt);
+    AddEdge(from, {{'.', '.'}}, AfterPoint(at));
+    AddEdge(from, {{'E', 'E'}, {'e', 'e'}}, AfterE(at));
+    std::optional<State> last;
+    uint8_t first = '0';
+    for (uint8_t digit = '0'; digit <= '9' + 1; ++digit) {
+      const auto next = digit > '9' ? std::nullopt : AfterDigit(at, static_cast<char>(digit));
+      if (digit > '0' && (next != last || digit > '9'))
+        AddEdge(from, {{std::exchange(first, digit), static_cast<uint8_t>(digit - 1)}}, last);
+      last = next;
+    }
+  }
+
+  const NumberKind kind_;
+  const std::array<Range, 2> ranges_;  // of numbers from 0 on; of those with a minus
+  int undecided_max_ = kUndecidedDigits;
+  int exponent_max_ = 0, exponent_min_ = 0;
+  std::map<State, uint32_t> nodes_;
+  std::vector<const State*> states_;
+  Expr::Graph graph_;
+  bool matches_ = false;  // something
+};
 
 // -1, 0, 1; integers exactly.
 int Compare(const NumberBounds::Bound& a, const NumberBounds::Bound& b) {
@@ -174,33 +366,21 @@ bool NumberBounds::Contain(const api::Json& number) const {
   return true;
 }
 
-ExprRef IntegerWithin(const NumberBounds& bounds) {
-  const int64_t limit = PowerOfTen(kBoundIntegerDigits) - 1;
-  const auto to_integer = [limit](double value) {
-    return static_cast<int64_t>(
-        std::clamp(value, -static_cast<double>(limit) * 1.1, static_cast<double>(limit) * 1.1));
-  };
-  int64_t low = -limit;
-  int64_t high = limit;
-  if (bounds.min) {
-    const double value = bounds.min->value;
-    int64_t least = bounds.min->integer.value_or(to_integer(std::ceil(value)));
-    const bool whole = bounds.min->integer || std::ceil(value) == value;
-    if (bounds.min->exclusive && whole && least < INT64_MAX) ++least;
-    low = std::max(low, least);
-  }
-  if (bounds.max) {
-    const double value = bounds.max->value;
-    int64_t largest = bounds.max->integer.value_or(to_integer(std::floor(value)));
-    const bool whole = bounds.max->integer || std::floor(value) == value;
-    if (bounds.max->exclusive && whole && largest > INT64_MIN) --largest;
-    high = std::min(high, largest);
-  }
-  return low > high ? Never() : Scaled(low, high, 0);
+ExprRef NumberWithin(const NumberBounds& bounds, NumberKind kind) {
+  return NumberAutomaton(bounds, kind).Build();
 }
 
-api::Result<ExprRef> NumberWithin(const NumberBounds& bounds) {
-  if (!bounds.any()) return AnyNumber();
+api::Result<Dfa> DistinctNumberWithin(const NumberBounds& bounds, NumberKind kind) {
+  const ExprRef digit = Byte('0', '9');
+  const ExprRef minus = Optional(Literal("-"));
+  if (kind == NumberKind::kInteger) {
+    const auto within = BuildDfa(*NumberWithin(bounds, kind));
+    if (!within) return std::unexpected(within.error());
+    const auto once = BuildDfa(*Choice(
+        {Literal("0"), Sequence({minus, Byte('1', '9'), Repeat(digit, 0, kDistinctIntegerDigits - 1)})}));
+    if (!once) return std::unexpected(once.error());
+    return Intersect(*within, *once);
+  }
   int whole = 1;
   int fraction = 0;
   for (const auto& bound : {bounds.min, bounds.max}) {
@@ -213,34 +393,19 @@ api::Result<ExprRef> NumberWithin(const NumberBounds& bounds) {
     return api::Fail(api::ErrorCode::kUnsupported,
                      fmt::format("number bounds with more than {} digits", kExactDigits));
   }
-  if (!bounds.min || !bounds.max)
-    whole = std::max(whole, std::min(kUnboundedDigits, kExactDigits - fraction));
-  fraction = std::max(fraction, std::min(kBoundFractionDigits, kExactDigits - whole));
-  int64_t low = -(PowerOfTen(whole + fraction) - 1);
-  int64_t high = -low;
-  if (bounds.min) low = DecimalOf(*bounds.min).Scaled(fraction) + (bounds.min->exclusive ? 1 : 0);
-  if (bounds.max) high = DecimalOf(*bounds.max).Scaled(fraction) - (bounds.max->exclusive ? 1 : 0);
-  return low > high ? Never() : Scaled(low, high, fraction);
-}
-
-api::Result<Dfa> DistinctNumberWithin(const NumberBounds& bounds) {
-  const ExprRef digit = Byte('0', '9');
-  const ExprRef whole = Sequence({Byte('1', '9'), Repeat(digit, 0, kUnboundedDigits - 1)});
-  const ExprRef any_whole = Sequence({Byte('1', '9'), Repeat(digit, 0, std::nullopt)});
-  const auto plain = [&digit](const ExprRef& before, uint32_t digits) {
-    const ExprRef fraction = Sequence({Literal("."), Repeat(digit, 0, digits - 1), Byte('1', '9')});
-    const ExprRef minus = Optional(Literal("-"));
-    return Choice({Literal("0"), Sequence({minus, before, Optional(fraction)}),
-                   Sequence({minus, Literal("0"), fraction})});
-  };
-  if (!bounds.any()) return BuildDfa(*plain(whole, kBoundFractionDigits));
-  const auto within = NumberWithin(bounds);
+  if (!bounds.min || !bounds.max) whole = std::max(whole, std::min(kDistinctWhole, kExactDigits - fraction));
+  fraction = std::max(fraction, std::min(kDistinctFraction, kExactDigits - whole));
+  const ExprRef before = Sequence({Byte('1', '9'), Repeat(digit, 0, static_cast<uint32_t>(whole) - 1)});
+  const ExprRef behind =
+      fraction == 0
+          ? Never()
+          : Sequence({Literal("."), Repeat(digit, 0, static_cast<uint32_t>(fraction) - 1), Byte('1', '9')});
+  const auto once = BuildDfa(*Choice(
+      {Literal("0"), Sequence({minus, before, Optional(behind)}), Sequence({minus, Literal("0"), behind})}));
+  if (!once || !bounds.any()) return once;
+  const auto within = BuildDfa(*NumberWithin(bounds, NumberKind::kAny));
   if (!within) return std::unexpected(within.error());
-  const auto all = BuildDfa(**within);
-  if (!all) return std::unexpected(all.error());
-  const auto once = BuildDfa(*plain(any_whole, kExactDigits));
-  if (!once) return std::unexpected(once.error());
-  return Intersect(*all, *once);
+  return Intersect(*within, *once);
 }
 
 std::string PlainDecimal(const api::Json& number) {

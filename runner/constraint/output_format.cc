@@ -45,11 +45,11 @@ api::Result<ExprRef> ChoiceOf(const std::string& list_text) {
   return Choice(std::move(choices));
 }
 
-api::Result<ExprRef> UnnamedAnswerOf(const api::OutputFormat& format, GrammarBuilder& builder) {
+api::Result<ExprRef> UnnamedAnswerOf(const api::OutputFormat& format, const JsonStyle& style,
+                                     GrammarBuilder& builder) {
   if (format.text.size() > kTextBytesMax) {
     return api::Fail(api::ErrorCode::kUnsupported, fmt::format("more than {} bytes", kTextBytesMax));
   }
-  const JsonStyle style = format.whitespace ? JsonStyle() : kCompactStyle;
   switch (format.kind) {
     case Kind::kJson:
       return Document(AnyJson(builder, style).value, style);
@@ -69,8 +69,9 @@ api::Result<ExprRef> UnnamedAnswerOf(const api::OutputFormat& format, GrammarBui
 
 }  // namespace
 
-api::Result<ExprRef> AnswerOf(const api::OutputFormat& format, GrammarBuilder& builder) {
-  auto answer = UnnamedAnswerOf(format, builder);
+api::Result<ExprRef> AnswerOf(const api::OutputFormat& format, const JsonStyle& style,
+                              GrammarBuilder& builder) {
+  auto answer = UnnamedAnswerOf(format, style, builder);
   if (answer) return answer;
   api::Error error = std::move(answer.error());
   error.message = fmt::format("{}: {}", format.field, error.message);
@@ -78,10 +79,10 @@ api::Result<ExprRef> AnswerOf(const api::OutputFormat& format, GrammarBuilder& b
   return std::unexpected(std::move(error));
 }
 
-api::Result<std::shared_ptr<Constraint>> ConstraintCache::Get(const api::OutputFormat& format) {
-  auto constraint =
-      Get(fmt::format("{}:{}:{}", static_cast<int>(format.kind), format.whitespace, format.text),
-          [&format](GrammarBuilder& builder) { return AnswerOf(format, builder); });
+api::Result<std::shared_ptr<Constraint>> ConstraintCache::Get(const api::OutputFormat& format,
+                                                              const JsonStyle& style) {
+  auto constraint = Get(fmt::format("{}:{}:{}", static_cast<int>(format.kind), style.spaces, format.text),
+                        [&](GrammarBuilder& builder) { return AnswerOf(format, style, builder); });
   if (constraint || !constraint.error().field.empty()) return constraint;
   api::Error error = std::move(constraint.error());
   error.message = fmt::format("{}: {}", format.field, error.message);

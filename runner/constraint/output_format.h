@@ -16,13 +16,15 @@
 #include "api/base/output_format.h"
 #include "runner/constraint/format_memory.h"
 #include "runner/constraint/grammar_expr.h"
+#include "runner/constraint/json_grammar.h"
 #include "runner/constraint/matcher.h"
 
 namespace quire::runner::constraint {
 
 // The whole answer. kInvalidArgument and kUnsupported name the request's field, and what of a schema and
 // where.
-api::Result<ExprRef> AnswerOf(const api::OutputFormat& format, GrammarBuilder& builder);
+api::Result<ExprRef> AnswerOf(const api::OutputFormat& format, const JsonStyle& style,
+                              GrammarBuilder& builder);
 
 // Who is to use a format.
 struct FormatUser {
@@ -53,7 +55,7 @@ class ConstraintCache {
         memory_(std::make_shared<FormatMemory>(budget_bytes - budget_bytes / 4)),
         masks_(std::make_shared<MaskMemory>(budget_bytes / 4)) {}
 
-  api::Result<std::shared_ptr<Constraint>> Get(const api::OutputFormat& format);
+  api::Result<std::shared_ptr<Constraint>> Get(const api::OutputFormat& format, const JsonStyle& style = {});
   // As Get(), of a grammar that the caller builds: `key` names it, `make` builds it when it is not cached. kUnsupported
   // when that takes more than kCompileUnitsMax or kCompileBytesMax, or the grammar is larger than grammar_bytes_max().
   using MakeGrammar = std::function<api::Result<ExprRef>(GrammarBuilder& builder)>;

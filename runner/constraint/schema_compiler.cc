@@ -226,7 +226,7 @@ ExprRef SchemaCompiler::String(const SchemaNode& node, bool one_spelling) {
   }
   if (!node.HasTextRules()) {
     if (node.lengths.max && *node.lengths.max < node.lengths.min) return Never();
-    return one_spelling || !style_.spaces ? PlainJsonString(node.lengths) : JsonString(node.lengths);
+    return one_spelling ? PlainJsonString(node.lengths) : JsonString(node.lengths);
   }
   std::vector<ExprRef> rules;
   rules.reserve(node.patterns.size() + node.formats.size() + 1);
@@ -262,9 +262,8 @@ ExprRef SchemaCompiler::String(const SchemaNode& node, bool one_spelling) {
 }
 
 ExprRef SchemaCompiler::Number(const SchemaNode& node) {
-  if ((node.types & kFraction) == 0) return node.bounds.any() ? IntegerWithin(node.bounds) : AnyInteger();
-  if (style_.spaces) return Checked(NumberWithin(node.bounds), Never(), node.path.Member("minimum, maximum"));
-  return node.bounds.any() ? DistinctNumber(node) : PlainNumber();
+  const bool integer = (node.types & kFraction) == 0;
+  return NumberWithin(node.bounds, integer ? NumberKind::kInteger : NumberKind::kAny);
 }
 
 // ---- what excludes what ----

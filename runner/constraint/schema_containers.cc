@@ -190,7 +190,7 @@ ExprRef SchemaCompiler::ObjectMembers(const SchemaNode& node) {
     CountWork(text.size() * name_rules.size());
     return std::ranges::all_of(name_rules, [&text](const Dfa& rule) { return Matches(rule, text); });
   };
-  Members members(count, node.min_properties, node.max_properties, MemberSeparator(style_), Indent(style_));
+  Members members(count, node.min_properties, node.max_properties, MemberSeparator(style_), Space(style_));
   for (uint32_t i = 0; i < count; ++i) {
     const bool required = node.required.Contains(names[i]);
     const ExprRef value = allowed(names[i]) ? Value(PropertyRefs(node, names[i])) : Never();
@@ -211,7 +211,7 @@ ExprRef SchemaCompiler::Object(const SchemaNode& node) {
   const ExprRef members = ObjectMembers(node);
   if (error_ || IsNever(members)) return Never();
   const uint32_t rule = builder_.Declare();
-  builder_.Define(rule, Sequence({Literal("{"), Indent(style_), members, Literal("}")}));
+  builder_.Define(rule, Sequence({Literal("{"), Space(style_), members, Literal("}")}));
   return Call(rule);
 }
 
@@ -306,17 +306,17 @@ ExprRef SchemaCompiler::ArrayOf(const SchemaNode& node, const std::vector<ExprRe
     return i == 0 ? value : Sequence({MemberSeparator(style_), value});
   };
   for (uint32_t i = 0; i <= counted; ++i) {
-    if (i >= count.min) graph.edges.push_back({i + 2, 1, i == 0 ? nullptr : Indent(style_)});
+    if (i >= count.min) graph.edges.push_back({i + 2, 1, i == 0 ? nullptr : Space(style_)});
     if (i < counted) graph.edges.push_back({i + 2, i + 3, item(i)});
   }
   if (!count.max) {
     const uint32_t more = counted + 3;
     graph.edges.push_back({counted + 2, more, item(counted)});
     graph.edges.push_back({more, more, item(counted + 1)});
-    graph.edges.push_back({more, 1, Indent(style_)});
+    graph.edges.push_back({more, 1, Space(style_)});
   }
   const uint32_t rule = builder_.Declare(kind);
-  builder_.Define(rule, Sequence({Literal("["), Indent(style_),
+  builder_.Define(rule, Sequence({Literal("["), Space(style_),
                                   std::make_shared<const Expr>(Expr{std::move(graph)}), Literal("]")}));
   return Call(rule);
 }

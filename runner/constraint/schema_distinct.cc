@@ -92,8 +92,9 @@ ExprRef SchemaCompiler::DistinctLeaf(const SchemaNode& leaf) {
 }
 
 ExprRef SchemaCompiler::DistinctNumber(const SchemaNode& leaf) {
-  if ((leaf.types & kFraction) == 0) return Number(leaf);
-  Dfa numbers = Checked(DistinctNumberWithin(leaf.bounds), Dfa{}, leaf.path.Member("minimum, maximum"));
+  const bool integer = (leaf.types & kFraction) == 0;
+  Dfa numbers = Checked(DistinctNumberWithin(leaf.bounds, integer ? NumberKind::kInteger : NumberKind::kAny),
+                        Dfa{}, leaf.path.Member("minimum, maximum"));
   return error_ ? Never() : Automaton(std::make_shared<const Dfa>(std::move(numbers)));
 }
 

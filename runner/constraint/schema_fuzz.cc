@@ -89,7 +89,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const quire::runner::WorkLimit limit(fuzzing::kUnitsMax);
     GrammarBuilder builder;
     const auto whole =
-        AnswerOf({quire::api::OutputFormat::Kind::kSchema, std::string(schema), "format"}, builder);
+        AnswerOf({quire::api::OutputFormat::Kind::kSchema, std::string(schema), "format"}, {}, builder);
     if (!whole) {
       Require(whole.error().message.starts_with("format: "));
       return 0;

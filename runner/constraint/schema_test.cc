@@ -243,12 +243,15 @@ TEST(JsonSchema, StringFormats) {
 
 TEST(JsonSchema, WhiteSpaceIsBounded) {
   const std::string schema = R"({"type":"array"})";
-  EXPECT_EQ(Judge(schema, "[\n    1 ,\n    {\n\t\t\"a\" : 2 } ]\n"), Verdict::kMatches);
-  EXPECT_EQ(Judge(schema, "[1\n" + std::string(24, ' ')), Verdict::kBeginning);
-  EXPECT_EQ(Judge(schema, "[1\n" + std::string(25, ' ')), Verdict::kImpossible);
-  EXPECT_EQ(Judge(schema, "[1]\n "), Verdict::kMatches);
-  EXPECT_EQ(Judge(schema, "[1]\n  "), Verdict::kImpossible);
-  EXPECT_EQ(Judge(schema, "[1,\n\n"), Verdict::kImpossible);
+  for (const std::string text :
+       {"[1,2]", "[1, 2]", "\n[\n    1 ,\n    {\n\t\t\"a\" : 2 } ]\n", "[\r\n  1,\r\n  2\r\n]\r\n",
+        "[1,\n\n  2]\n\n", "[{\"a\":\n  {\"b\":  1}}, 2 ]", "[\n  1\n, 2]", "[ ]", "[\n]", "[1] \n "}) {
+    EXPECT_EQ(Judge(schema, text), Verdict::kMatches) << text;
+  }
+  EXPECT_EQ(Judge(schema, "[1\n" + std::string(32, ' ')), Verdict::kBeginning);
+  EXPECT_EQ(Judge(schema, "[1\n" + std::string(33, ' ')), Verdict::kImpossible);
+  EXPECT_EQ(Judge(schema, "[1,   "), Verdict::kImpossible);
+  EXPECT_EQ(Judge(schema, "[1,\n\n\n"), Verdict::kImpossible);
 }
 
 TEST(OutputFormats, JsonRegexAndChoice) {
@@ -268,32 +271,30 @@ TEST(OutputFormats, JsonRegexAndChoice) {
   EXPECT_EQ(judge(Kind::kRegex, "[a-c]{2}|x", "abc"), Verdict::kImpossible);
 }
 
-TEST(OutputFormats, JsonWithoutWhiteSpaceIsAsJavaScriptWritesIt) {
+// Only white space is fixed: strings and numbers are as the model writes them.
+TEST(OutputFormats, JsonWithoutWhiteSpace) {
   using Kind = api::OutputFormat::Kind;
   const auto judge = [](Kind kind, const std::string& text, std::string_view answer) {
-    const auto grammar = CompileFormat({kind, text, "format"});
+    const auto grammar = CompileFormat({kind, text, "format"}, {.spaces = false});
     EXPECT_TRUE(grammar.has_value()) << grammar.error().message;
     return Judge(**grammar, answer);
   };
   const std::string schema =
-      R"({"type":"object","properties":{"a":{"enum":["yes",{"b":[1,2]}]},"l":{"type":"array","items":{"type":"integer"}},)"
+      R"({"type":"object","properties":{"a":{"enum":["yes",{"b":[1,2]}]},"l":{"type":"array","items":{"type":"number"}},)"
       R"("u":{"type":"array","items":{"enum":[1,2]},"uniqueItems":true},"any":{}},"required":["a"]})";
-  EXPECT_EQ(
-      judge(Kind::kSchema, schema, R"({"a":"yes","l":[1,2],"u":[2,1],"any":{"x":[null,"\n"]},"more":1})"),
-      Verdict::kMatches);
+  EXPECT_EQ(judge(Kind::kSchema, schema,
+                  R"({"a":"yes","l":[1,2.50,1e2],"u":[2,1],"any":{"x":[null,"\n \/\u0041",9.50]}})"),
+            Verdict::kMatches);
   EXPECT_EQ(judge(Kind::kSchema, schema, R"({"a":{"b":[1,2]}})"), Verdict::kMatches);
   for (const std::string_view begin :
        {" ", "{ ", R"({"a" )", R"({"a": )", R"({"a":"yes" )", R"({"a":"yes", )", R"({"a":"yes"} )",
         R"({"a":{ )", R"({"a":{"b":[1, )", R"({"a":"yes","l":[ )", R"({"a":"yes","l":[1, )",
-        R"({"a":"yes","u":[1, )", R"({"a":"yes","any":{ )", R"({"a":"yes","any":["\/)",
-        R"({"a":"yes","any":"\u0041)"}) {
+        R"({"a":"yes","u":[1, )", R"({"a":"yes","any":{ )"}) {
     EXPECT_EQ(judge(Kind::kSchema, schema, begin), Verdict::kImpossible) << begin;
-    if (begin.ends_with(' ')) {
-      EXPECT_NE(Judge(schema, begin), Verdict::kImpossible) << begin;
-    }
+    EXPECT_NE(Judge(schema, begin), Verdict::kImpossible) << begin;
   }
-  EXPECT_EQ(judge(Kind::kJson, "", R"([1,{"a":null}])"), Verdict::kMatches);
-  EXPECT_EQ(judge(Kind::kJson, "", "[1, "), Verdict::kImpossible);
+  EXPECT_EQ(judge(Kind::kJsonObject, "", R"({"a":[1,{"b":null}]})"), Verdict::kMatches);
+  EXPECT_EQ(judge(Kind::kJsonObject, "", R"({"a":[1, )"), Verdict::kImpossible);
   EXPECT_EQ(judge(Kind::kJsonObject, "", "\n"), Verdict::kImpossible);
 }
 
@@ -330,33 +331,6 @@ TEST(OutputFormats, Regexes) {
                                 "\\b", "a^b", "\\p{L}", "(((a{9999}){9999}){9999})"}) {
     EXPECT_FALSE(CompileRegex(bad).has_value()) << bad;
   }
-}
-
-TEST(OutputFormats, NumbersWithinBoundsExactly) {
-  std::mt19937 random(7);
-  for (int round = 0; round < 60; ++round) {
-    const int low = static_cast<int>(random() % 400) - 250;
-    const int high = low + static_cast<int>(random() % 200);
-    const std::string schema = R"({"type":"integer","minimum":)" + std::to_string(low) + R"(,"maximum":)" +
-                               std::to_string(high) + "}";
-    const auto grammar = CompileFormat(SchemaFormat(schema));
-    ASSERT_TRUE(grammar.has_value());
-    for (int n = -300; n <= 300; ++n) {
-      EXPECT_EQ(Judge(**grammar, std::to_string(n)) == Verdict::kMatches, n >= low && n <= high)
-          << schema << n;
-    }
-  }
-  const std::string schema = R"({"type":"number","exclusiveMinimum":-1.25,"maximum":10.5})";
-  for (const std::string good : {"-1.24", "-1.249999", "-0.5", "0", "0.0", "9.99", "10.5", "10.500", "3"}) {
-    EXPECT_EQ(Judge(schema, good), Verdict::kMatches) << good;
-  }
-  for (const std::string bad : {"-1.25", "-1.250", "-2", "10.51", "11", "10.500001", "-0", "01"}) {
-    EXPECT_NE(Judge(schema, bad), Verdict::kMatches) << bad;
-  }
-  EXPECT_EQ(Judge(R"({"type":"integer","exclusiveMinimum":9007199254740992})", "9007199254740993"),
-            Verdict::kMatches);
-  EXPECT_EQ(Judge(R"({"type":"integer","minimum":0.5,"maximum":1.5})", "1"), Verdict::kMatches);
-  EXPECT_THAT(ErrorOf(R"({"type":"number","minimum":0.12345678901234567})"), HasSubstr("digits"));
 }
 
 }  // namespace

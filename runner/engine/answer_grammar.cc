@@ -93,8 +93,8 @@ class AnswerGrammar {
                       request.forced_tool.size(), request.forced_tool);
     if (request.format) {
       const auto& format = *request.format;
-      key += fmt::format(" {} {} {} {}", static_cast<int>(format.kind), format.whitespace, format.text.size(),
-                         format.text);
+      key += fmt::format(" {} {} {} {}", static_cast<int>(format.kind),
+                         request.params.structured_output_whitespace, format.text.size(), format.text);
     }
     for (const api::Tool& tool : inputs_.tools) key += (tool.callable ? "+" : "-") + tool.definition_json;
     return key;
@@ -241,7 +241,8 @@ class AnswerGrammar {
   api::Result<ExprRef> Body(GrammarBuilder& builder, bool constrain_all) const {
     if (Forced()) return Calls(builder, constrain_all);
     const bool may_call = !tools_.empty() && (MarkedCalls() || !markup_.text_begin.empty());
-    auto answer = constraint::AnswerOf(*inputs_.request.format, builder);
+    const bool spaces = inputs_.request.params.structured_output_whitespace;
+    auto answer = constraint::AnswerOf(*inputs_.request.format, {.spaces = spaces}, builder);
     if (!answer) return answer;
     if (inputs_.rendered && !markup_.text_begin.empty()) {
       answer = constraint::Sequence({MarkupText(tokenizer_, markup_.text_begin), *answer});

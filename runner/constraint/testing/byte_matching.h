@@ -17,12 +17,13 @@
 namespace quire::runner::constraint {
 
 inline api::OutputFormat SchemaFormat(std::string schema) {
-  return {api::OutputFormat::Kind::kSchema, std::move(schema), "format", /*whitespace=*/true};
+  return {api::OutputFormat::Kind::kSchema, std::move(schema), "format"};
 }
 
-inline api::Result<std::shared_ptr<const Grammar>> CompileFormat(const api::OutputFormat& format) {
+inline api::Result<std::shared_ptr<const Grammar>> CompileFormat(const api::OutputFormat& format,
+                                                                 const JsonStyle& style = {}) {
   GrammarBuilder builder;
-  auto whole = AnswerOf(format, builder);
+  auto whole = AnswerOf(format, style, builder);
   if (!whole) return std::unexpected(whole.error());
   return CompileGrammar(*whole, builder);
 }
