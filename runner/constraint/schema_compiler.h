@@ -70,6 +70,7 @@ class SchemaCompiler {
   static SchemaRefs PropertyRefs(const SchemaNode& node, std::string_view name);
   static SchemaRefs AdditionalRefs(const SchemaNode& node);
   static NameList PropertyNames(const SchemaNode& node);
+  static bool IsClosed(const SchemaNode& node, size_t names);
   // What every name must match, one for each `propertyNames`; empty after an error.
   std::vector<Dfa> NameRules(const SchemaNode& node);
   ExprRef AdditionalKey(const std::vector<Dfa>& name_rules, std::span<const std::string_view> names,

@@ -135,6 +135,14 @@ SchemaRefs SchemaCompiler::AdditionalRefs(const SchemaNode& node) {
   return refs;
 }
 
+// Objects with `properties` have no others unless a schema speaks of others, or there are too few.
+bool SchemaCompiler::IsClosed(const SchemaNode& node, size_t names) {
+  const auto has_properties = [](const ObjectRules& rules) { return rules.properties != nullptr; };
+  const auto has_additional = [](const ObjectRules& rules) { return rules.additional.has_value(); };
+  return node.min_properties <= names && std::ranges::any_of(node.objects, has_properties) &&
+         std::ranges::none_of(node.objects, has_additional);
+}
+
 NameList SchemaCompiler::PropertyNames(const SchemaNode& node) {
   NameList names;
   for (const ObjectRules& rules : node.objects) {
@@ -197,7 +205,7 @@ ExprRef SchemaCompiler::ObjectMembers(const SchemaNode& node) {
     if (required && IsNever(value)) return Never();
     members.Property(i, Member(JsonStringOf(names[i]), value, style_), !required);
   }
-  const ExprRef value = Value(AdditionalRefs(node));
+  const ExprRef value = IsClosed(node, count) ? Never() : Value(AdditionalRefs(node));
   if (!IsNever(value))
     members.Additional(count, Member(AdditionalKey(name_rules, names, node.path), value, style_));
   return members.Build(count);
@@ -227,7 +235,8 @@ api::Result<ExprRef> SchemaCompiler::NamedMembers(
   if (!plain) return refuse("not an object with only named properties");
   const NameList properties = PropertyNames(node);
   const auto names = properties.names();
-  if (!IsNever(Value(AdditionalRefs(node)))) return refuse("an object with additional properties");
+  if (!IsClosed(node, names.size()) && !IsNever(Value(AdditionalRefs(node))))
+    return refuse("an object with additional properties");
   const auto count = static_cast<uint32_t>(names.size());
   Members members(count, 0, std::nullopt, separator, Nothing());
   for (uint32_t i = 0; i < count; ++i) {

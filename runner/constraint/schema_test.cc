@@ -21,7 +21,7 @@ std::string ErrorOf(const std::string& schema) {
 }
 
 // Valid documents of the shared set that say the same in another way than the one that can be written:
-// another order of properties, an escaped key, an integer with an exponent, a number with one within bounds.
+// another order of properties, an escaped key, an integer with an exponent; or that have properties which no schema names.
 bool IsOtherSpelling(const std::string& schema, const std::string& document) {
   static const std::set<std::pair<std::string, std::string>> kOthers = {
       {"integer", "1e2"},
@@ -29,6 +29,9 @@ bool IsOtherSpelling(const std::string& schema, const std::string& document) {
       {"const", R"({"r":2.5,"kind":"circle"})"},
       {"object_optional", R"({"b":"y","a":0,"c":false})"},
       {"object_open", R"({"x":{},"id":2})"},
+      {"object_open", R"({"id":1,"x":[1,2]})"},
+      {"object_open", R"({"id":0,"":null})"},
+      {"object_open", R"({"id":3,"id2":"z"})"},
       {"nullable_union", R"({"n":-3,"v":"y"})"},
       {"ref_defs", R"({"b":{"y":0,"x":0},"a":{"x":0,"y":0}})"},
       {"recursive_tree", R"({"kids":[{"v":2,"kids":[{"v":3,"kids":[]}]},{"v":4,"kids":[]}],"v":0})"},
@@ -123,12 +126,44 @@ TEST(JsonSchema, LargeAndDeepSchemasAreErrorsOrFine) {
 
 TEST(JsonSchema, PropertiesInOrderOthersBehind) {
   const std::string schema =
-      R"({"type":"object","properties":{"a":{"type":"integer"},"b":{}},"required":["a"]})";
+      R"({"type":"object","properties":{"a":{"type":"integer"},"b":{}},"required":["a"],"additionalProperties":true})";
   EXPECT_EQ(Judge(schema, R"({"a":1})"), Verdict::kMatches);
   EXPECT_EQ(Judge(schema, R"({ "a" : 1, "b": [1, {"c": null}], "z": "" })"), Verdict::kMatches);
   EXPECT_EQ(Judge(schema, R"({"a":1,"a2":5})"), Verdict::kMatches);
   EXPECT_EQ(Judge(schema, R"({"a":1,"z":1,"a":"x")"), Verdict::kImpossible);
   EXPECT_EQ(Judge(schema, R"({"b":1)"), Verdict::kImpossible);
+}
+
+TEST(JsonSchema, ObjectsWithPropertiesHaveNoOthersAtAnyDepth) {
+  const std::string person = R"({"type":"object","properties":{"name":{"const":"A"}},"required":["name"]})";
+  for (const auto& [schema, begin] : std::vector<std::pair<std::string, std::string>>{
+           {person, ""},
+           {R"({"type":"array","items":)" + person + "}", "["},
+           {R"({"type":"object","properties":{"p":)" + person + "}}", R"({"p":)"},
+           {R"({"anyOf":[{"type":"null"},)" + person + "]}", ""},
+           {R"({"$defs":{"p":)" + person + R"(},"type":"array","items":{"$ref":"#/$defs/p"}})", "["},
+           {R"({"type":"object","additionalProperties":)" + person + "}", R"({"x":)"},
+           {R"({"allOf":[)" + person + R"(,{"properties":{"n":{"const":1}},"required":["n"]}]})", ""}}) {
+    const auto grammar = CompileFormat(SchemaFormat(schema));
+    ASSERT_TRUE(grammar.has_value()) << schema;
+    const bool both = schema.find("allOf") != std::string::npos;
+    EXPECT_NE(Judge(**grammar, begin + R"({"name":"A")" + (both ? R"(,"n":1})" : "}")), Verdict::kImpossible)
+        << schema;
+    EXPECT_EQ(Judge(**grammar, begin + R"({"name":"A",)" + (both ? R"("n":1,)" : R"(")")),
+              Verdict::kImpossible)
+        << schema;
+  }
+  EXPECT_EQ(Judge(R"({"type":"object","properties":{}})", "{}"), Verdict::kMatches);
+  EXPECT_EQ(Judge(R"({"type":"object","properties":{}})", "{\""), Verdict::kImpossible);
+  // One that speaks of others is open, and so is one that needs them.
+  EXPECT_EQ(
+      Judge(
+          R"({"allOf":[{"properties":{"a":true}},{"additionalProperties":{"type":"null"}}],"type":"object"})",
+          R"({"b":null})"),
+      Verdict::kMatches);
+  EXPECT_EQ(Judge(R"({"type":"object","properties":{"a":true},"minProperties":2})", R"({"a":1,"b":2})"),
+            Verdict::kMatches);
+  EXPECT_EQ(Judge(R"({"type":"object","required":["a"]})", R"({"a":1,"b":2})"), Verdict::kMatches);
 }
 
 TEST(JsonSchema, CountsOfPropertiesAndItems) {

@@ -34,19 +34,8 @@ struct CallableTool {
   std::string place = {};  // of its schema, for messages
 };
 
-const Json* Member(const Json& object, std::string_view name) {
-  if (!object.is_object()) return nullptr;
-  const auto found = object.find(name);
-  return found == object.end() ? nullptr : &*found;
-}
-
-// An object schema without additional properties, unless it mentions others.
-Json ClosedObject(Json schema) {
-  const Json* properties = Member(schema, "properties");
-  const bool names = properties != nullptr && properties->is_object();
-  const bool combines = schema.contains("allOf") || schema.contains("anyOf") || schema.contains("oneOf") ||
-                        schema.contains("$ref") || schema.contains("patternProperties");
-  if (names && !combines && !schema.contains("additionalProperties")) schema["additionalProperties"] = false;
+// The schema of an object, whatever it says of the type.
+Json AsObject(Json schema) {
   const auto type = schema.find("type");
   if (type == schema.end()) {
     schema["type"] = "object";
@@ -297,7 +286,7 @@ class AnswerGrammar {
     if (!schema && !tool.parameters.is_null()) {
       return api::Fail(api::ErrorCode::kUnsupported, "parameters that are no schema");
     }
-    return TaggedCall(tags, tool.name, schema ? ClosedObject(tool.parameters) : Json(), tokenizer_, builder);
+    return TaggedCall(tags, tool.name, schema ? AsObject(tool.parameters) : Json(), tokenizer_, builder);
   }
 
   // Empty where some tool cannot be called like that: an answer's calls are all of one kind.
@@ -305,7 +294,7 @@ class AnswerGrammar {
     std::vector<ExprRef> calls;
     for (const CallableTool& tool : tools_) {
       const bool schema = tool.parameters.is_object() && !tool.parameters.empty();
-      auto arguments = schema ? constraint::PythonArguments(ClosedObject(tool.parameters), builder)
+      auto arguments = schema ? constraint::PythonArguments(AsObject(tool.parameters), builder)
                        : tool.parameters.is_null() ? constraint::Nothing()
                                                    : api::Result<ExprRef>(constraint::Never());
       if (!arguments || constraint::IsNever(*arguments) || !IsPythonName(tool.name)) return {};
@@ -320,7 +309,7 @@ class AnswerGrammar {
     const bool schema = tool.parameters.is_object() && !tool.parameters.empty();
     if (!schema && tool.parameters.is_null()) return constraint::Literal("{}");
     if (!schema || (!constrain_all && !tool.strict)) return constraint::AnyJson(builder).object;
-    auto arguments = constraint::JsonSchema(ClosedObject(tool.parameters), builder);
+    auto arguments = constraint::JsonSchema(AsObject(tool.parameters), builder);
     if (!arguments && IsOptional()) return constraint::AnyJson(builder).object;
     if (arguments || !tool.strict) return arguments;
     api::Error error = std::move(arguments.error());
