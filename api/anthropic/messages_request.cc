@@ -290,6 +290,7 @@ Tool GetTool(Fields& fields, const Json&) {
     tool.parameters_json = DumpJson(*schema);
     function["parameters"] = *schema;
   }
+  tool.parameters_field = fields.PathOf("input_schema");
   tool.restore_point = HasMark(fields);
   if (fields.Get("strict", tool.strict)) function["strict"] = tool.strict;
   const Json definition = {{"type", "function"}, {"function", std::move(function)}};

@@ -39,6 +39,7 @@ struct Tool {
   std::string definition_json = {};
   bool restore_point = false;  // as Message::restore_point, of the system message that describes the tools
   bool callable = true;        // false: shown to the model, but not among the tools that may be called now
+  std::string parameters_field = {};  // of the request, for messages: "tools[0].input_schema"
 };
 
 // How a rendered prompt ends.

@@ -24,7 +24,8 @@ size_t HeapBytes(const ToolCall& call) {
 size_t HeapBytes(const FimFile& file) { return HeapBytes(file.name) + HeapBytes(file.text); }
 
 size_t HeapBytes(const Tool& tool) {
-  return HeapBytes(tool.name) + HeapBytes(tool.parameters_json) + HeapBytes(tool.definition_json);
+  return HeapBytes(tool.name) + HeapBytes(tool.parameters_json) + HeapBytes(tool.parameters_field) +
+         HeapBytes(tool.definition_json);
 }
 
 size_t HeapBytes(const MixedPrompt::Piece& piece) {

@@ -58,6 +58,7 @@ template <Is<Tool> M, class V>
 void VisitFields(M& m, V& visit) {
   visit("name", m.name);
   visit("parameters", m.parameters_json);
+  visit("parameters_field", m.parameters_field);
   visit("strict", m.strict);
   visit("callable", m.callable);
   visit("definition", m.definition_json);

@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
+#include "api/base/ascii.h"
 #include "api/base/limits.h"
 #include "api/json/read.h"
 #include "api/json/text.h"
@@ -60,28 +62,64 @@ std::optional<OutputFormat> Checked(std::optional<OutputFormat> format, FirstErr
   return std::nullopt;
 }
 
-std::optional<OutputFormat> GetOpenAi(Fields& body) {
-  const Json* value = body.FindObject("response_format");
-  if (value == nullptr) return std::nullopt;
-  Fields format(*value, body.PathOf("response_format"), body.error());
+// Whether an object is a schema itself, not one of the forms in which clients wrap it.
+bool IsSchema(const Json& value) {
+  constexpr auto kKeywords =
+      std::to_array<std::string_view>({"properties", "$ref", "$defs", "anyOf", "oneOf", "allOf", "enum",
+                                       "const", "items", "additionalProperties"});
+  constexpr auto kTypes =
+      std::to_array<std::string_view>({"object", "array", "string", "number", "integer", "boolean", "null"});
+  if (!value.is_object()) return value.is_boolean();
+  const auto type = value.find("type");
+  const bool typed =
+      type != value.end() && (type->is_array() || std::ranges::any_of(kTypes, [&](std::string_view name) {
+                                return type->is_string() &&
+                                       EqualIgnoringCase(type->get_ref<const std::string&>(), name);
+                              }));
+  return typed || std::ranges::any_of(kKeywords, [&](std::string_view name) { return value.contains(name); });
+}
+
+// A schema, or an object that has it as "schema" beside its name.
+void GetWrappedSchema(Fields& fields, std::string_view name, std::optional<OutputFormat>& out) {
+  const Json* value = fields.Find(name);
+  if (value == nullptr) return;
+  if (!value->is_object() || IsSchema(*value)) return GetSchema(fields, name, out);
+  Fields holder(*value, fields.PathOf(name), fields.error());
+  GetSchema(holder, "schema", out);
+  if (!out) holder.Reject("schema", "is required and must be a JSON schema");
+}
+
+// {type: "text" | "json_object" | "json_schema" | "json" | "regex" | "grammar"} with what the type needs under one of the names
+// that servers and clients have for it, or a schema itself.
+std::optional<OutputFormat> GetFormatObject(Fields& holder, std::string_view name) {
+  const Json* value = holder.Find(name);
+  std::optional<OutputFormat> out;
+  if (value == nullptr || IsText(*value, "text")) return out;
+  if (IsText(*value, "json_object") || IsText(*value, "json"))
+    return OutputFormat{Kind::kJsonObject, {}, holder.PathOf(name)};
+  if (value->is_object() && IsSchema(*value)) {
+    GetSchema(holder, name, out);
+    return out;
+  }
+  if (holder.FindObject(name) == nullptr) return out;
+  Fields format(*value, holder.PathOf(name), holder.error());
   std::string type;
   format.Get("type", type);
-  if (type == "text") return std::nullopt;
-  std::optional<OutputFormat> out;
-  if (type == "json_object") {
-    // Some clients give its schema here.
-    GetSchema(format, "schema", out);
-    if (!out) out = OutputFormat{Kind::kJsonObject, {}, format.PathOf("type")};
-  } else if (type == "json_schema") {
-    const Json* holder = format.FindObject("json_schema");
-    if (holder == nullptr) {
-      format.Reject("json_schema", "is required and must be of type object");
-      return std::nullopt;
+  if (type == "json_object" || type == "json_schema" || type == "json") {
+    for (const std::string_view schema : {"schema", "json_schema", "value"}) {
+      if (!out) GetWrappedSchema(format, schema, out);
     }
-    Fields fields(*holder, format.PathOf("json_schema"), body.error());
-    GetSchema(fields, "schema", out);
-    if (!out) fields.Reject("schema", "is required and must be a JSON schema");
-  } else {
+    if (!out && type == "json_schema") format.Reject("schema", "is required and must be a JSON schema");
+    if (!out) out = OutputFormat{Kind::kJsonObject, {}, format.PathOf("type")};
+  } else if (type == "regex") {
+    for (const std::string_view pattern : {"value", "pattern", "regex"}) {
+      if (!out) GetRegex(format, pattern, out);
+    }
+    if (!out) format.Reject("value", "is required and must be a regular expression");
+  } else if (type == "grammar") {
+    GetGrammar(format, "grammar", out);
+    if (!out) format.Reject("grammar", "is required and must be a grammar in GBNF");
+  } else if (type != "text") {
     format.Reject("type", R"(must be "text", "json_object" or "json_schema")");
   }
   return out;
@@ -90,43 +128,31 @@ std::optional<OutputFormat> GetOpenAi(Fields& body) {
 }  // namespace
 
 std::optional<OutputFormat> GetTypedFormat(Fields& holder) {
-  const Json* value = holder.FindObject("format");
-  if (value == nullptr) return std::nullopt;
-  Fields format(*value, holder.PathOf("format"), holder.error());
-  std::string type;
-  format.Get("type", type);
-  std::optional<OutputFormat> out;
-  if (type == "json_object") {
-    out = OutputFormat{Kind::kJsonObject, {}, format.PathOf("type")};
-  } else if (type == "json_schema") {
-    GetSchema(format, "schema", out);
-    if (!out) format.Reject("schema", "is required and must be a JSON schema");
-  } else if (type != "text") {
-    format.Reject("type", R"(must be "text", "json_object" or "json_schema")");
-  }
-  return Checked(std::move(out), holder.error());
+  return Checked(GetFormatObject(holder, "format"), holder.error());
 }
 
 std::optional<OutputFormat> GetFormat(Fields& body) {
   constexpr std::string_view kName = "format";
   const Json* value = body.Find(kName);
-  std::optional<OutputFormat> format;
-  if (value == nullptr) return format;
+  if (value == nullptr || IsText(*value, "")) return std::nullopt;
   if (value->is_object()) {
-    format = OutputFormat{Kind::kSchema, DumpJson(*value), body.PathOf(kName)};
-  } else if (IsText(*value, "json")) {
-    format = OutputFormat{Kind::kJson, {}, body.PathOf(kName)};
-  } else if (!value->is_string() || !value->get_ref<const std::string&>().empty()) {
-    body.Reject(kName, R"(must be "json" or a JSON schema)");
+    const bool wrapped = !IsSchema(*value) && value->contains("type");
+    if (wrapped) return Checked(GetFormatObject(body, kName), body.error());
+    return Checked(OutputFormat{Kind::kSchema, DumpJson(*value), body.PathOf(kName)}, body.error());
   }
-  return Checked(std::move(format), body.error());
+  if (IsText(*value, "json")) return OutputFormat{Kind::kJsonObject, {}, body.PathOf(kName)};
+  body.Reject(kName, R"(must be "json" or a JSON schema)");
+  return std::nullopt;
 }
 
 std::optional<OutputFormat> GetResponseFormat(Fields& body) {
-  std::optional<OutputFormat> format = GetOpenAi(body);
+  std::optional<OutputFormat> format = GetFormatObject(body, "response_format");
   const auto also = [&](std::string_view name, std::optional<OutputFormat> other) {
     if (!other) return;
-    if (format) body.Reject(name, "cannot be combined with another field that sets the output format");
+    // The schema of a JSON object may stand in a field of its own.
+    const bool more = format && format->kind == Kind::kJsonObject && other->kind == Kind::kSchema;
+    if (format && !more)
+      body.Reject(name, "cannot be combined with another field that sets the output format");
     format = std::move(other);
   };
   const auto read = [&](Fields& fields, std::string_view name, auto get) {
@@ -136,7 +162,7 @@ std::optional<OutputFormat> GetResponseFormat(Fields& body) {
   };
   also("format", GetFormat(body));  // as Ollama has it
   read(body, "grammar", GetGrammar);
-  read(body, "json_schema", GetSchema);
+  read(body, "json_schema", GetWrappedSchema);
   read(body, "guided_json", GetSchema);
   read(body, "guided_regex", GetRegex);
   read(body, "guided_choice", GetChoice);

@@ -44,7 +44,7 @@ TEST(FormatFields, TheSourceIsBounded) {
 TEST(FormatFields, OllamaFormat) {
   EXPECT_FALSE(ReadFormat(R"({"format":""})", GetFormat));
   EXPECT_FALSE(ReadFormat(R"({"format":null})", GetFormat));
-  EXPECT_EQ(ReadFormat(R"({"format":"json"})", GetFormat)->kind, Kind::kJson);
+  EXPECT_EQ(ReadFormat(R"({"format":"json"})", GetFormat)->kind, Kind::kJsonObject);
   const auto schema = ReadFormat(R"({"format":{"type":"object","b":1,"a":2}})", GetFormat);
   EXPECT_EQ(schema->kind, Kind::kSchema);
   EXPECT_EQ(schema->text, R"({"type":"object","b":1,"a":2})");
@@ -77,6 +77,66 @@ TEST(FormatFields, ResponseFormatAndItsKin) {
   const auto choice = ReadFormat(R"({"structured_outputs":{"choice":["a"]}})", GetResponseFormat);
   EXPECT_EQ(choice->kind, Kind::kChoice);
   EXPECT_EQ(choice->field, "structured_outputs.choice");
+}
+
+// Clients and servers have several forms for the same.
+TEST(FormatFields, ASchemaIsReadInEveryForm) {
+  const std::string schema = R"({"type":"object","properties":{"a":{"const":7}}})";
+  for (const std::string form : {
+           R"("response_format":{"type":"json_schema","json_schema":{"name":"n","strict":true,"schema":@}})",
+           R"("response_format":{"type":"json_schema","schema":@})",
+           R"("response_format":{"type":"json_schema","json_schema":@})",
+           R"("response_format":{"type":"json_object","schema":@})",
+           R"("response_format":{"type":"json_object","json_schema":@})",
+           R"("response_format":{"type":"json_object"},"json_schema":@)",
+           R"("response_format":{"type":"json_object"},"json_schema":{"name":"n","schema":@})",
+           R"("response_format":{"type":"json_object"},"guided_json":@)",
+           R"("response_format":{"type":"json","value":@})",
+           R"("response_format":@)",
+           R"("format":@)",
+           R"("format":{"type":"json_schema","schema":@})",
+           R"("format":{"type":"json_schema","json_schema":{"schema":@}})",
+       }) {
+    std::string body = "{" + form + "}";
+    body.replace(body.find('@'), 1, schema);
+    const auto format = ReadFormat(body, GetResponseFormat);
+    ASSERT_TRUE(format) << body;
+    EXPECT_EQ(format->kind, Kind::kSchema) << body;
+    EXPECT_EQ(format->text, schema) << body;
+  }
+  EXPECT_EQ(
+      ReadFormat(R"({"response_format":{"type":"json_schema","schema":{"type":"null"}}})", GetResponseFormat)
+          ->field,
+      "response_format.schema");
+  EXPECT_EQ(ReadFormat(R"({"response_format":{"type":"json_object"},"json_schema":{"schema":true}})",
+                       GetResponseFormat)
+                ->field,
+            "json_schema.schema");
+  const auto regex = ReadFormat(R"({"response_format":{"type":"regex","value":"a+"}})", GetResponseFormat);
+  EXPECT_EQ(regex->kind, Kind::kRegex);
+  const auto grammar =
+      ReadFormat(R"({"response_format":{"type":"grammar","grammar":"root ::= [a]"}})", GetResponseFormat);
+  EXPECT_EQ(grammar->kind, Kind::kGrammar);
+  for (const std::string text : {R"({"response_format":"json_object"})", R"({"format":"json"})",
+                                 R"({"format":{"type":"json_object"}})"})
+    EXPECT_EQ(ReadFormat(text, GetResponseFormat)->kind, Kind::kJsonObject) << text;
+}
+
+TEST(FormatFields, WhatIsNoFormatNamesItsField) {
+  const auto field_of = [](const std::string& text) {
+    const auto body = ReadJson(text);
+    FirstError error;
+    Fields fields(*body, "", error);
+    GetResponseFormat(fields);
+    return error ? error->field : "";
+  };
+  EXPECT_EQ(field_of(R"({"response_format":{"type":"json_schema"}})"), "response_format.schema");
+  EXPECT_EQ(field_of(R"({"response_format":{"type":"json_schema","json_schema":{"name":"n"}}})"),
+            "response_format.json_schema.schema");
+  EXPECT_EQ(field_of(R"({"response_format":{"type":"xml"}})"), "response_format.type");
+  EXPECT_EQ(field_of(R"({"response_format":5})"), "response_format");
+  EXPECT_EQ(field_of(R"({"format":"xml"})"), "format");
+  EXPECT_EQ(field_of(R"({"guided_json":{"type":"null"},"guided_regex":"x"})"), "guided_regex");
 }
 
 }  // namespace

@@ -31,6 +31,7 @@ Tool GetTool(Fields& fields, const Json& value) {
   }
   if (const Json* parameters = function.FindObject("parameters"))
     tool.parameters_json = DumpJson(*parameters);
+  tool.parameters_field = function.PathOf("parameters");
   function.Get("strict", tool.strict);
   tool.definition_json = DumpJson(value);
   return tool;

@@ -127,9 +127,13 @@ TEST(ResponsesParse, ToolsOfAgents) {
   EXPECT_THAT(parsed->unknown_options,
               ElementsAre("tools.web_search", "tools.web_search_preview_2025_03_11", "tools.patch.format"));
   const Request request = ToRequest(*parsed, {});
-  std::vector<std::string> names;
-  for (const Tool& tool : std::get<ChatPrompt>(request.prompt).tools) names.push_back(tool.name);
+  std::vector<std::string> names, fields;
+  for (const Tool& tool : std::get<ChatPrompt>(request.prompt).tools) {
+    names.push_back(tool.name);
+    fields.push_back(tool.parameters_field);
+  }
   EXPECT_THAT(names, ElementsAre("f", "n.g", "patch", "local_shell"));
+  EXPECT_THAT(fields, ElementsAre("tools[0].parameters", "tools[1].tools[0].parameters", "", ""));
   EXPECT_THAT(std::get<ChatPrompt>(request.prompt).tools[2].definition_json, HasSubstr("(lark):\\nstart: A"));
   EXPECT_EQ(json::parse(parsed->tools_json), json::parse(kAgentTools));
   for (const auto& [choice, name] : std::vector<std::pair<std::string, std::string>>{

@@ -57,8 +57,10 @@ Json NamedFunction(std::string_view name) {
 // "tools" in the shape of a chat's.
 class ToolList {
  public:
-  ToolList(Fields& body, std::vector<ResponsesTool>& special, std::vector<std::string>& left_out)
-      : body_(body), special_(special), left_out_(left_out) {}
+  // `parameters`: the field of each tool's parameters, as the request names it.
+  ToolList(Fields& body, std::vector<ResponsesTool>& special, std::vector<std::string>& left_out,
+           std::vector<std::string>& parameters)
+      : body_(body), special_(special), left_out_(left_out), parameters_(parameters) {}
 
   Json Get(const Json& list) {
     if (!CheckToolCount(body_, "tools", list.size())) return Json::array();
@@ -94,6 +96,7 @@ class ToolList {
     }
     if (!space.empty()) special_.push_back({Kind::kMember, name, std::string(space)});
     tools_.push_back(ChatTool(std::move(function)));
+    parameters_.push_back(tool.PathOf("parameters"));
   }
 
   void AddNamespace(Fields& tool) {
@@ -146,6 +149,7 @@ class ToolList {
     Json function = {{"name", name}, {"description", description}};
     function["parameters"] = Json::parse(parameters);
     tools_.push_back(ChatTool(std::move(function)));
+    parameters_.emplace_back();
   }
 
   Fields& body_;
@@ -154,6 +158,7 @@ class ToolList {
   std::vector<ResponsesTool>& special_;
   std::vector<std::string>& left_out_;
   Json tools_ = Json::array();
+  std::vector<std::string>& parameters_;
 };
 
 // The name of a tool in "tool_choice"; empty after an error. `left_out`: such a tool is no error.
@@ -223,16 +228,17 @@ bool IsServerItem(std::string_view type) {
 }
 
 ToolUse GetResponsesTools(Fields& body, std::vector<ResponsesTool>& special) {
-  std::vector<std::string> left_out;
+  std::vector<std::string> left_out, parameters;
   Json chat = Json::object();
   if (const Json* tools = body.FindArray("tools")) {
-    chat["tools"] = ToolList(body, special, left_out).Get(*tools);
+    chat["tools"] = ToolList(body, special, left_out, parameters).Get(*tools);
   }
   if (const Json* choice = body.Find("tool_choice")) chat["tool_choice"] = ChoiceOfChat(body, *choice);
   if (const Json* parallel = body.Find("parallel_tool_calls")) chat["parallel_tool_calls"] = *parallel;
   if (!body.ok()) return {};
   Fields fields(chat, "", body.error());
   ToolUse use = GetToolUse(fields);
+  for (size_t i = 0; i < use.tools.size(); ++i) use.tools[i].parameters_field = std::move(parameters[i]);
   use.left_out = std::move(left_out);
   return use;
 }

@@ -47,11 +47,11 @@ class CompileMemory : public testing::Test {
 TEST_F(CompileMemory, CombinationsShareValues) {
   const std::string value = "[" + Repeated(500'000, "0") + "]";
   const std::string combinations = Repeated(500, R"({"type":"array"})");
-  EXPECT_THAT(Compile(R"({"const":)" + value + R"(,"oneOf":[)" + combinations + "]}"), HasSubstr("oneOf"));
-  EXPECT_LT(peak_, 24 * kMiB);
-  EXPECT_THAT(Compile(R"({"enum":[)" + value + R"(],"anyOf":[)" + combinations + "]}"),
-              HasSubstr("the format is too large: compiling it takes more than 128 MiB"));
-  EXPECT_LT(peak_, ConstraintCache::kCompileBytesMax + 8 * kMiB);
+  for (const std::string values : {R"({"const":)" + value, R"({"enum":[)" + value + "]"}) {
+    EXPECT_THAT(Compile(values + R"(,"anyOf":[)" + combinations + "]}"),
+                HasSubstr("the format is too large: compiling it takes more than 128 MiB"));
+    EXPECT_LT(peak_, ConstraintCache::kCompileBytesMax + 8 * kMiB);
+  }
 }
 
 TEST_F(CompileMemory, CombinationsShareNames) {

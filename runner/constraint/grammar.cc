@@ -27,6 +27,7 @@ class GrammarCompiler {
     }
     Assemble();
     FindFollow();
+    FindKinds();
     CountRemainingTexts();
     if (auto followed = CheckParseStates(); !followed) return std::unexpected(followed.error());
     return std::make_shared<const Grammar>(std::move(grammar_));
@@ -51,13 +52,16 @@ class GrammarCompiler {
     }
     classes_.Finish();
     // A list's items are counted as they are; the whole, which nothing calls, keeps its empty text.
-    const auto is_list = [this](uint32_t rule) { return KindOf(rule) != RuleKind::kText; };
+    const auto is_list = [this](uint32_t rule) {
+      return KindOf(rule) == RuleKind::kDistinctList || KindOf(rule) == RuleKind::kDistinctItem;
+    };
     const std::vector<bool> empty = FindEmptyRules(nfas, is_list);
     MakeEmptyCallsOptional(empty, nfas);
     for (uint32_t rule = 0; rule <= builder_.size(); ++rule) {
       auto dfa = Determinize(nfas[rule], classes_);
       if (!dfa) return std::unexpected(dfa.error());
       if (empty[rule] && rule != builder_.size()) RemoveEmptyText(*dfa);
+      if (auto counted = AddCounter(rule, *dfa); !counted) return counted;
       start_.push_back(static_cast<StateId>(total_));
       total_ += dfa->states();
       if (total_ > kDfaStatesMax || total_ * classes_.count() > kDfaEntriesMax) {
@@ -66,6 +70,33 @@ class GrammarCompiler {
       }
       dfas_.push_back(std::move(*dfa));
     }
+    return {};
+  }
+
+  // A rule that never ends within its bounds matches nothing.
+  api::Result<void> AddCounter(uint32_t rule, Dfa& dfa) {
+    grammar_.counters_.emplace_back();
+    steps_.emplace_back();
+    const RuleKind kind = KindOf(rule);
+    if (kind != RuleKind::kCountedText && kind != RuleKind::kCountedList) return {};
+    const bool text = kind == RuleKind::kCountedText;
+    Lengths bounds = builder_.counts(rule);
+    if (text) {
+      steps_.back() = StatesBetweenCharacters(dfa);
+      // The opening quote is a step, too.
+      ++bounds.min;
+      if (bounds.max) ++*bounds.max;
+    } else {
+      steps_.back().resize(dfa.states());
+    }
+    auto counter = StepCounter::Make(
+        dfa, {.byte = [&](StateId to) { return steps_.back()[to]; }, .calls = !text}, bounds);
+    if (!counter) return std::unexpected(counter.error());
+    if (!counter->MayContinue(0, 0)) {
+      std::ranges::fill(dfa.next, kDead);
+      for (auto& calls : dfa.calls) calls.clear();
+    }
+    grammar_.counters_.back() = *std::move(counter);
     return {};
   }
 
@@ -205,12 +236,22 @@ class GrammarCompiler {
     }
   }
 
-  void CountRemainingTexts() {
+  void FindKinds() {
     for (uint32_t rule = 0; rule < dfas_.size(); ++rule) {
       const RuleKind kind = KindOf(rule);
       grammar_.kinds_.push_back(kind);
-      grammar_.lists_ |= kind != RuleKind::kText;
+      grammar_.plain_kinds_ = grammar_.plain_kinds_ && kind == RuleKind::kText;
+      grammar_.lists_ = grammar_.lists_ || kind == RuleKind::kDistinctList;
     }
+    if (grammar_.plain_kinds_) return;
+    grammar_.first_of_ = start_;
+    for (uint32_t rule = 0; rule < dfas_.size(); ++rule) {
+      steps_[rule].resize(dfas_[rule].states());
+      grammar_.steps_.insert(grammar_.steps_.end(), steps_[rule].begin(), steps_[rule].end());
+    }
+  }
+
+  void CountRemainingTexts() {
     if (!grammar_.lists_) return;
     grammar_.remaining_texts_.assign(total_, kManyTexts);
     for (uint32_t rule = 0; rule < dfas_.size(); ++rule) {
@@ -282,15 +323,18 @@ class GrammarCompiler {
   const ExprRef& whole_;
   const GrammarBuilder& builder_;
   ByteClasses classes_;
-  std::vector<Dfa> dfas_;           // [rules]
-  std::vector<StateId> start_;      // [rules] first state of each
-  size_t total_ = 0;                // states
-  std::vector<bool> co_reachable_;  // [states]
+  std::vector<Dfa> dfas_;                 // [rules]
+  std::vector<StateId> start_;            // [rules] first state of each
+  size_t total_ = 0;                      // states
+  std::vector<bool> co_reachable_;        // [states]
+  std::vector<std::vector<bool>> steps_;  // [rules, states]
   Grammar grammar_;
 };
 
 size_t Grammar::bytes() const {
-  return next_.size() * sizeof(StateId) + accepting_.size() * 10 + calls_.size() * sizeof(Call) +
+  size_t counted = steps_.size() / 8;
+  for (const auto& counter : counters_) counted += sizeof(counter) + (counter ? counter->bytes() : 0);
+  return counted + next_.size() * sizeof(StateId) + accepting_.size() * 10 + calls_.size() * sizeof(Call) +
          follow_.size() * sizeof(ByteSet) + remaining_texts_.size() * sizeof(uint32_t);
 }
 

@@ -5,12 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "api/base/error.h"
 #include "runner/constraint/automaton.h"
 #include "runner/constraint/grammar_expr.h"
+#include "runner/constraint/step_counter.h"
 
 namespace quire::runner::constraint {
 
@@ -38,12 +40,22 @@ class Grammar {
   // No calls, and not the end of its rule.
   bool Plain(StateId state) const { return plain_[state] != 0; }
   // Whether the state is inside a list of distinct items, between them, or inside one of them.
-  RuleKind KindOf(StateId state) const { return lists_ ? kinds_[rule_of_[state]] : RuleKind::kText; }
-  bool has_lists() const { return lists_; }
+  RuleKind KindOf(StateId state) const { return plain_kinds_ ? RuleKind::kText : kinds_[rule_of_[state]]; }
+  bool is_plain() const { return plain_kinds_; }  // all rules are kText
+  bool has_lists() const { return lists_; }       // of distinct items
   // Inside an item: how many texts the item can still become; the list must have fewer items with this
   // prefix, so that another can be written. Between items: how many the list may have at most, plus one, as
   // another must come; kManyTexts where none must.
   uint32_t RemainingTexts(StateId state) const { return remaining_texts_[state]; }
+  // Of a state in a counted rule, with `count` steps so far: whether the rule can still end within its bounds; the count to
+  // which a mask of tokens of up to `steps` bytes belongs.
+  bool MayContinue(StateId state, uint32_t count) const {
+    return CounterOf(state).MayContinue(LocalOf(state), count);
+  }
+  uint32_t Representative(StateId state, uint32_t count, uint32_t steps) const {
+    return CounterOf(state).Representative(count, steps);
+  }
+  bool IsStep(StateId state) const { return steps_[state]; }  // reading a byte that leads to it
   // Bytes that may come after the end of the rule that the state is in.
   const ByteSet& FollowOf(StateId state) const { return follow_[rule_of_[state]]; }
 
@@ -51,6 +63,9 @@ class Grammar {
 
  private:
   friend class GrammarCompiler;
+  const StepCounter& CounterOf(StateId state) const { return *counters_[rule_of_[state]]; }
+  StateId LocalOf(StateId state) const { return state - first_of_[rule_of_[state]]; }
+
   StateId start_ = 0;
   ByteClasses classes_;
   std::vector<StateId> next_;         // [states, classes]
@@ -61,8 +76,12 @@ class Grammar {
   std::vector<Call> calls_;
   std::vector<ByteSet> follow_;  // [rules]
   std::vector<RuleKind> kinds_;  // [rules]
+  bool plain_kinds_ = true;
   bool lists_ = false;
-  std::vector<uint32_t> remaining_texts_;  // [states]; empty without lists
+  std::vector<uint32_t> remaining_texts_;             // [states]; empty without lists
+  std::vector<StateId> first_of_;                     // [rules]
+  std::vector<std::optional<StepCounter>> counters_;  // [rules] of those that are counted
+  std::vector<bool> steps_;                           // [states]; empty without counted rules
 };
 
 // kUnsupported when it is too large, when a rule begins with a call of itself, or when nothing matches.

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -52,17 +53,25 @@ struct Expr {
   std::variant<Bytes, std::string, Graph, Call, Automaton> form;
 };
 
+struct Lengths {
+  uint32_t min = 0;
+  std::optional<uint32_t> max = {};
+};
+
 // The kind of a rule. A list of distinct items calls the rule of its items, one and the same for
 // all, and no other; between two of them, and before the list's end, it reads something. No two items of one
 // list may have the same text. The rule of an item calls none.
-enum class RuleKind : uint8_t { kText, kDistinctList, kDistinctItem };
+// A counted text is a JSON string with its quotes, of so many characters; it calls no rule. A counted list calls a rule for
+// each of its items, of which it has so many, and no other. Neither matches the empty text.
+enum class RuleKind : uint8_t { kText, kDistinctList, kDistinctItem, kCountedText, kCountedList };
 
 // The rules that expressions may call, also each other and themselves. One thread.
 class GrammarBuilder {
  public:
-  uint32_t Declare(RuleKind kind = RuleKind::kText) {
+  uint32_t Declare(RuleKind kind = RuleKind::kText, Lengths counts = {}) {
     bodies_.emplace_back();
     kinds_.push_back(kind);
+    counts_.push_back(counts);
     return static_cast<uint32_t>(bodies_.size() - 1);
   }
   // REQUIRES: declared.
@@ -70,10 +79,17 @@ class GrammarBuilder {
   uint32_t size() const { return static_cast<uint32_t>(bodies_.size()); }
   const ExprRef& body(uint32_t rule) const { return bodies_[rule]; }  // null: matches nothing
   RuleKind kind(uint32_t rule) const { return kinds_[rule]; }
+  const Lengths& counts(uint32_t rule) const { return counts_[rule]; }  // of counted kinds
+
+  // A rule of a format is not enforced: the name of a keyword, or what of it.
+  void Loosen(std::string_view what) { loosened_.insert(std::string(what)); }
+  const std::set<std::string>& loosened() const { return loosened_; }
 
  private:
   std::vector<ExprRef> bodies_;
   std::vector<RuleKind> kinds_;
+  std::vector<Lengths> counts_;
+  std::set<std::string> loosened_;
 };
 
 ExprRef Bytes(Expr::Bytes ranges);  // no ranges: matches nothing

@@ -16,8 +16,6 @@ namespace quire::runner::constraint {
 namespace {
 
 constexpr uint32_t kIndentMax = 32;  // columns
-constexpr uint32_t kAnyCharactersMax =
-    256;  // longer strings have one spelling of each, and few control characters
 
 // Items separated by commas, of any number.
 ExprRef List(std::string_view open, const ExprRef& item, std::string_view close, const JsonStyle& style) {
@@ -63,21 +61,19 @@ ExprRef Space(const JsonStyle& style) {
   return space;
 }
 
-ExprRef JsonString(Lengths lengths) {
-  static const ExprRef any = MakeShared([] { return Determined(AnyJsonCharacter()); });
-  static const ExprRef light = MakeShared([] {
-    return Determined(JsonCharacter(CodePoints({{'\t', '\n'}, {0x20, 0x10FFFF}})));
+ExprRef JsonString() {
+  static const ExprRef string = MakeShared([] {
+    return Determined(Sequence({Literal("\""), Repeat(AnyJsonCharacter(), 0, std::nullopt), Literal("\"")}));
   });
-  const bool counts_many = lengths.min > kAnyCharactersMax || lengths.max.value_or(0) > kAnyCharactersMax;
-  const ExprRef& character = counts_many ? light : any;
-  if (lengths.max) lengths.max = std::min(*lengths.max, kCharactersMax);
-  return Sequence({Literal("\""), Repeat(character, lengths.min, lengths.max), Literal("\"")});
+  return string;
 }
 
-ExprRef PlainJsonString(Lengths lengths) {
-  static const ExprRef character = MakeShared([] { return Determined(JsonCharacter(CodePoints::All())); });
-  if (lengths.max) lengths.max = std::min(*lengths.max, kCharactersMax);
-  return Sequence({Literal("\""), Repeat(character, lengths.min, lengths.max), Literal("\"")});
+ExprRef PlainJsonString() {
+  static const ExprRef string = MakeShared([] {
+    const ExprRef character = JsonCharacter(CodePoints::All());
+    return Determined(Sequence({Literal("\""), Repeat(character, 0, std::nullopt), Literal("\"")}));
+  });
+  return string;
 }
 
 ExprRef JsonStringOf(std::string_view text) { return Literal(api::DumpJson(api::Json(std::string(text)))); }
@@ -105,7 +101,7 @@ AnyJson::AnyJson(GrammarBuilder& builder, const JsonStyle& style) {
   object = Call(object_rule);
   array = Call(array_rule);
   static const ExprRef number = MakeShared([] { return Determined(NumberWithin({}, NumberKind::kAny)); });
-  const ExprRef text = JsonString({});
+  const ExprRef text = JsonString();
   value = Choice({text, number, Literal(style.true_text), Literal(style.false_text), Literal(style.null_text),
                   object, array});
   builder.Define(object_rule, List("{", Member(text, value, style), "}", style));

@@ -26,18 +26,10 @@ inline constexpr JsonStyle kPythonStyle = {"None", "True", "False"};
 // At most two blanks, then at most two line breaks, of which the last has up to 32 columns of indentation behind it.
 ExprRef Space(const JsonStyle& style);
 
-struct Lengths {
-  uint32_t min = 0;
-  std::optional<uint32_t> max = {};
-};
-
-inline constexpr uint32_t kCharactersMax = 1000;  // of strings whose characters are counted
-
-// A string with its quotes, of this many characters; of more than kCharactersMax none. REQUIRES: min <=
-// kCharactersMax.
-ExprRef JsonString(Lengths lengths);
+// A string with its quotes.
+ExprRef JsonString();
 // The same, every text in one way: as DumpJson() does.
-ExprRef PlainJsonString(Lengths lengths);
+ExprRef PlainJsonString();
 // A string of exactly this text, written as DumpJson() does.
 ExprRef JsonStringOf(std::string_view text);
 // Exactly this value, members in its order.

@@ -52,12 +52,12 @@ bool MaskAllowance::Charge(uint64_t steps) {
   return !spent_;
 }
 
-bool MaskAllowance::ChargeOnce(StateId state, uint64_t steps) {
-  return charged_.insert(state).second ? Charge(steps) : !spent_;
+bool MaskAllowance::ChargeOnce(const MaskPlace& place, uint64_t steps) {
+  return charged_.insert(place).second ? Charge(steps) : !spent_;
 }
 
-uint64_t MaskAllowance::LimitOf(StateId state) const {
-  return charged_.contains(state) ? std::numeric_limits<uint64_t>::max() : left_;
+uint64_t MaskAllowance::LimitOf(const MaskPlace& place) const {
+  return charged_.contains(place) ? std::numeric_limits<uint64_t>::max() : left_;
 }
 
 uint64_t MaskAllowance::Max() const { return std::max(kStepsMax, kWalksMax * walk_); }
@@ -89,15 +89,21 @@ MaskTable::~MaskTable() {
   if (memory_) memory_->Remove(*this);
 }
 
-std::shared_ptr<const StateMask> MaskTable::Of(StateId state, MaskAllowance& allowance,
+MaskPlace MaskTable::PlaceOf(const ParseState& at) const {
+  const RuleKind kind = grammar_.KindOf(at.state);
+  if (kind != RuleKind::kCountedText && kind != RuleKind::kCountedList) return {at.state};
+  return {at.state, grammar_.Representative(at.state, at.count, vocabulary_.all().depth_max())};
+}
+
+std::shared_ptr<const StateMask> MaskTable::Of(const MaskPlace& place, MaskAllowance& allowance,
                                                std::optional<PartialMask>& partial, uint64_t& slice) {
-  if (const auto found = masks_.find(state); found != masks_.end()) {
+  if (const auto found = masks_.find(place); found != masks_.end()) {
     partial.reset();
-    return allowance.ChargeOnce(state, found->second->steps) ? found->second : nullptr;
+    return allowance.ChargeOnce(place, found->second->steps) ? found->second : nullptr;
   }
   if (slice <= (partial ? partial->at.repeats : 0)) return nullptr;
-  const uint64_t steps_max = allowance.LimitOf(state);
-  const bool built = Build(state, steps_max, partial, slice);
+  const uint64_t steps_max = allowance.LimitOf(place);
+  const bool built = Build(place, steps_max, partial, slice);
   ReleaseWalk();
   if (!built) {
     if (partial->mask.steps > steps_max) allowance.Charge(std::numeric_limits<uint64_t>::max());
@@ -105,8 +111,8 @@ std::shared_ptr<const StateMask> MaskTable::Of(StateId state, MaskAllowance& all
   }
   StateMask mask = std::move(partial->mask);
   partial.reset();
-  if (!allowance.ChargeOnce(state, mask.steps)) return nullptr;
-  return Insert(state, std::move(mask));
+  if (!allowance.ChargeOnce(place, mask.steps)) return nullptr;
+  return Insert(place, std::move(mask));
 }
 
 // Of the parse states and calls looked at, and of what they lead to.
@@ -130,14 +136,14 @@ void MaskTable::Clear() {
   bytes_ = 0;
 }
 
-std::shared_ptr<const StateMask> MaskTable::Insert(StateId state, StateMask mask) {
+std::shared_ptr<const StateMask> MaskTable::Insert(const MaskPlace& place, StateMask mask) {
   size_t bytes = sizeof(StateMask) + kNodeBytes + mask.tokens.capacity() * sizeof(api::TokenId) +
                  mask.open.capacity() * sizeof(uint32_t);
   if (mask.dense) bytes += mask.dense->words().size_bytes();
   if (bytes_ + bytes > kBytesMax) Clear();
   if (memory_) memory_->MakeRoom(bytes);
   bytes_ += bytes;
-  return masks_[state] = std::make_shared<const StateMask>(std::move(mask));
+  return masks_[place] = std::make_shared<const StateMask>(std::move(mask));
 }
 
 const MaskTable::PlainStep& MaskTable::AfterPlain(StateId state) {
@@ -181,7 +187,23 @@ MaskTable::PlainStep MaskTable::ComputeAfterPlain(StateId state) const {
   return step;
 }
 
-size_t MaskTable::PlainRun(StateId state, uint64_t& steps, uint64_t steps_max) {
+// Where any plain character leads back to the state, the count alone decides.
+size_t MaskTable::CountedPlainRun(const MaskPlace& place, uint64_t& steps) {
+  const PlainStep& next = AfterPlain(place.state);
+  steps += next.steps;
+  if (next.after != place.state || !grammar_.IsStep(place.state)) return 0;
+  uint32_t run = 0;
+  while (run < VocabularyIndex::kPlainLengths && grammar_.MayContinue(place.state, place.count + run + 1))
+    ++run;
+  steps += run;
+  return run;
+}
+
+size_t MaskTable::PlainRun(const MaskPlace& place, uint64_t& steps, uint64_t steps_max) {
+  const RuleKind kind = grammar_.KindOf(place.state);
+  if (kind == RuleKind::kCountedList) return 0;
+  if (kind == RuleKind::kCountedText) return CountedPlainRun(place, steps);
+  StateId state = place.state;
   std::unordered_set<StateId> passed;
   bool ends_within = false;
   for (size_t run = 0;; ++run) {
@@ -203,11 +225,17 @@ bool MaskTable::Step(const Level& from, uint8_t byte, Level& to, bool& ends) {
   if (from.state != kDead) {
     const StateId next = grammar_.Next(from.state, byte);
     if (next == kDead) return false;
-    if (grammar_.Plain(next) && (within_item_ || grammar_.KindOf(next) == RuleKind::kText)) {
+    const RuleKind kind = grammar_.KindOf(next);
+    to.count = from.count;
+    if (kind == RuleKind::kCountedText || kind == RuleKind::kCountedList) {
+      to.count += grammar_.IsStep(next) ? 1 : 0;
+      if (!grammar_.MayContinue(next, to.count)) return false;
+    }
+    if (grammar_.Plain(next) && (within_item_ || kind != RuleKind::kDistinctList)) {
       to.state = next;
       return true;
     }
-    to.parse_states.push_back({next, kEmptyStack});
+    to.parse_states.push_back({next, kEmptyStack, {}, to.count});
     ends = Close(grammar_, arena_, to.parse_states);
     return true;
   }
@@ -237,14 +265,15 @@ uint64_t MaskTable::StepsToRestore(const TokenTrie& trie, uint32_t node, uint32_
 
 // Preorder, skipping what cannot be read. `open` gets nodes where the rule's end was passed and something
 // that can follow the rule comes behind.
-bool MaskTable::WalkFrom(StateId state, const TokenTrie& trie, uint64_t steps_max, PartialMask& partial,
-                         uint64_t& slice) {
+bool MaskTable::WalkFrom(const MaskPlace& place, const TokenTrie& trie, uint64_t steps_max,
+                         PartialMask& partial, uint64_t& slice) {
   StateMask& mask = partial.mask;
-  within_item_ = grammar_.KindOf(state) == RuleKind::kDistinctItem;
-  levels_[0].state = state;
+  within_item_ = grammar_.KindOf(place.state) == RuleKind::kDistinctItem;
+  levels_[0].state = place.state;
+  levels_[0].count = place.count;
   RestoreLevels(trie, partial.at.node);
   slice -= std::min(slice, std::exchange(partial.at.repeats, 0));
-  const ByteSet& follow = grammar_.FollowOf(state);
+  const ByteSet& follow = grammar_.FollowOf(place.state);
   for (uint32_t& node = partial.at.node; node < trie.size();) {
     if (mask.steps > steps_max || slice == 0) {
       partial.at.repeats = StepsToRestore(trie, node, 0);
@@ -277,17 +306,17 @@ bool MaskTable::WalkFrom(StateId state, const TokenTrie& trie, uint64_t steps_ma
   return mask.steps <= steps_max;
 }
 
-bool MaskTable::Build(StateId state, uint64_t steps_max, std::optional<PartialMask>& partial,
+bool MaskTable::Build(const MaskPlace& place, uint64_t steps_max, std::optional<PartialMask>& partial,
                       uint64_t& slice) {
   if (!partial) {
     partial.emplace().accepted = TokenMask(vocabulary_.size());
     StateMask& mask = partial->mask;
-    mask.plain = PlainRun(state, mask.steps, steps_max);
+    mask.plain = PlainRun(place, mask.steps, steps_max);
     mask.of_other = mask.plain > 0;
     slice -= std::min(slice, mask.steps);
   }
   StateMask& mask = partial->mask;
-  if (!WalkFrom(state, mask.of_other ? vocabulary_.other() : vocabulary_.all(), steps_max, *partial, slice)) {
+  if (!WalkFrom(place, mask.of_other ? vocabulary_.other() : vocabulary_.all(), steps_max, *partial, slice)) {
     return false;
   }
   const TokenMask& accepted = partial->accepted;

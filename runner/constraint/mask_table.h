@@ -1,4 +1,4 @@
-// For each state of a grammar, the allowed next tokens, as far as the state alone decides.
+// For each state of a grammar, the allowed next tokens, as far as the state (in counted rules with its count) alone decides.
 #pragma once
 
 #include <atomic>
@@ -17,6 +17,18 @@
 
 namespace quire::runner::constraint {
 
+// The state of a rule, in counted rules with the number of steps so far, or another that stands for it.
+struct MaskPlace {
+  StateId state = 0;
+  uint32_t count = 0;
+  bool operator==(const MaskPlace&) const = default;
+};
+struct MaskPlaceHash {
+  size_t operator()(const MaskPlace& place) const {
+    return std::hash<uint64_t>{}(uint64_t{place.count} << 32U | place.state);
+  }
+};
+
 // What the masks of one answer may still cost, in steps through the vocabulary's tries. A client chooses its grammar, and
 // where that is ambiguous a step costs thousands of others; masks are made on the engine's thread. What is charged does not
 // depend on what is cached: a mask costs an answer the same whether it or another one made it.
@@ -26,13 +38,13 @@ class MaskAllowance {
 
   // False, now and from now on: it is spent.
   bool Charge(uint64_t steps);
-  // As Charge(), once for a state.
-  bool ChargeOnce(StateId state, uint64_t steps);
+  // As Charge(), once for a place.
+  bool ChargeOnce(const MaskPlace& place, uint64_t steps);
   // What another matcher of the same answer has charged.
-  void MarkCharged(StateId state) { charged_.insert(state); }
+  void MarkCharged(const MaskPlace& place) { charged_.insert(place); }
   void Restore(uint64_t left);
-  // What making the state's mask may take.
-  uint64_t LimitOf(StateId state) const;
+  // What making the place's mask may take.
+  uint64_t LimitOf(const MaskPlace& place) const;
   void AddToken();
   uint64_t left() const { return left_; }  // steps; 0 behind a token: it is spent
   bool spent() const { return spent_; }
@@ -43,7 +55,7 @@ class MaskAllowance {
   uint64_t walk_;  // steps of one walk through the whole vocabulary
   uint64_t left_;
   bool spent_ = false;
-  std::unordered_set<StateId> charged_;
+  std::unordered_set<MaskPlace, MaskPlaceHash> charged_;
 };
 
 // Tokens that begin with a byte that the state itself reads. Those that go on after the end of the state's
@@ -87,8 +99,11 @@ class MaskTable {
 
   // Of states inside an item of a list of distinct ones: as if there were no items before. Not of states
   // between such items: what may come depends on those. Null: not finished, or the allowance is spent.
-  std::shared_ptr<const StateMask> Of(StateId state, MaskAllowance& allowance,
+  std::shared_ptr<const StateMask> Of(const MaskPlace& place, MaskAllowance& allowance,
                                       std::optional<PartialMask>& partial, uint64_t& slice);
+
+  // The place whose mask a parse state has.
+  MaskPlace PlaceOf(const ParseState& at) const;
 
   // The functions below finish where the allowance is spent. `at`: where to go on; the default at first.
   // The arena has at most the parse states of one path through the trie meanwhile, and none of them afterwards.
@@ -112,6 +127,7 @@ class MaskTable {
   // A state of a walk: one grammar state without calls or end where `state` is not dead, else `parse_states`.
   struct Level {
     StateId state = kDead;
+    uint32_t count = 0;
     ParseStates parse_states;
   };
 
@@ -122,20 +138,22 @@ class MaskTable {
   };
 
   // False where it is not finished; never will be where its steps exceed `steps_max`.
-  bool Build(StateId state, uint64_t steps_max, std::optional<PartialMask>& partial, uint64_t& slice);
-  // How many plain characters the state can read, if it can read any that many times and nothing else
+  bool Build(const MaskPlace& place, uint64_t steps_max, std::optional<PartialMask>& partial,
+             uint64_t& slice);
+  // How many plain characters the place can read, if it can read any that many times and nothing else
   // matters; 0 when one number cannot express it. Adds its steps; any number where they exceed `steps_max`.
-  size_t PlainRun(StateId state, uint64_t& steps, uint64_t steps_max);
+  size_t PlainRun(const MaskPlace& place, uint64_t& steps, uint64_t steps_max);
+  size_t CountedPlainRun(const MaskPlace& place, uint64_t& steps);
   // The state after any one plain character; dead when none can be read, nothing when it depends on which.
   const PlainStep& AfterPlain(StateId state);
   PlainStep ComputeAfterPlain(StateId state) const;
-  bool WalkFrom(StateId state, const TokenTrie& trie, uint64_t steps_max, PartialMask& partial,
+  bool WalkFrom(const MaskPlace& place, const TokenTrie& trie, uint64_t steps_max, PartialMask& partial,
                 uint64_t& slice);
   // Reads the bytes of a token up to `node`, without it.
   void RestoreLevels(const TokenTrie& trie, uint32_t node);
   // The steps that this takes, from behind the depth `top` on. REQUIRES: they were just read.
   uint64_t StepsToRestore(const TokenTrie& trie, uint32_t node, uint32_t top) const;
-  std::shared_ptr<const StateMask> Insert(StateId state, StateMask mask);
+  std::shared_ptr<const StateMask> Insert(const MaskPlace& place, StateMask mask);
   bool Step(const Level& from, uint8_t byte, Level& to, bool& ends);
   // Steps of reading a byte that leads to these parse states.
   uint64_t StepsTo(const ParseStates& to, uint64_t looked_at);
@@ -148,7 +166,7 @@ class MaskTable {
   const Grammar& grammar_;
   const VocabularyIndex& vocabulary_;
   const std::shared_ptr<MaskMemory> memory_;
-  std::unordered_map<StateId, std::shared_ptr<const StateMask>> masks_;
+  std::unordered_map<MaskPlace, std::shared_ptr<const StateMask>, MaskPlaceHash> masks_;
   std::unordered_map<StateId, PlainStep> after_plain_;
   ParseArena arena_;                     // of the walk in hand: relative to the rule's caller
   bool within_item_ = false;             // no items are tracked

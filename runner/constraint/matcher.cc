@@ -76,6 +76,8 @@ const ListItems& Matcher::ItemsOf(const ParseState& at) {
 bool Matcher::AddTokensAt(const ParseState& at, uint64_t& slice) {
   switch (constraint_->grammar().KindOf(at.state)) {
     case RuleKind::kText:
+    case RuleKind::kCountedText:
+    case RuleKind::kCountedList:
       return AddTokensOf(at, slice);
     case RuleKind::kDistinctList:
       scratch_[0].assign(1, {at.state, at.stack, ItemsOf(at)});
@@ -88,7 +90,7 @@ bool Matcher::AddTokensAt(const ParseState& at, uint64_t& slice) {
 }
 
 bool Matcher::FindOwn(const ParseState& at, uint64_t& slice) {
-  making_->own = constraint_->masks_.Of(at.state, allowance_, making_->partial, slice);
+  making_->own = constraint_->masks_.Of(constraint_->masks_.PlaceOf(at), allowance_, making_->partial, slice);
   return making_->own != nullptr;
 }
 
@@ -233,7 +235,8 @@ void Matcher::BoundArena() {
 
 bool Matcher::Replay(api::TokenId token) {
   for (const ParseState& at : parse_states_) {
-    if (constraint_->grammar().KindOf(at.state) != RuleKind::kDistinctList) allowance_.MarkCharged(at.state);
+    if (constraint_->grammar().KindOf(at.state) != RuleKind::kDistinctList)
+      allowance_.MarkCharged(constraint_->masks_.PlaceOf(at));
   }
   return Accept(token);
 }

@@ -256,8 +256,8 @@ class NumberAutomaton {
 
   std::optional<State> AfterSign(State at, bool negative) const {
     if (at.phase == Phase::kStart && negative) {
-      // A sign that leaves only a zero is none.
-      if (!ranges_[1].nonzero) return std::nullopt;
+      // A sign that leaves only a zero is none, unless that is all that there is.
+      if (!ranges_[1].nonzero && (ranges_[0].nonzero || !ranges_[1].zero)) return std::nullopt;
       at.phase = Phase::kMinus;
       at.negative = true;
       return at;
@@ -332,6 +332,16 @@ int Compare(const NumberBounds::Bound& a, const NumberBounds::Bound& b) {
 
 }  // namespace
 
+NumberBounds::Bound NumberBounds::BoundOf(const api::Json& number) {
+  Bound bound{.value = number.get<double>()};
+  if (number.is_number_unsigned() && number.get<uint64_t>() > INT64_MAX) {
+    // Beyond int64: only as a float64.
+  } else if (number.is_number_integer()) {
+    bound.integer = number.get<int64_t>();
+  }
+  return bound;
+}
+
 void NumberBounds::Raise(const Bound& bound) {
   if (min) {
     const int order = Compare(bound, *min);
@@ -349,12 +359,7 @@ void NumberBounds::Lower(const Bound& bound) {
 }
 
 bool NumberBounds::Contain(const api::Json& number) const {
-  Bound bound{.value = number.get<double>()};
-  if (number.is_number_unsigned() && number.get<uint64_t>() > INT64_MAX) {
-    // Beyond int64: only as a float64.
-  } else if (number.is_number_integer()) {
-    bound.integer = number.get<int64_t>();
-  }
+  const Bound bound = BoundOf(number);
   if (min) {
     const int order = Compare(bound, *min);
     if (order < 0 || (order == 0 && min->exclusive)) return false;

@@ -22,7 +22,8 @@ struct NumberBounds {
   std::optional<Bound> max = {};
 
   bool any() const { return min || max; }
-  void Raise(const Bound& bound);  // min to at least this
+  static Bound BoundOf(const api::Json& number);  // inclusive
+  void Raise(const Bound& bound);                 // min to at least this
   void Lower(const Bound& bound);
   bool Contain(const api::Json& number) const;
 };

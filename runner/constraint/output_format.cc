@@ -51,8 +51,6 @@ api::Result<ExprRef> UnnamedAnswerOf(const api::OutputFormat& format, const Json
     return api::Fail(api::ErrorCode::kUnsupported, fmt::format("more than {} bytes", kTextBytesMax));
   }
   switch (format.kind) {
-    case Kind::kJson:
-      return Document(AnyJson(builder, style).value, style);
     case Kind::kJsonObject:
       return Document(AnyJson(builder, style).object, style);
     case Kind::kSchema:

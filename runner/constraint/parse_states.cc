@@ -7,8 +7,8 @@ namespace quire::runner::constraint {
 namespace {
 
 // The finalizer of MurmurHash3.
-uint64_t HashOf(uint32_t a, uint32_t b) {
-  uint64_t hash = static_cast<uint64_t>(a) << 32U | b;
+uint64_t HashOf(uint32_t a, uint32_t b, uint32_t c = 0) {
+  uint64_t hash = (static_cast<uint64_t>(a) << 32U | b) + c * 0x9E3779B97F4A7C15U;
   hash = (hash ^ hash >> 33U) * 0xFF51AFD7ED558CCDU;
   hash = (hash ^ hash >> 33U) * 0xC4CEB9FE1A85EC53U;
   return hash ^ hash >> 33U;
@@ -23,8 +23,8 @@ void AddNew(ParseStates& parse_states, ParseStateIndex& index, const ParseState&
     parse_states.push_back(parse_state);
 }
 
-// Adds the byte to the items of the parse state; false when no continuation of the list could have distinct
-// items.
+// Adds the byte to the items of the parse state, or to its count; false when no continuation of the list could have distinct
+// items, or no continuation of the rule a count within its bounds.
 bool Remember(const Grammar& grammar, ItemSets& sets, uint8_t byte, ParseState& parse_state) {
   switch (grammar.KindOf(parse_state.state)) {
     case RuleKind::kText:
@@ -34,6 +34,10 @@ bool Remember(const Grammar& grammar, ItemSets& sets, uint8_t byte, ParseState& 
     case RuleKind::kDistinctItem:
       parse_state.items = sets.Write(parse_state.items, byte);
       return sets.CountWithPrefix(parse_state.items) < grammar.RemainingTexts(parse_state.state);
+    case RuleKind::kCountedText:
+    case RuleKind::kCountedList:
+      parse_state.count += grammar.IsStep(parse_state.state) ? 1 : 0;
+      return grammar.MayContinue(parse_state.state, parse_state.count);
   }
   return true;
 }
@@ -41,12 +45,9 @@ bool Remember(const Grammar& grammar, ItemSets& sets, uint8_t byte, ParseState& 
 }  // namespace
 
 size_t ReturnStacks::SlotOf(const Frame& frame) const {
-  size_t slot = HashOf(frame.below, frame.then) & (slots_.size() - 1);
-  while (slots_[slot] != kEmptyStack) {
-    const Frame& other = frames_[slots_[slot]];
-    if (other.then == frame.then && other.below == frame.below) break;
+  size_t slot = HashOf(frame.below, frame.then, frame.count) & (slots_.size() - 1);
+  while (slots_[slot] != kEmptyStack && frames_[slots_[slot]] != frame)
     slot = (slot + 1) & (slots_.size() - 1);
-  }
   return slot;
 }
 
@@ -67,8 +68,8 @@ bool ParseStateIndex::Has(const ParseStates& set, const ParseState& wanted) {
   return slots_[SlotOf(set, wanted)] != 0;
 }
 
-StackId ReturnStacks::Push(StackId below, StateId then) {
-  const Frame frame{then, below};
+StackId ReturnStacks::Push(StackId below, StateId then, uint32_t count) {
+  const Frame frame{then, below, count};
   if (const StackId known = slots_[SlotOf(frame)]; known != kEmptyStack) return known;
   if (4 * frames_.size() >= 3 * slots_.size()) Grow();
   const auto id = static_cast<StackId>(frames_.size());
@@ -94,7 +95,8 @@ void DropUnusedStacks(ReturnStacks& stacks, ParseStates& used) {
   }
   ReturnStacks left;
   for (StackId id = 1; id < renamed.size(); ++id) {
-    if (renamed[id] != 0) renamed[id] = left.Push(renamed[stacks.Below(id)], stacks.Top(id));
+    if (renamed[id] != 0)
+      renamed[id] = left.Push(renamed[stacks.Below(id)], stacks.Top(id), stacks.CountAt(id));
   }
   for (ParseState& at : used) at.stack = renamed[at.stack];
   stacks = std::move(left);
@@ -103,6 +105,7 @@ void DropUnusedStacks(ReturnStacks& stacks, ParseStates& used) {
 ParseState Return(const Grammar& grammar, const ParseArena& arena, const ParseState& at) {
   ParseState back{arena.stacks.Top(at.stack), arena.stacks.Below(at.stack)};
   if (grammar.KindOf(at.state) == RuleKind::kDistinctItem) back.items = ItemSets::End(at.items);
+  back.count = arena.stacks.CountAt(at.stack);
   return back;
 }
 
@@ -114,9 +117,12 @@ bool Close(const Grammar& grammar, ParseArena& arena, ParseStates& parse_states)
     if (grammar.Plain(at.state)) continue;
     const auto calls = grammar.Calls(at.state);
     arena.looked_at += calls.size();  // also of those that all lead to the same states
+    const bool counts = grammar.KindOf(at.state) == RuleKind::kCountedList;
     for (const Grammar::Call& call : calls) {
       if (parse_states.size() >= kParseStatesMax) break;  // no stack that nobody uses
-      const StackId stack = call.last ? at.stack : arena.stacks.Push(at.stack, call.then);
+      if (counts && !grammar.MayContinue(call.then, at.count + 1)) continue;
+      const StackId stack =
+          call.last ? at.stack : arena.stacks.Push(at.stack, call.then, at.count + (counts ? 1 : 0));
       AddNew(parse_states, arena.index, {call.start, stack, at.items});
     }
     if (!grammar.Accepting(at.state)) continue;
@@ -137,8 +143,8 @@ bool Read(const Grammar& grammar, ParseArena& arena, const ParseStates& from, ui
   for (const ParseState& at : from) {
     const StateId next = grammar.Next(at.state, byte);
     if (next == kDead) continue;
-    ParseState read{next, at.stack, at.items};
-    if (!grammar.has_lists() || Remember(grammar, arena.sets, byte, read)) AddNew(to, arena.index, read);
+    ParseState read{next, at.stack, at.items, at.count};
+    if (grammar.is_plain() || Remember(grammar, arena.sets, byte, read)) AddNew(to, arena.index, read);
   }
   return Close(grammar, arena, to);
 }

@@ -18,8 +18,10 @@ inline constexpr StackId kEmptyStack = 0;
 class ReturnStacks {
  public:
   ReturnStacks() : frames_(1), slots_(kSlotsMin) {}
-  StackId Push(StackId below, StateId then);
+  // `count`: of the rule that is returned to.
+  StackId Push(StackId below, StateId then, uint32_t count = 0);
   StateId Top(StackId stack) const { return frames_[stack].then; }
+  uint32_t CountAt(StackId stack) const { return frames_[stack].count; }
   StackId Below(StackId stack) const { return frames_[stack].below; }
   size_t size() const { return frames_.size(); }  // the empty stack included
   size_t bytes() const { return frames_.capacity() * sizeof(Frame) + slots_.capacity() * sizeof(StackId); }
@@ -31,6 +33,8 @@ class ReturnStacks {
   struct Frame {
     StateId then = kDead;
     StackId below = kEmptyStack;
+    uint32_t count = 0;
+    bool operator==(const Frame&) const = default;
   };
   // The slot that has the frame, else the empty one that it belongs into.
   size_t SlotOf(const Frame& frame) const;
@@ -46,10 +50,11 @@ struct ParseState {
   StateId state = kDead;
   StackId stack = kEmptyStack;
   ListItems items = {};
+  uint32_t count = 0;  // of the steps of a counted rule
 };
 
 // Sets of parse states, closed under epsilon transitions. No two have the same state and stack: those of one
-// text would have the same items too, as brackets and commas delimit items. More than kParseStatesMax are not
+// text would have the same items and counts too, as brackets and commas delimit items, and quotes characters. More than kParseStatesMax are not
 // followed: an answer that ambiguous fails (Matcher::IsCutOff).
 inline constexpr size_t kParseStatesMax = 1024;
 using ParseStates = std::vector<ParseState>;

@@ -4,10 +4,14 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "api/base/utf8.h"
+#include "runner/constraint/assertions.h"
+#include "runner/constraint/character_classes.h"
 
 namespace quire::runner::constraint {
 namespace {
@@ -16,19 +20,13 @@ constexpr int kDepthMax = 64;  // nested groups
 constexpr uint32_t kRepeatMax = 10'000;
 constexpr size_t kPatternBytesMax = size_t{16} << 10;
 
-CodePoints DigitSet() { return {{'0', '9'}}; }
-CodePoints WordSet() { return {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}}; }
-CodePoints SpaceSet() {
-  return {{'\t', '\r'},     {' ', ' '},       {0xA0, 0xA0},     {0x1680, 0x1680}, {0x2000, 0x200A},
-          {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
-}
 CodePoints DotSet() { return CodePoints({{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}).Complement(); }
 
 // Recursive descent; after the first error everything gives Never().
 class Parser {
  public:
-  Parser(std::string_view pattern, Anchoring anchoring, ExprRef (*encode)(const CodePoints&))
-      : search_(anchoring == Anchoring::kSearch), encode_(encode) {
+  Parser(std::string_view pattern, Anchoring anchoring, ExprRef (*encode)(const CodePoints&), bool* loosened)
+      : search_(anchoring == Anchoring::kSearch), encode_(encode), loosened_(loosened) {
     while (!pattern.empty()) {
       const api::CodePoint next = api::CodePointAt(pattern);
       pattern_.push_back(next.value);
@@ -40,7 +38,7 @@ class Parser {
     ExprRef whole = Alternation(true);
     if (!error_ && at_ < pattern_.size()) Broken("unmatched )");
     if (error_) return std::unexpected(std::move(*error_));
-    return whole;
+    return asserts_ ? ResolveAssertions(whole, encode_ == JsonCharacter) : whole;
   }
 
  private:
@@ -83,14 +81,16 @@ class Parser {
     bool begins = false;
     bool ends = false;
     while (!AtEnd() && !Sees('|') && !Sees(')')) {
-      if (Consume('^')) {
-        if (!top || !items.empty()) Unsupported("^ not at the beginning");
-        begins = true;
-      } else if (Consume('$')) {
-        if (!top || !(AtEnd() || Sees('|'))) Unsupported("$ not at the end");
-        ends = true;
+      // Where they say no more than that the text is a match they need no automaton.
+      if (ConsumeBegin()) {
+        begins = begins || items.empty();
+        if (!top || !items.empty()) items.push_back(Assert(Assertion::kBegin));
+      } else if (ConsumeEnd()) {
+        ends = top && (AtEnd() || Sees('|'));
+        if (!ends) items.push_back(Assert(Assertion::kEnd));
       } else {
-        items.push_back(Quantified());
+        // Flags and what is left out add nothing, so that an anchor behind them is still the first.
+        if (ExprRef item = Quantified(); item != Nothing()) items.push_back(std::move(item));
       }
     }
     if (top && search_) {
@@ -99,6 +99,13 @@ class Parser {
       if (!ends) items.push_back(any);
     }
     return Sequence(std::move(items));
+  }
+
+  bool ConsumeBegin() { return Consume('^') || Consume("\\A"); }
+  bool ConsumeEnd() { return Consume('$') || Consume("\\Z") || Consume("\\z"); }
+  ExprRef Assert(Assertion assertion) {
+    asserts_ = true;
+    return AssertionExpr(assertion);
   }
 
   ExprRef Quantified() {
@@ -112,7 +119,7 @@ class Parser {
       max.reset();
     } else if (Consume('?')) {
       min = 0;
-    } else if (Sees('{')) {
+    } else if (SeesCounts()) {
       if (!Counts(min, max)) return item;
     } else {
       return item;
@@ -130,15 +137,29 @@ class Parser {
     return number;
   }
 
-  // {m}, {m,}, {m,n}.
+  // Any other { is a character.
+  bool SeesCounts() const {
+    if (!Sees('{')) return false;
+    size_t at = at_ + 1;
+    const auto skip_digits = [&] {
+      const size_t from = at;
+      while (at < pattern_.size() && pattern_[at] >= '0' && pattern_[at] <= '9') ++at;
+      return at > from;
+    };
+    if (!skip_digits()) return false;
+    if (at < pattern_.size() && pattern_[at] == ',') {
+      ++at;
+      skip_digits();
+    }
+    return at < pattern_.size() && pattern_[at] == '}';
+  }
+  // {m}, {m,}, {m,n}. REQUIRES: SeesCounts().
   bool Counts(uint32_t& min, std::optional<uint32_t>& max) {
     Consume('{');
-    const auto least = Number();
-    if (!least) return Broken("a { that is not a quantifier (write \\{)"), false;
-    min = *least;
-    max = least;
+    min = Number().value_or(0);
+    max = min;
     if (Consume(',')) max = Number();
-    if (!Consume('}')) return Broken("a { that is not a quantifier (write \\{)"), false;
+    Consume('}');
     if (max && *max < min) return Broken("quantifier with maximum below minimum"), false;
     if (min > kRepeatMax || max.value_or(0) > kRepeatMax) {
       return Unsupported(fmt::format("more than {} repetitions", kRepeatMax)), false;
@@ -149,32 +170,68 @@ class Parser {
   ExprRef Atom() {
     if (Consume('(')) return Group();
     if (Consume('[')) return encode_(Class());
-    if (Consume('.')) return encode_(DotSet());
-    if (Consume('\\')) return encode_(Escape(false));
-    if (Sees('*') || Sees('+') || Sees('?') || Sees('{')) {
+    if (Consume('.')) return encode_(dot_all_ ? CodePoints::All() : DotSet());
+    if (Consume("\\b")) return Assert(Assertion::kWordBoundary);
+    if (Consume("\\B")) return Assert(Assertion::kNoWordBoundary);
+    if (Consume('\\')) return encode_(Cased(Escape(false)));
+    if (Sees('*') || Sees('+') || Sees('?') || SeesCounts()) {
       Broken("quantifier without operand");
       return Never();
     }
     const uint32_t c = pattern_[at_++];
-    return encode_({{c, c}});
+    return encode_(Cased({{c, c}}));
   }
+  CodePoints Cased(CodePoints set) const { return any_case_ ? WithBothCases(set) : std::move(set); }
 
   ExprRef Group() {
+    // Flags hold up to the end of the group that they are in.
+    const std::pair outside(any_case_, dot_all_);
     if (Consume("?:")) {
-    } else if (Consume("?<")) {
-      if (Sees('=') || Sees('!')) Unsupported("look-behind");
+    } else if (Consume("?=") || Consume("?!")) {
+      return LookAround("look-ahead");
+    } else if (Consume("?<=") || Consume("?<!")) {
+      return LookAround("look-behind");
+    } else if (Consume("?<") || Consume("?P<")) {
       while (!AtEnd() && !Sees('>')) ++at_;
       if (!Consume('>')) Broken("unterminated group name");
-    } else if (Consume("?=") || Consume("?!")) {
-      Unsupported("look-ahead");
-    } else if (Sees('?')) {
-      Unsupported("a group with flags");
+    } else if (Consume('?')) {
+      Flags();
+      if (Consume(')')) return Nothing();  // for what follows
+      if (!Consume(':')) Unsupported("a group of this kind");
     }
+    ExprRef inside = Inside();
+    std::tie(any_case_, dot_all_) = outside;
+    return inside;
+  }
+  ExprRef Inside() {
     if (++depth_ > kDepthMax) Unsupported("groups nested too deeply");
     ExprRef inside = Alternation(false);
     --depth_;
     if (!Consume(')')) Broken("unterminated group");
     return inside;
+  }
+  ExprRef LookAround(std::string_view what) {
+    if (loosened_ == nullptr) Unsupported(what);
+    const bool asserts = asserts_;
+    Inside();
+    asserts_ = asserts;
+    if (loosened_ != nullptr) *loosened_ = true;
+    return Nothing();
+  }
+  void Flags() {
+    bool on = true;
+    for (; !AtEnd() && !Sees(')') && !Sees(':'); ++at_) {
+      const uint32_t c = pattern_[at_];
+      if (c == '-') {
+        on = false;
+      } else if (c == 'i') {
+        any_case_ = on;
+      } else if (c == 's') {
+        dot_all_ = on;
+      } else if (c != 'u' && c != 'a') {
+        return Unsupported("a group of this kind");
+      }
+    }
   }
 
   uint32_t Hex(int digits) {
@@ -211,17 +268,17 @@ class Parser {
     const uint32_t c = pattern_[at_++];
     switch (c) {
       case 'd':
-        return DigitSet();
+        return DigitClass();
       case 'D':
-        return DigitSet().Complement();
+        return DigitClass().Complement();
       case 'w':
-        return WordSet();
+        return WordClass();
       case 'W':
-        return WordSet().Complement();
+        return WordClass().Complement();
       case 's':
-        return SpaceSet();
+        return SpaceClass();
       case 'S':
-        return SpaceSet().Complement();
+        return SpaceClass().Complement();
       case 'n':
         return {{'\n', '\n'}};
       case 'r':
@@ -240,7 +297,13 @@ class Parser {
         return One(UnicodeEscape());
       case 'b':
         if (in_class) return {{'\b', '\b'}};
-        return Unsupported("word boundary"), CodePoints();
+        break;
+      case 'a':
+        return {{'\a', '\a'}};
+      case 'p':
+        return Category();
+      case 'P':
+        return Category().Complement();
       default:
         break;
     }
@@ -253,6 +316,20 @@ class Parser {
     return One(c);
   }
   static CodePoints One(uint32_t c) { return {{c, c}}; }
+
+  // Behind \p: {Name}, or one letter.
+  CodePoints Category() {
+    std::string name;
+    if (Consume('{')) {
+      while (!AtEnd() && !Sees('}')) name += static_cast<char>(pattern_[at_++] & 0x7FU);
+      if (!Consume('}')) Broken("unterminated category");
+    } else if (!AtEnd()) {
+      name += static_cast<char>(pattern_[at_++] & 0x7FU);
+    }
+    auto set = CategoryClass(name);
+    if (!set) Unsupported("this \\p{...}");
+    return set ? *std::move(set) : CodePoints();
+  }
 
   CodePoints Class() {
     const bool negated = Consume('^');
@@ -275,7 +352,7 @@ class Parser {
       }
     }
     if (!Consume(']')) Broken("unterminated class");
-    CodePoints set(std::move(all));
+    CodePoints set = Cased(CodePoints(std::move(all)));
     return negated ? set.Complement() : std::move(set);
   }
   CodePoints ClassItem() {
@@ -289,6 +366,10 @@ class Parser {
   std::vector<uint32_t> pattern_;
   const bool search_;
   ExprRef (*const encode_)(const CodePoints&);
+  bool* const loosened_;
+  bool any_case_ = false;
+  bool dot_all_ = false;
+  bool asserts_ = false;  // somewhere
   size_t at_ = 0;
   int depth_ = 0;
   std::optional<api::Error> error_;
@@ -297,12 +378,12 @@ class Parser {
 }  // namespace
 
 api::Result<ExprRef> Regex(std::string_view pattern, Anchoring anchoring,
-                           ExprRef (*encode)(const CodePoints& set)) {
+                           ExprRef (*encode)(const CodePoints& set), bool* loosened) {
   if (pattern.size() > kPatternBytesMax) {
     return api::Fail(api::ErrorCode::kUnsupported,
                      fmt::format("the regular expression has more than {} bytes", kPatternBytesMax));
   }
-  return Parser(pattern, anchoring, encode).Run();
+  return Parser(pattern, anchoring, encode, loosened).Run();
 }
 
 }  // namespace quire::runner::constraint

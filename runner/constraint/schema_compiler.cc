@@ -12,6 +12,7 @@
 #include "runner/constraint/formats.h"
 #include "runner/constraint/regex.h"
 #include "runner/constraint/schema.h"
+#include "runner/constraint/schema_keywords.h"
 #include "runner/work/work_budget.h"
 
 namespace quire::runner::constraint {
@@ -23,6 +24,8 @@ constexpr int kSchemaDepthMax = 96;       // schemas nested in each other
 constexpr size_t kCombinationsMax = 512;  // of alternatives
 constexpr size_t kSchemaEntriesMax = 20'000;
 constexpr uint32_t kSchemaRulesMax = 20'000;
+constexpr uint32_t kCharactersMax = uint32_t{1} << 20U;  // that `minLength` and `maxLength` may ask for
+constexpr uint32_t kDistinctCharactersMax = 1000;        // where each count is a state
 
 uint32_t CodePointCount(const std::string& text) { return static_cast<uint32_t>(api::CountCodePoints(text)); }
 
@@ -37,18 +40,8 @@ size_t SizeOf(const SchemaNode& node) {
          node.property_names.size() * 4;
 }
 
-bool Apart(const Lengths& a, const Lengths& b) {
-  return (a.max && *a.max < b.min) || (b.max && *b.max < a.min);
-}
-
-bool Apart(const NumberBounds& a, const NumberBounds& b) {
-  const auto below = [](const NumberBounds& low, const NumberBounds& high) {
-    if (!low.max || !high.min) return false;
-    if (low.max->value != high.min->value) return low.max->value < high.min->value;
-    return low.max->exclusive || high.min->exclusive;
-  };
-  return below(a, b) || below(b, a);
-}
+// A message of what cannot be compiled, not of what is broken.
+bool MayLeaveOut(const api::Error& error) { return error.code == api::ErrorCode::kUnsupported; }
 
 }  // namespace
 
@@ -73,14 +66,21 @@ ExprRef SchemaCompiler::Value(SchemaRefs refs) {
     ref = Checked(reader_.Follow(ref), ref);
     key.push_back(ref.schema);
   }
+  if (error_ && loosens_) {
+    error_.reset();
+    builder_.Loosen("$ref");
+    return Any().value;
+  }
   if (error_) return Never();
   const auto [found, added] = entries_.try_emplace(std::move(key));
   Entry& entry = found->second;
+  if (added) order_.push_back(found);
   if (!added) {
     if (entry.done) return entry.expr;
     if (!entry.rule) entry.rule = builder_.Declare();
     return Call(*entry.rule);
   }
+  const Mark before = mark();
   if (++depth_ > kSchemaDepthMax || entries_.size() > kSchemaEntriesMax ||
       builder_.size() > kSchemaRulesMax) {
     Fail({api::ErrorCode::kUnsupported, fmt::format("{}: the schema is too large or nested too deeply",
@@ -88,7 +88,13 @@ ExprRef SchemaCompiler::Value(SchemaRefs refs) {
     return Never();
   }
   entry.expr = Compile(refs);
-  --depth_;
+  if (error_ && loosens_) {
+    error_.reset();
+    Rewind(before);
+    builder_.Loosen("a schema that cannot be compiled");
+    entry.expr = LooseValue(refs);
+  }
+  depth_ = before.depth;
   entry.done = true;
   if (entry.rule) {
     builder_.Define(*entry.rule, entry.expr);
@@ -106,18 +112,49 @@ ExprRef SchemaCompiler::Compile(const SchemaRefs& refs) {
     }
   }
   if (node.assertions == 0 && node.alternatives.empty()) return Any().value;
-  const bool only_alternatives = node.assertions == 0 && node.alternatives.size() == 1;
-  // Exclusive alternatives are checked by Expand().
-  if (only_alternatives && !node.alternatives[0]->exclusive) {
-    std::vector<ExprRef> choices;
-    for (const SchemaRef& choice : node.alternatives[0]->choices) choices.push_back(Value({choice}));
-    return Choice(std::move(choices));
+  if (node.assertions == 0 && node.alternatives.size() == 1) {
+    const SchemaRefs& choices = node.alternatives[0]->choices;
+    return OneOf(choices.size(), [&](size_t i) { return Value({choices[i]}); });
   }
   std::vector<SchemaNode> nodes;
   Expand(std::move(node), nodes);
-  std::vector<ExprRef> leaves;
-  for (const SchemaNode& leaf : nodes) leaves.push_back(Leaf(leaf));
-  return error_ ? Never() : Choice(std::move(leaves));
+  return OneOf(nodes.size(), [&](size_t i) { return Leaf(nodes[i]); });
+}
+
+ExprRef SchemaCompiler::LooseValue(const SchemaRefs& refs) {
+  SchemaNode node;
+  for (const SchemaRef& ref : refs) {
+    const Json* type = ref.schema->is_object() ? FindMember(*ref.schema, "type") : nullptr;
+    if (type == nullptr) continue;
+    if (auto read = ReadKeyword(node, {*ref.schema, *type, ref.path, "type"}); !read) continue;
+  }
+  return node.types == kAllTypes ? Any().value : Leaf(node);
+}
+
+ExprRef SchemaCompiler::OneOf(size_t count, const std::function<ExprRef(size_t)>& compile) {
+  std::vector<ExprRef> exprs;
+  std::optional<api::Error> left_out;
+  for (size_t i = 0; i < count && !error_; ++i) {
+    const Mark before = mark();
+    ExprRef expr = compile(i);
+    if (!error_) {
+      exprs.push_back(std::move(expr));
+    } else if (MayLeaveOut(*error_)) {
+      if (!left_out) left_out = std::move(error_);
+      error_.reset();
+      Rewind(before);
+    }
+  }
+  if (left_out && !error_) {
+    if (exprs.empty()) Fail(*std::move(left_out));
+    builder_.Loosen("an alternative of anyOf");
+  }
+  return error_ ? Never() : Choice(std::move(exprs));
+}
+
+void SchemaCompiler::Rewind(const Mark& mark) {
+  for (; order_.size() > mark.entries; order_.pop_back()) entries_.erase(order_.back());
+  depth_ = mark.depth;
 }
 
 void SchemaCompiler::Expand(SchemaNode node, std::vector<SchemaNode>& out) {
@@ -129,12 +166,16 @@ void SchemaCompiler::Expand(SchemaNode node, std::vector<SchemaNode>& out) {
   }
   const auto group = std::move(node.alternatives.back());
   node.alternatives.pop_back();
-  std::vector<size_t> begins;
+  std::optional<api::Error> left_out;
+  const size_t before = out.size();
   for (const SchemaRef& choice : group->choices) {
-    begins.push_back(out.size());
     CountWork(SizeOf(node));
     SchemaNode merged = node;
-    if (auto done = reader_.Merge(merged, choice, group->within); !done) Fail(std::move(done.error()));
+    if (auto done = reader_.Merge(merged, choice, group->within); !done) {
+      if (!MayLeaveOut(done.error())) return Fail(std::move(done.error()));
+      if (!left_out) left_out = std::move(done.error());
+      continue;
+    }
     Expand(std::move(merged), out);
     if (out.size() > kCombinationsMax) {
       Fail({api::ErrorCode::kUnsupported, fmt::format("{}: more than {} combinations of alternatives",
@@ -142,42 +183,30 @@ void SchemaCompiler::Expand(SchemaNode node, std::vector<SchemaNode>& out) {
     }
     if (error_) return;
   }
-  if (group->exclusive) RefuseOverlaps(out, begins, group->path);
-}
-
-void SchemaCompiler::RefuseOverlaps(std::span<const SchemaNode> nodes, const std::vector<size_t>& begins,
-                                    const SchemaPath& path) {
-  const auto group = [&](size_t i) {
-    const size_t end = i + 1 < begins.size() ? begins[i + 1] : nodes.size();
-    return nodes.subspan(begins[i], end - begins[i]);
-  };
-  for (size_t i = 0; i < begins.size(); ++i) {
-    for (size_t j = i + 1; j < begins.size(); ++j) {
-      for (const SchemaNode& a : group(i)) {
-        for (const SchemaNode& b : group(j)) {
-          if (error_ || Disjoint(a, b)) continue;
-          Fail({api::ErrorCode::kUnsupported,
-                fmt::format("{}: the keyword \"oneOf\" is not supported when alternatives {} and {} can both "
-                            "match (use \"anyOf\")",
-                            path.Text(), i, j)});
-        }
-      }
-    }
-  }
+  if (!left_out) return;
+  if (out.size() == before) return Fail(*std::move(left_out));
+  builder_.Loosen("an alternative of anyOf");
 }
 
 ExprRef SchemaCompiler::Leaf(const SchemaNode& node) {
   if (error_) return Never();
   if (node.values) return Values(node);
   std::vector<ExprRef> kinds;
-  if ((node.types & kNull) != 0) kinds.push_back(Literal(style_.null_text));
-  if ((node.types & kBoolean) != 0)
-    kinds.push_back(Choice({Literal(style_.true_text), Literal(style_.false_text)}));
+  AddLiterals(node, kinds);
   if ((node.types & kString) != 0) kinds.push_back(String(node));
   if ((node.types & (kInteger | kFraction)) != 0) kinds.push_back(Number(node));
   if ((node.types & kObject) != 0) kinds.push_back(Object(node));
   if ((node.types & kArray) != 0) kinds.push_back(Array(node));
   return Choice(std::move(kinds));
+}
+
+void SchemaCompiler::AddLiterals(const SchemaNode& node, std::vector<ExprRef>& kinds) const {
+  const auto add = [&](const Json& value, std::string_view text) {
+    if ((TypeOf(value) & node.types) != 0 && !node.Excludes(value)) kinds.push_back(Literal(text));
+  };
+  add(nullptr, style_.null_text);
+  add(true, style_.true_text);
+  add(false, style_.false_text);
 }
 
 ExprRef SchemaCompiler::Values(const SchemaNode& node) {
@@ -201,9 +230,10 @@ JsonValues SchemaCompiler::AllowedValues(const SchemaNode& node) {
                                                       node.path.Text())});
     }
     if (value.is_string() && node.HasTextRules()) {
-      if (!text) text = Checked(BuildDfa(*String(node)), Dfa{}, node.path);
+      if (!text) text = Checked(BuildDfa(*RuledText(node)), Dfa{}, node.path);
       if (error_) return {};
-      if (!Matches(*text, api::DumpJson(value))) continue;
+      const std::string written = api::DumpJson(value);
+      if (!Matches(*text, std::string_view(written).substr(1, written.size() - 2))) continue;
     }
     values.push_back(at);
   }
@@ -212,120 +242,126 @@ JsonValues SchemaCompiler::AllowedValues(const SchemaNode& node) {
 
 bool SchemaCompiler::MaySatisfy(const Json& value, const SchemaNode& node) {
   CountWork(4 + (value.is_string() ? value.get_ref<const std::string&>().size() / 8 : 0));
-  if ((TypeOf(value) & node.types) == 0) return false;
-  if (value.is_number()) return node.bounds.Contain(value);
+  if ((TypeOf(value) & node.types) == 0 || node.Excludes(value)) return false;
+  if (value.is_number()) {
+    const std::string text = PlainDecimal(value);
+    return node.bounds.Contain(value) && std::ranges::all_of(node.steps, [&](const DecimalStep& step) {
+             return Matches(Checked(BuildDfa(*MultiplesOf(step)), Dfa{}, node.path), text);
+           });
+  }
   if (value.is_string()) return Within(CodePointCount(value.get_ref<const std::string&>()), node.lengths);
   return true;
 }
 
+ExprRef SchemaCompiler::Pattern(const SchemaNode::Text& pattern) {
+  bool loosened = false;
+  auto expr = Regex(pattern.text, Anchoring::kSearch, JsonCharacter, pattern.negated ? nullptr : &loosened);
+  // One that is too large would else be found with the grammar as a whole.
+  if (loosens_ && (!expr || !BuildDfa(**expr))) {
+    builder_.Loosen("pattern");
+    return pattern.negated ? Never() : Repeat(JsonCharacter(CodePoints::All()), 0, std::nullopt);
+  }
+  if (loosened) builder_.Loosen("look-around");
+  return Checked(std::move(expr), Never(), pattern.path.Member("pattern"));
+}
+
+ExprRef SchemaCompiler::RuledText(const SchemaNode& node) {
+  std::vector<ExprRef> must, must_not;
+  for (const auto& pattern : node.patterns) (pattern.negated ? must_not : must).push_back(Pattern(pattern));
+  for (const auto& format : node.formats)
+    must.push_back(Checked(Regex(*PatternOfFormat(format.text), Anchoring::kWhole, JsonCharacter), Never()));
+  for (const Json* value : node.excluded) {
+    if (!value->is_string()) continue;
+    const std::string text = api::DumpJson(*value);
+    must_not.push_back(Literal(std::string_view(text).substr(1, text.size() - 2)));
+  }
+  if (must.empty()) must.push_back(Repeat(JsonCharacter(CodePoints::All()), 0, std::nullopt));
+  if (must.size() == 1 && must_not.empty()) return must[0];
+  Dfa all = Checked(BuildDfa(*must[0]), Dfa{}, node.path);
+  const auto restrict = [&](const ExprRef& expr, auto combine) {
+    if (error_) return;
+    const Dfa next = Checked(BuildDfa(*expr), Dfa{}, node.path);
+    if (!error_) all = Checked(combine(all, next), Dfa{}, node.path);
+  };
+  for (size_t i = 1; i < must.size(); ++i) restrict(must[i], Intersect);
+  for (const ExprRef& expr : must_not) restrict(expr, Subtract);
+  return error_ ? Never() : Automaton(std::make_shared<const Dfa>(std::move(all)));
+}
+
 ExprRef SchemaCompiler::String(const SchemaNode& node, bool one_spelling) {
-  if (node.lengths.min > kCharactersMax) {
-    Fail({api::ErrorCode::kUnsupported,
-          fmt::format("{}: \"minLength\" is greater than {}", node.path.Text(), kCharactersMax)});
+  const Lengths& lengths = node.lengths;
+  if (lengths.max && *lengths.max < lengths.min) return Never();
+  const uint32_t counted = std::max(lengths.min, lengths.max.value_or(0));
+  if (counted > (one_spelling ? kDistinctCharactersMax : kCharactersMax)) {
+    Fail(
+        {api::ErrorCode::kUnsupported, fmt::format("{}: \"{}\" above {} is not supported{}", node.path.Text(),
+                                                   lengths.min == counted ? "minLength" : "maxLength",
+                                                   one_spelling ? kDistinctCharactersMax : kCharactersMax,
+                                                   one_spelling ? " for names and distinct items" : "")});
     return Never();
   }
-  if (!node.HasTextRules()) {
-    if (node.lengths.max && *node.lengths.max < node.lengths.min) return Never();
-    return one_spelling ? PlainJsonString(node.lengths) : JsonString(node.lengths);
-  }
-  std::vector<ExprRef> rules;
-  rules.reserve(node.patterns.size() + node.formats.size() + 1);
-  for (const auto& pattern : node.patterns) {
-    rules.push_back(Checked(Regex(pattern.text, Anchoring::kSearch, JsonCharacter), Never(),
-                            pattern.path.Member("pattern")));
-  }
-  for (const auto& format : node.formats) {
-    const auto pattern = PatternOfFormat(format.text);
-    if (!pattern) {
-      Fail({api::ErrorCode::kUnsupported,
-            fmt::format("{}: the format \"{}\" is not supported", format.path.Text(), format.text)});
-      return Never();
-    }
-    rules.push_back(Checked(Regex(*pattern, Anchoring::kWhole, JsonCharacter), Never()));
-  }
-  if (node.lengths.min > 0 || node.lengths.max) {
-    std::optional<uint32_t> max = node.lengths.max;
-    if (max) max = std::min(*max, kCharactersMax);
-    rules.push_back(Repeat(JsonCharacter(CodePoints::All()), node.lengths.min, max));
-  }
-  ExprRef content = rules[0];
-  if (rules.size() > 1) {
-    Dfa all = Checked(BuildDfa(*rules[0]), Dfa{}, node.path);
-    for (size_t i = 1; i < rules.size() && !error_; ++i) {
-      const Dfa next = Checked(BuildDfa(*rules[i]), Dfa{}, node.path);
-      if (!error_) all = Checked(Intersect(all, next), Dfa{}, node.path);
-    }
+  const bool counts = lengths.min > 0 || lengths.max;
+  const auto quoted = [](ExprRef text) { return Sequence({Literal("\""), std::move(text), Literal("\"")}); };
+  const auto whole = [&] {
+    if (node.HasTextRules()) return quoted(RuledText(node));
+    return one_spelling ? PlainJsonString() : JsonString();
+  };
+  if (!counts) return whole();
+  if (one_spelling) {
+    const ExprRef many = quoted(Repeat(JsonCharacter(CodePoints::All()), lengths.min, lengths.max));
+    if (!node.HasTextRules()) return many;
+    const Dfa text = Checked(BuildDfa(*whole()), Dfa{}, node.path);
     if (error_) return Never();
-    content = Automaton(std::make_shared<const Dfa>(std::move(all)));
+    const Dfa length = Checked(BuildDfa(*many), Dfa{}, node.path);
+    if (error_) return Never();
+    return Automaton(std::make_shared<const Dfa>(Checked(Intersect(text, length), Dfa{}, node.path)));
   }
-  return Sequence({Literal("\""), content, Literal("\"")});
+  const auto declare = [&] {
+    const uint32_t rule = builder_.Declare(RuleKind::kCountedText, lengths);
+    builder_.Define(rule, whole());
+    return Call(rule);
+  };
+  if (node.HasTextRules()) return declare();
+  ExprRef& shared = counted_strings_[{lengths.min, lengths.max.value_or(UINT32_MAX)}];
+  if (shared == nullptr) shared = declare();
+  return shared;
 }
 
 ExprRef SchemaCompiler::Number(const SchemaNode& node) {
   const bool integer = (node.types & kFraction) == 0;
-  return NumberWithin(node.bounds, integer ? NumberKind::kInteger : NumberKind::kAny);
-}
-
-// ---- what excludes what ----
-
-bool SchemaCompiler::Disjoint(const SchemaNode& a, const SchemaNode& b) {
-  CountWork(8);
-  const Types common = a.types & b.types;
-  if (common == 0) return true;
-  if (a.values && b.values) {
-    const SortedValues others(*b.values);
-    return std::ranges::none_of(*a.values, [&](const Json* value) {
-      return others.Contains(*value) && MaySatisfy(*value, a) && MaySatisfy(*value, b);
-    });
-  }
-  if (a.values || b.values) {
-    const auto& [some, other] = a.values ? std::tie(a, b) : std::tie(b, a);
-    return std::ranges::none_of(*some.values,
-                                [&](const Json* v) { return MaySatisfy(*v, some) && MaySatisfy(*v, other); });
-  }
-  return DisjointTypes(a, b, common);
-}
-
-bool SchemaCompiler::DisjointTypes(const SchemaNode& a, const SchemaNode& b, Types common) {
-  if ((common & (kNull | kBoolean)) != 0) return false;
-  if ((common & (kInteger | kFraction)) != 0 && !Apart(a.bounds, b.bounds)) return false;
-  if ((common & kString) != 0 && !Apart(a.lengths, b.lengths)) return false;
-  if ((common & kArray) != 0 && !Apart(a.items, b.items)) return false;
-  return (common & kObject) == 0 || DisjointObjects(a, b);
-}
-
-bool SchemaCompiler::DisjointObjects(const SchemaNode& a, const SchemaNode& b) {
-  const auto property = [&](const SchemaNode& node, std::string_view name) {
-    SchemaNode merged;
-    for (const SchemaRef& ref : PropertyRefs(node, name)) {
-      if (auto done = reader_.Merge(merged, ref); !done) Fail(std::move(done.error()));
-    }
-    return merged;
+  const ExprRef within = NumberWithin(node.bounds, integer ? NumberKind::kInteger : NumberKind::kAny);
+  const auto is_number = [](const Json* value) { return value->is_number(); };
+  if (IsNever(within) || (node.steps.empty() && std::ranges::none_of(node.excluded, is_number)))
+    return within;
+  Dfa all = Checked(BuildDfa(*within), Dfa{}, node.path);
+  const auto restrict = [&](const ExprRef& expr, auto combine) {
+    if (error_) return;
+    const Dfa next = Checked(BuildDfa(*expr), Dfa{}, node.path);
+    if (!error_) all = Checked(combine(all, next), Dfa{}, node.path);
   };
-  const auto tells_apart = [&](const SchemaNode& one, const SchemaNode& other) {
-    return std::ranges::any_of(one.required.names(), [&](std::string_view name) {
-      CountWork(64);
-      const SchemaNode theirs = property(other, name);
-      if (theirs.types == 0) return true;  // required here, forbidden there
-      if (!other.required.Contains(name)) return false;
-      const SchemaNode ours = property(one, name);
-      if ((ours.types & theirs.types) == 0) return true;
-      return ours.values && theirs.values && Disjoint(ours, theirs);
-    });
-  };
-  return tells_apart(a, b) || tells_apart(b, a);
+  for (const DecimalStep& step : node.steps) restrict(MultiplesOf(step), Intersect);
+  for (const Json* value : node.excluded) {
+    if (!is_number(value)) continue;
+    NumberBounds only;
+    only.Raise(NumberBounds::BoundOf(*value));
+    only.Lower(NumberBounds::BoundOf(*value));
+    restrict(NumberWithin(only, NumberKind::kAny), Subtract);
+  }
+  return error_ ? Never() : Automaton(std::make_shared<const Dfa>(std::move(all)));
 }
 
-api::Result<ExprRef> JsonSchema(const Json& schema, GrammarBuilder& builder, const JsonStyle& style) {
-  return SchemaCompiler(schema, builder, style).Run();
+api::Result<ExprRef> JsonSchema(const Json& schema, GrammarBuilder& builder, const JsonStyle& style,
+                                Enforcement enforcement) {
+  return SchemaCompiler(schema, builder, style, enforcement).Run();
 }
 
-api::Result<ExprRef> PythonArguments(const Json& schema, GrammarBuilder& builder) {
-  return SchemaCompiler(schema, builder, kPythonStyle).RunAsArguments();
+api::Result<ExprRef> PythonArguments(const Json& schema, GrammarBuilder& builder, Enforcement enforcement) {
+  return SchemaCompiler(schema, builder, kPythonStyle, enforcement).RunAsArguments();
 }
 
-api::Result<ExprRef> TaggedArguments(const Json& schema, GrammarBuilder& builder, const ArgumentTags& tags) {
-  return SchemaCompiler(schema, builder).RunAsTaggedArguments(tags);
+api::Result<ExprRef> TaggedArguments(const Json& schema, GrammarBuilder& builder, const ArgumentTags& tags,
+                                     Enforcement enforcement) {
+  return SchemaCompiler(schema, builder, {}, enforcement).RunAsTaggedArguments(tags);
 }
 
 }  // namespace quire::runner::constraint

@@ -15,11 +15,17 @@
 
 namespace quire::runner::constraint {
 
-// After the first error everything gives Never(); Run() reports it.
+// After the first error everything gives Never(); Run() reports it. Where the schema may be loosened, a value that cannot be
+// compiled is any of its types instead, and an alternative that cannot is left out if there is another.
 class SchemaCompiler {
  public:
-  SchemaCompiler(const api::Json& root, GrammarBuilder& builder, const JsonStyle& style = {})
-      : root_(root), builder_(builder), style_(style), reader_(root) {}
+  SchemaCompiler(const api::Json& root, GrammarBuilder& builder, const JsonStyle& style = {},
+                 Enforcement enforcement = Enforcement::kStrict)
+      : root_(root),
+        builder_(builder),
+        style_(style),
+        loosens_(enforcement == Enforcement::kLoose),
+        reader_(root, builder, loosens_) {}
   api::Result<ExprRef> Run();
   // The members of an object as PythonArguments() has them.
   api::Result<ExprRef> RunAsArguments();
@@ -36,17 +42,30 @@ class SchemaCompiler {
   // A value that matches all schemas. A recursive request for the same schemas becomes a call of the rule.
   ExprRef Value(SchemaRefs refs);
   ExprRef Compile(const SchemaRefs& refs);
+  // Any value of the types that the schemas name.
+  ExprRef LooseValue(const SchemaRefs& refs);
+  // One of the alternatives that `compile` makes of 0 to `count`; without those that are not supported.
+  ExprRef OneOf(size_t count, const std::function<ExprRef(size_t)>& compile);
+  // What entries and depth are at a time, so that what failed since leaves nothing behind.
+  struct Mark {
+    size_t entries = 0;
+    int depth = 0;
+  };
+  Mark mark() const { return {order_.size(), depth_}; }
+  void Rewind(const Mark& mark);
   // Adds the node with one choice of each of its alternatives; every combination.
   void Expand(SchemaNode node, std::vector<SchemaNode>& out);
-  // One error where two nodes that stand in different groups can both match. A group ends where the next begins.
-  void RefuseOverlaps(std::span<const SchemaNode> nodes, const std::vector<size_t>& begins,
-                      const SchemaPath& path);
   ExprRef Leaf(const SchemaNode& node);
   const AnyJson& Any();
 
   ExprRef Values(const SchemaNode& node);
-  // Of `one_spelling` every text is written in one way.
+  // Of `one_spelling` every text is written in one way, and nothing is called.
   ExprRef String(const SchemaNode& node, bool one_spelling = false);
+  // What `pattern`, `format` and `not` ask for, without quotes. REQUIRES: there are some.
+  ExprRef RuledText(const SchemaNode& node);
+  ExprRef Pattern(const SchemaNode::Text& pattern);
+  // Null, true and false, as far as the node allows them.
+  void AddLiterals(const SchemaNode& node, std::vector<ExprRef>& kinds) const;
   ExprRef Number(const SchemaNode& node);
   ExprRef Object(const SchemaNode& node);
   ExprRef Array(const SchemaNode& node);
@@ -55,8 +74,10 @@ class SchemaCompiler {
   ExprRef ArrayOf(const SchemaNode& node, const std::vector<ExprRef>& items, Lengths count, RuleKind kind);
   // An array of `uniqueItems`.
   ExprRef DistinctArray(const SchemaNode& node);
-  // Its items, every value in one way, so that equal ones have equal texts.
   ExprRef DistinctItem(const SchemaNode& node);
+  // Values that match all schemas, each in one way, so that equal ones have equal texts; no objects and arrays but those
+  // of lists. Without calls. `check` may fail for what one alternative allows.
+  ExprRef OneSpelling(const SchemaRefs& refs, const std::function<void(const SchemaNode&)>& check = {});
   ExprRef DistinctLeaf(const SchemaNode& leaf);
   ExprRef DistinctNumber(const SchemaNode& leaf);
 
@@ -67,20 +88,22 @@ class SchemaCompiler {
       const ExprRef& separator,
       const std::function<api::Result<ExprRef>(std::string_view name, const SchemaRefs& refs)>& member);
 
-  static SchemaRefs PropertyRefs(const SchemaNode& node, std::string_view name);
-  static SchemaRefs AdditionalRefs(const SchemaNode& node);
+  SchemaRefs PropertyRefs(const SchemaNode& node, std::string_view name);
+  // Of properties that no rule names, but whose names match these patterns and no other.
+  static SchemaRefs AdditionalRefs(const SchemaNode& node, std::span<const PatternRule* const> matched = {});
+  // Members that no rule names.
+  ExprRef AdditionalMembers(const SchemaNode& node, const std::vector<Dfa>& name_rules,
+                            std::span<const std::string_view> names);
+  const Dfa& NamePattern(const PatternRule& rule);
   static NameList PropertyNames(const SchemaNode& node);
   static bool IsClosed(const SchemaNode& node, size_t names);
   // What every name must match, one for each `propertyNames`; empty after an error.
   std::vector<Dfa> NameRules(const SchemaNode& node);
-  ExprRef AdditionalKey(const std::vector<Dfa>& name_rules, std::span<const std::string_view> names,
-                        const SchemaPath& path);
+  // Names that match all rules, and are none of those.
+  Dfa AdditionalNames(const std::vector<Dfa>& name_rules, std::span<const std::string_view> names,
+                      const SchemaPath& path);
   ExprRef ObjectMembers(const SchemaNode& node);
 
-  // Whether no value satisfies both; false when undecided.
-  bool Disjoint(const SchemaNode& a, const SchemaNode& b);
-  bool DisjointObjects(const SchemaNode& a, const SchemaNode& b);
-  bool DisjointTypes(const SchemaNode& a, const SchemaNode& b, Types common);
   bool MaySatisfy(const api::Json& value, const SchemaNode& node);
   // Those of `enum` and `const` for which the other keywords hold.
   JsonValues AllowedValues(const SchemaNode& node);
@@ -92,9 +115,15 @@ class SchemaCompiler {
   const api::Json& root_;
   GrammarBuilder& builder_;
   const JsonStyle style_;
+  const bool loosens_;
   SchemaReader reader_;
   std::optional<AnyJson> any_;
-  std::map<std::vector<const api::Json*>, Entry> entries_;
+  using Entries = std::map<std::vector<const api::Json*>, Entry>;
+  Entries entries_;
+  std::vector<Entries::iterator> order_;           // in which they came
+  std::map<std::string_view, Dfa> name_patterns_;  // by their text
+  std::map<std::pair<uint32_t, uint32_t>, ExprRef>
+      counted_strings_;  // without other rules, by least and most
   int depth_ = 0;
   std::optional<api::Error> error_;
 };

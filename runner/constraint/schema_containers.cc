@@ -18,7 +18,7 @@ namespace {
 using api::Json;
 
 constexpr size_t kPlacesMax = 100'000;  // of the members of an object: properties times counts
-constexpr uint32_t kItemsMax = 10'000;
+constexpr uint32_t kDistinctItemsMax = 10'000;
 constexpr uint32_t kInlineItemsMax = 8;  // longer arrays call their items
 
 // Keys outside `properties`: one way to write each, so that none of them can be a declared one in disguise.
@@ -113,34 +113,63 @@ class Members {
 
 }  // namespace
 
+const Dfa& SchemaCompiler::NamePattern(const PatternRule& rule) {
+  const auto [found, added] = name_patterns_.try_emplace(rule.pattern);
+  if (added) {
+    const ExprRef pattern = Pattern({.text = rule.pattern, .path = rule.value.path});
+    found->second =
+        Checked(BuildDfa(*Sequence({Literal("\""), pattern, Literal("\"")})), Dfa{}, rule.value.path);
+  }
+  return found->second;
+}
+
 SchemaRefs SchemaCompiler::PropertyRefs(const SchemaNode& node, std::string_view name) {
+  static const Json nothing = false;
   SchemaRefs refs;
   CountWork(4 * (1 + node.objects.size()));
+  const std::string text = api::DumpJson(Json(name));
   for (const ObjectRules& rules : node.objects) {
+    const size_t before = refs.size();
     const auto declared = rules.by_name ? rules.by_name->find(name) : MemberIndex::const_iterator();
     if (rules.by_name && declared != rules.by_name->end()) {
       refs.push_back({declared->second, rules.path.Member("properties").Member(declared->first)});
-    } else if (rules.additional) {
-      refs.push_back(*rules.additional);
     }
+    for (size_t i = 0; rules.patterns && i < rules.patterns->size() && !error_; ++i) {
+      const PatternRule& rule = (*rules.patterns)[i];
+      const Dfa& names = NamePattern(rule);
+      CountWork(text.size());
+      if (!error_ && Matches(names, text)) refs.push_back(rule.value);
+    }
+    if (refs.size() == before && rules.additional) refs.push_back(*rules.additional);
   }
+  if (node.absent.Contains(name)) refs.push_back({&nothing, node.path});
   return refs;
 }
 
-SchemaRefs SchemaCompiler::AdditionalRefs(const SchemaNode& node) {
+SchemaRefs SchemaCompiler::AdditionalRefs(const SchemaNode& node,
+                                          std::span<const PatternRule* const> matched) {
   SchemaRefs refs;
   for (const ObjectRules& rules : node.objects) {
-    if (rules.additional) refs.push_back(*rules.additional);
+    const size_t before = refs.size();
+    for (size_t i = 0; rules.patterns && i < rules.patterns->size(); ++i) {
+      const PatternRule& rule = (*rules.patterns)[i];
+      if (std::ranges::find(matched, &rule) != matched.end()) refs.push_back(rule.value);
+    }
+    if (refs.size() == before && rules.additional) refs.push_back(*rules.additional);
   }
+  if (node.unevaluated && matched.empty()) refs.push_back(*node.unevaluated);
   return refs;
 }
 
-// Objects with `properties` have no others unless a schema speaks of others, or there are too few.
+// Objects whose properties are named, or patterns of their names, have no others unless a schema speaks of others, or there
+// are too few.
 bool SchemaCompiler::IsClosed(const SchemaNode& node, size_t names) {
-  const auto has_properties = [](const ObjectRules& rules) { return rules.properties != nullptr; };
+  const auto has_patterns = [](const ObjectRules& rules) { return rules.patterns != nullptr; };
+  const auto has_names = [](const ObjectRules& rules) { return rules.properties != nullptr; };
   const auto has_additional = [](const ObjectRules& rules) { return rules.additional.has_value(); };
-  return node.min_properties <= names && std::ranges::any_of(node.objects, has_properties) &&
-         std::ranges::none_of(node.objects, has_additional);
+  if (node.unevaluated || std::ranges::any_of(node.objects, has_additional)) return false;
+  return std::ranges::any_of(node.objects, has_patterns) ||
+         (node.min_properties <= names && std::ranges::any_of(node.objects, has_names));
 }
 
 NameList SchemaCompiler::PropertyNames(const SchemaNode& node) {
@@ -158,15 +187,14 @@ NameList SchemaCompiler::PropertyNames(const SchemaNode& node) {
 std::vector<Dfa> SchemaCompiler::NameRules(const SchemaNode& node) {
   std::vector<Dfa> rules;
   for (const SchemaRef& ref : node.property_names) {
-    rules.push_back(Checked(BuildDfa(*Value({ref})), Dfa{}, ref.path));
+    rules.push_back(Checked(BuildDfa(*OneSpelling({ref})), Dfa{}, ref.path));
     if (error_) return {};
   }
   return rules;
 }
 
-ExprRef SchemaCompiler::AdditionalKey(const std::vector<Dfa>& name_rules,
-                                      std::span<const std::string_view> names, const SchemaPath& path) {
-  if (names.empty() && name_rules.empty()) return FreeKey();
+Dfa SchemaCompiler::AdditionalNames(const std::vector<Dfa>& name_rules,
+                                    std::span<const std::string_view> names, const SchemaPath& path) {
   Dfa keys = Checked(BuildDfa(*FreeKey()), Dfa{});
   std::vector<ExprRef> declared;
   declared.reserve(names.size());
@@ -174,10 +202,52 @@ ExprRef SchemaCompiler::AdditionalKey(const std::vector<Dfa>& name_rules,
   const Dfa taken = Checked(BuildDfa(*Choice(std::move(declared))), Dfa{}, path);
   if (!error_) keys = Checked(Subtract(keys, taken), Dfa{}, path);
   for (const Dfa& allowed : name_rules) {
-    if (error_) return Never();
-    keys = Checked(Intersect(keys, allowed), Dfa{}, path);
+    if (!error_) keys = Checked(Intersect(keys, allowed), Dfa{}, path);
   }
-  return error_ ? Never() : Automaton(std::make_shared<const Dfa>(std::move(keys)));
+  return keys;
+}
+
+// A name may match several patterns: of a few, every combination has its own names and its own values. Of more than a few
+// the names match one at most.
+ExprRef SchemaCompiler::AdditionalMembers(const SchemaNode& node, const std::vector<Dfa>& name_rules,
+                                          std::span<const std::string_view> names) {
+  constexpr size_t kCombinedMax = 4;
+  std::vector<const PatternRule*> patterns;
+  for (const ObjectRules& rules : node.objects) {
+    for (size_t i = 0; rules.patterns && i < rules.patterns->size(); ++i)
+      patterns.push_back(&(*rules.patterns)[i]);
+  }
+  std::vector<std::vector<const PatternRule*>> combinations = {{}};
+  for (const PatternRule* pattern : patterns) {
+    const size_t before = patterns.size() > kCombinedMax ? 1 : combinations.size();
+    for (size_t i = 0; i < before; ++i) {
+      combinations.push_back(combinations[i]);
+      combinations.back().push_back(pattern);
+    }
+  }
+  const bool any_name = names.empty() && node.absent.empty() && name_rules.empty() && patterns.empty();
+  std::vector<std::string_view> taken(names.begin(), names.end());
+  taken.insert(taken.end(), node.absent.names().begin(), node.absent.names().end());
+  std::vector<ExprRef> members;
+  for (const auto& matched : combinations) {
+    if (matched.empty() && IsClosed(node, names.size())) continue;
+    const ExprRef value = Value(AdditionalRefs(node, matched));
+    if (error_) return Never();
+    if (IsNever(value)) continue;
+    if (any_name) return Member(FreeKey(), value, style_);
+    Dfa keys = AdditionalNames(name_rules, taken, node.path);
+    for (const PatternRule* pattern : patterns) {
+      if (error_) return Never();
+      const Dfa& matching = NamePattern(*pattern);
+      if (error_) return Never();
+      const bool in = std::ranges::find(matched, pattern) != matched.end();
+      keys = Checked(in ? Intersect(keys, matching) : Subtract(keys, matching), Dfa{}, node.path);
+    }
+    if (error_) return Never();
+    if (CountTexts(keys)[0] == 0) continue;
+    members.push_back(Member(Automaton(std::make_shared<const Dfa>(std::move(keys))), value, style_));
+  }
+  return Choice(std::move(members));
 }
 
 ExprRef SchemaCompiler::ObjectMembers(const SchemaNode& node) {
@@ -205,15 +275,14 @@ ExprRef SchemaCompiler::ObjectMembers(const SchemaNode& node) {
     if (required && IsNever(value)) return Never();
     members.Property(i, Member(JsonStringOf(names[i]), value, style_), !required);
   }
-  const ExprRef value = IsClosed(node, count) ? Never() : Value(AdditionalRefs(node));
-  if (!IsNever(value))
-    members.Additional(count, Member(AdditionalKey(name_rules, names, node.path), value, style_));
+  members.Additional(count, AdditionalMembers(node, name_rules, names));
   return members.Build(count);
 }
 
 ExprRef SchemaCompiler::Object(const SchemaNode& node) {
   const bool free = node.objects.empty() && node.required.empty() && node.property_names.empty() &&
-                    node.min_properties == 0 && !node.max_properties;
+                    node.min_properties == 0 && !node.max_properties && !node.unevaluated &&
+                    node.absent.empty();
   if (free) return Any().object;
   if (node.max_properties && *node.max_properties < node.min_properties) return Never();
   const ExprRef members = ObjectMembers(node);
@@ -235,7 +304,9 @@ api::Result<ExprRef> SchemaCompiler::NamedMembers(
   if (!plain) return refuse("not an object with only named properties");
   const NameList properties = PropertyNames(node);
   const auto names = properties.names();
-  if (!IsClosed(node, names.size()) && !IsNever(Value(AdditionalRefs(node))))
+  const bool patterns =
+      std::ranges::any_of(node.objects, [](const ObjectRules& rules) { return rules.patterns != nullptr; });
+  if (patterns || (!IsClosed(node, names.size()) && !IsNever(Value(AdditionalRefs(node)))))
     return refuse("an object with additional properties");
   const auto count = static_cast<uint32_t>(names.size());
   Members members(count, 0, std::nullopt, separator, Nothing());
@@ -289,22 +360,24 @@ ExprRef SchemaCompiler::Array(const SchemaNode& node) {
   }
   if (error_ || (max && *max < node.items.min)) return Never();
   const uint32_t counted = max ? *max : std::max(node.items.min, static_cast<uint32_t>(prefix));
-  if (counted > kInlineItemsMax && items.size() > prefix &&
-      !std::holds_alternative<Expr::Call>(items.back()->form)) {
+  if (counted <= kInlineItemsMax) return ArrayOf(node, items, {node.items.min, max}, RuleKind::kText);
+  for (ExprRef& item : items) {
+    if (IsNever(item) || std::holds_alternative<Expr::Call>(item->form)) continue;
     const uint32_t rule = builder_.Declare();
-    builder_.Define(rule, items.back());
-    items.back() = Call(rule);
+    builder_.Define(rule, std::exchange(item, Call(rule)));
   }
-  return ArrayOf(node, items, {node.items.min, max}, RuleKind::kText);
+  return ArrayOf(node, items, {node.items.min, max}, RuleKind::kCountedList);
 }
 
 ExprRef SchemaCompiler::ArrayOf(const SchemaNode& node, const std::vector<ExprRef>& items, Lengths count,
                                 RuleKind kind) {
   const auto prefix = static_cast<uint32_t>(items.empty() ? 0 : items.size() - 1);
+  const Lengths bounds = count;
+  if (kind == RuleKind::kCountedList) count = {.min = 0, .max = {}};
   const uint32_t counted = count.max ? *count.max : std::max(count.min, prefix);
-  if (counted > kItemsMax || prefix > kItemsMax) {
+  if (kind == RuleKind::kDistinctList && counted > kDistinctItemsMax) {
     Fail({api::ErrorCode::kUnsupported,
-          fmt::format("{}: an array with more than {} items", node.path.Text(), kItemsMax)});
+          fmt::format("{}: more than {} distinct items", node.path.Text(), kDistinctItemsMax)});
     return Never();
   }
   CountWork(16 * (uint64_t{counted} + 1));
@@ -324,7 +397,7 @@ ExprRef SchemaCompiler::ArrayOf(const SchemaNode& node, const std::vector<ExprRe
     graph.edges.push_back({more, more, item(counted + 1)});
     graph.edges.push_back({more, 1, Space(style_)});
   }
-  const uint32_t rule = builder_.Declare(kind);
+  const uint32_t rule = builder_.Declare(kind, bounds);
   builder_.Define(rule, Sequence({Literal("["), Space(style_),
                                   std::make_shared<const Expr>(Expr{std::move(graph)}), Literal("]")}));
   return Call(rule);

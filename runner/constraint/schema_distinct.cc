@@ -57,20 +57,28 @@ ExprRef SchemaCompiler::DistinctArray(const SchemaNode& node) {
 }
 
 ExprRef SchemaCompiler::DistinctItem(const SchemaNode& node) {
-  SchemaNode item;
+  SchemaRefs refs;
   for (const ArrayRules& rules : node.arrays) {
-    if (!rules.rest) continue;
-    if (auto merged = reader_.Merge(item, *rules.rest); !merged) Fail(std::move(merged.error()));
+    if (rules.rest) refs.push_back(*rules.rest);
+  }
+  return OneSpelling(refs, [&](const SchemaNode& leaf) {
+    if (leaf.values || (leaf.types & (kObject | kArray)) == 0) return;
+    Fail({api::ErrorCode::kUnsupported,
+          UnsupportedItems(node.unique_path, "when items can be objects or arrays that no \"enum\" lists")});
+  });
+}
+
+ExprRef SchemaCompiler::OneSpelling(const SchemaRefs& refs,
+                                    const std::function<void(const SchemaNode&)>& check) {
+  SchemaNode merged;
+  for (const SchemaRef& ref : refs) {
+    if (auto done = reader_.Merge(merged, ref); !done) Fail(std::move(done.error()));
   }
   std::vector<SchemaNode> nodes;
-  Expand(std::move(item), nodes);
+  Expand(std::move(merged), nodes);
   std::vector<ExprRef> leaves;
   for (const SchemaNode& leaf : nodes) {
-    if (!leaf.values && (leaf.types & (kObject | kArray)) != 0) {
-      Fail(
-          {api::ErrorCode::kUnsupported,
-           UnsupportedItems(node.unique_path, "when items can be objects or arrays that no \"enum\" lists")});
-    }
+    if (check) check(leaf);
     if (error_) return Never();
     leaves.push_back(DistinctLeaf(leaf));
   }
@@ -83,18 +91,22 @@ ExprRef SchemaCompiler::DistinctLeaf(const SchemaNode& leaf) {
     for (const Json* value : AllowedValues(leaf)) kinds.push_back(Literal(PlainText(*value, style_)));
     return Choice(std::move(kinds));
   }
-  if ((leaf.types & kNull) != 0) kinds.push_back(Literal(style_.null_text));
-  if ((leaf.types & kBoolean) != 0)
-    kinds.push_back(Choice({Literal(style_.true_text), Literal(style_.false_text)}));
+  AddLiterals(leaf, kinds);
   if ((leaf.types & kString) != 0) kinds.push_back(String(leaf, /*one_spelling=*/true));
   if ((leaf.types & (kInteger | kFraction)) != 0) kinds.push_back(DistinctNumber(leaf));
   return Choice(std::move(kinds));
 }
 
 ExprRef SchemaCompiler::DistinctNumber(const SchemaNode& leaf) {
+  const bool ruled = !leaf.steps.empty() ||
+                     std::ranges::any_of(leaf.excluded, [](const Json* value) { return value->is_number(); });
   const bool integer = (leaf.types & kFraction) == 0;
   Dfa numbers = Checked(DistinctNumberWithin(leaf.bounds, integer ? NumberKind::kInteger : NumberKind::kAny),
                         Dfa{}, leaf.path.Member("minimum, maximum"));
+  if (ruled && !error_) {
+    const Dfa rules = Checked(BuildDfa(*Number(leaf)), Dfa{}, leaf.path);
+    if (!error_) numbers = Checked(Intersect(numbers, rules), Dfa{}, leaf.path);
+  }
   return error_ ? Never() : Automaton(std::make_shared<const Dfa>(std::move(numbers)));
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "api/base/ascii.h"
 #include "api/base/utf8.h"
 #include "api/json/read.h"
 #include "runner/constraint/output_format.h"
@@ -19,7 +20,8 @@ using namespace quire::runner::constraint;
 using fuzzing::Require;
 using quire::api::Json;
 
-bool HasType(const Json& value, const std::string& type) {
+bool HasType(const Json& value, const std::string& written) {
+  const std::string type = quire::api::AsciiLower(written);
   if (type == "object") return value.is_object();
   if (type == "array") return value.is_array();
   if (type == "string") return value.is_string();

@@ -18,7 +18,9 @@
 
 #include "api/base/error.h"
 #include "api/json/type.h"
+#include "runner/constraint/grammar_expr.h"
 #include "runner/constraint/json_grammar.h"
+#include "runner/constraint/multiples.h"
 #include "runner/constraint/numbers.h"
 #include "runner/constraint/schema_path.h"
 
@@ -62,10 +64,15 @@ class NameList {
 using JsonValues = std::vector<const api::Json*>;
 
 // The keywords of one schema about objects (arrays). They apply together; several schemas may each have some.
+struct PatternRule {
+  std::string_view pattern;
+  SchemaRef value;
+};
 struct ObjectRules {
-  const api::Json* properties = nullptr;                 // null: none
-  std::shared_ptr<const MemberIndex> by_name = nullptr;  // of them; null: none
-  std::optional<SchemaRef> additional;                   // of properties that are not named
+  const api::Json* properties = nullptr;                               // null: none
+  std::shared_ptr<const MemberIndex> by_name = nullptr;                // of them; null: none
+  std::shared_ptr<const std::vector<PatternRule>> patterns = nullptr;  // null: none
+  std::optional<SchemaRef> additional = {};  // of properties that match none of them
   SchemaPath path;
 };
 struct ArrayRules {
@@ -78,10 +85,10 @@ struct SchemaNode {
   struct Text {
     std::string_view text;  // of the root
     SchemaPath path;
+    bool negated = false;
   };
   struct Alternatives {
     SchemaRefs choices;
-    bool exclusive = false;  // oneOf
     SchemaPath path;
     Within within;
   };
@@ -90,8 +97,11 @@ struct SchemaNode {
   SchemaPath path;     // of the first schema
   Types types = kAllTypes;
   std::shared_ptr<const JsonValues> values;  // enum, const; null: any
+  JsonValues excluded;                       // none of them an object or an array
   std::vector<ObjectRules> objects;
+  std::optional<SchemaRef> unevaluated;  // of properties that no other rule speaks of
   NameList required;
+  NameList absent;
   SchemaRefs property_names;
   uint32_t min_properties = 0;
   std::optional<uint32_t> max_properties;
@@ -102,16 +112,22 @@ struct SchemaNode {
   std::vector<Text> patterns;
   std::vector<Text> formats;  // of strings
   NumberBounds bounds;
+  std::vector<DecimalStep> steps;  // multipleOf
   std::vector<std::shared_ptr<const Alternatives>> alternatives;
   std::unordered_set<const api::Json*> merged;  // schemas that the node already has, wherever they were met
 
-  bool HasTextRules() const { return !patterns.empty() || !formats.empty(); }
+  bool HasTextRules() const;
+  bool Excludes(const api::Json& value) const;
 };
+
+struct Keyword;
 
 // Reads the schemas of one root, which must outlive it.
 class SchemaReader {
  public:
-  explicit SchemaReader(const api::Json& root) : root_(root) {}
+  // `loosens`: a keyword that cannot be enforced is left out, and the builder told.
+  SchemaReader(const api::Json& root, GrammarBuilder& builder, bool loosens);
+  ~SchemaReader();
 
   // Adds what `ref` says, once: a schema that is met again adds nothing, so that schemas that refer to each other along
   // many paths are read once each. kUnsupported names a keyword that is not supported and where it stands,
@@ -121,10 +137,18 @@ class SchemaReader {
   api::Result<SchemaRef> Follow(SchemaRef ref) const;
 
  private:
-  friend struct KeywordTable;
+  struct Names;
   api::Result<SchemaRef> Resolve(const api::Json& reference, const SchemaPath& path) const;
+  const api::Json* DocumentOf(std::string_view name) const;
+  const Names& NamesOf() const;
+  api::Result<void> ReadMember(SchemaNode& node, const Keyword& at, const SchemaNode::Within& within) const;
+  api::Result<void> ReadCombinator(SchemaNode& node, const Keyword& at,
+                                   const SchemaNode::Within& within) const;
 
   const api::Json& root_;
+  GrammarBuilder& builder_;
+  const bool loosens_;
+  mutable std::unique_ptr<Names> names_;  // once a reference needs them
 };
 
 // Values of an enum, for searching.

@@ -71,17 +71,15 @@ TEST(JsonSchema, SharedSet) {
 }
 
 TEST(JsonSchema, UnsupportedKeywordsAreNamedWithTheirPlace) {
-  EXPECT_EQ(ErrorOf(R"({"properties":{"a":{"not":{"type":"null"}}}})"),
-            "format: #/properties/a: the keyword \"not\" is not supported");
-  for (const std::string keyword : {"if", "then", "dependentRequired", "patternProperties", "contains",
-                                    "unevaluatedProperties", "multipleOf", "frobnicate"}) {
-    const std::string value = keyword == "multipleOf" ? "3" : R"({"a":{}})";
+  EXPECT_EQ(ErrorOf(R"({"properties":{"a":{"not":{"minimum":5}}}})"),
+            "format: #/properties/a: the keyword \"not\" is not supported of this schema");
+  for (const auto& [keyword, value] :
+       std::vector<std::pair<std::string, std::string>>{{"contains", R"({"a":{}})"},
+                                                        {"multipleOf", "0.123456789012"},
+                                                        {"not", R"({"type":"string","minLength":3})"}}) {
     EXPECT_THAT(ErrorOf("{\"type\":[\"object\",\"number\"],\"" + keyword + "\":" + value + "}"),
                 AllOf(HasSubstr("\"" + keyword + "\""), HasSubstr("#")));
   }
-  EXPECT_THAT(ErrorOf(R"({"type":"string","format":"postcode"})"),
-              HasSubstr("\"postcode\" is not supported"));
-  EXPECT_THAT(ErrorOf(R"({"$ref":"http://example.com/x"})"), HasSubstr("$ref"));
 }
 
 TEST(JsonSchema, BrokenSchemasAreErrors) {
@@ -117,7 +115,7 @@ TEST(JsonSchema, LargeAndDeepSchemasAreErrorsOrFine) {
   EXPECT_THAT(ErrorOf(deep), HasSubstr("too deep"));
   EXPECT_THAT(ErrorOf(R"({"type":"string","pattern":"(a|b)*a(a|b){30}"})"), HasSubstr("too large"));
   EXPECT_THAT(ErrorOf(R"({"type":"string","minLength":100000000})"), HasSubstr("minLength"));
-  EXPECT_EQ(Judge(R"({"type":"string","maxLength":100000000})", "\"abc\""), Verdict::kMatches);
+  EXPECT_THAT(ErrorOf(R"({"type":"string","maxLength":100000000})"), HasSubstr("maxLength"));
   std::string wide = R"({"type":"object","properties":{)";
   for (int i = 0; i < 300; ++i)
     wide += (i > 0 ? ",\"p" : "\"p") + std::to_string(i) + R"(":{"type":"integer"})";
@@ -210,19 +208,6 @@ TEST(JsonSchema, AlternativesWithSiblings) {
   EXPECT_EQ(Judge(schema, R"({})"), Verdict::kImpossible);
 }
 
-TEST(JsonSchema, OneOfOnlyWhereAlternativesExcludeEachOther) {
-  EXPECT_THAT(ErrorOf(R"({"oneOf":[{"type":"integer"},{"type":"number"}]})"), HasSubstr("oneOf"));
-  EXPECT_THAT(ErrorOf(R"({"oneOf":[{"type":"object"},{"type":"object","required":["a"]}]})"),
-              HasSubstr("oneOf"));
-  const std::string tagged =
-      R"({"oneOf":[{"type":"object","properties":{"t":{"const":"a"}},"required":["t"]},)"
-      R"({"type":"object","properties":{"t":{"const":"b"},"v":{"type":"null"}},"required":["t","v"]}]})";
-  EXPECT_EQ(Judge(tagged, R"({"t":"b","v":null})"), Verdict::kMatches);
-  EXPECT_EQ(Judge(tagged, R"({"t":"b"})"), Verdict::kImpossible);
-  EXPECT_EQ(Judge(R"({"oneOf":[{"type":"integer","maximum":2},{"type":"number","minimum":5}]})", "2"),
-            Verdict::kMatches);
-}
-
 TEST(JsonSchema, EnumsAreFilteredByTheRest) {
   const std::string schema =
       R"({"enum":["a","bbb",1,2.5,null,{"x":[1]}],"type":["string","integer","object"],"maxLength":2})";
@@ -261,19 +246,25 @@ TEST(JsonSchema, StringFormats) {
       {"uuid", {"123e4567-e89b-42d3-a456-426614174000", "123e4567-e89b-42d3-a456-42661417400"}},
       {"ipv4", {"192.168.0.255", "192.168.0.256"}},
       {"ipv6", {"2001:db8::", "1:2"}},
-      {"email", {"a.b@example.org", "a@b"}},
+      {"ipv6", {"1:2:3:4:5:6:7:8", "1:2:3:4:5:6:7:8:9"}},
+      {"ipv6", {"::ffff:192.0.2.1", "1::2::3"}},
+      {"ipv6", {"2001:DB8::1:0:0:1", "::12345"}},
+      {"ipv6", {"::", ":"}},
+      {"email", {"A.b+c@example.org", "a..b@example.org"}},
+      {"idn-email", {"é@é.org", "é"}},
+      {"uuid", {"123E4567-e89b-02d3-a456-426614174000", "123e4567"}},
       {"hostname", {"example.org", "-a.org"}},
       {"uri", {"https://example.org/a/b?c=d#e", "example.org"}},
+      {"uri", {"mailto:a@b", "https://a b"}},
+      {"uri", {"urn:isbn:0451450523", "1a:b"}},
+      {"uri", {"HTTP://[::1]:80/%7Ea", "http://a/%zz"}},
       {"duration", {"P1DT2H", "P"}},
   };
   for (const auto& [format, texts] : cases) {
     const std::string schema = R"({"type":"string","format":")" + format + "\"}";
-    EXPECT_EQ(Judge(schema, "\"" + texts.first + "\""),
-              format == "email" ? Verdict::kImpossible : Verdict::kMatches)
-        << format;
+    EXPECT_EQ(Judge(schema, "\"" + texts.first + "\""), Verdict::kMatches) << format << texts.first;
     EXPECT_NE(Judge(schema, "\"" + texts.second + "\""), Verdict::kMatches) << format;
   }
-  EXPECT_EQ(Judge(R"({"type":"string","format":"email"})", R"("ab@example.org")"), Verdict::kMatches);
 }
 
 TEST(JsonSchema, WhiteSpaceIsBounded) {
@@ -296,8 +287,8 @@ TEST(OutputFormats, JsonRegexAndChoice) {
     EXPECT_TRUE(grammar.has_value()) << grammar.error().message;
     return Judge(**grammar, answer);
   };
-  EXPECT_EQ(judge(Kind::kJson, "", R"([{"a":[1e+21,"x"]},null])"), Verdict::kMatches);
-  EXPECT_EQ(judge(Kind::kJson, "", "1.5"), Verdict::kMatches);
+  EXPECT_EQ(judge(Kind::kJsonObject, "", R"({"b":[{"a":[1e+21,"x"]},null]})"), Verdict::kMatches);
+  EXPECT_EQ(judge(Kind::kJsonObject, "", "1"), Verdict::kImpossible);
   EXPECT_EQ(judge(Kind::kJsonObject, "", "[]"), Verdict::kImpossible);
   EXPECT_EQ(judge(Kind::kJsonObject, "", "{}"), Verdict::kMatches);
   EXPECT_EQ(judge(Kind::kChoice, R"(["yes","no","nobody"])", "no"), Verdict::kMatches);
@@ -362,8 +353,8 @@ TEST(OutputFormats, Regexes) {
     ASSERT_TRUE(grammar.has_value()) << pattern << ": " << grammar.error().message;
     EXPECT_EQ(Judge(**grammar, text) == Verdict::kMatches, matches) << pattern;
   }
-  for (const std::string bad : {"(", ")", "a**", "*a", "[a", "a{2", "a{3,2}", "\\", "(?=a)", "(?<!a)b", "\\1",
-                                "\\b", "a^b", "\\p{L}", "(((a{9999}){9999}){9999})"}) {
+  for (const std::string bad : {"(", ")", "a**", "*a", "[a", "a{3,2}", "\\", "(?=a)", "(?<!a)b", "\\1",
+                                "\\p{Klingon}", "(((a{9999}){9999}){9999})"}) {
     EXPECT_FALSE(CompileRegex(bad).has_value()) << bad;
   }
 }

@@ -12,7 +12,6 @@ namespace quire::runner::constraint {
 namespace {
 
 constexpr size_t kTokenBytesMax = 4096;  // longer ones are left out
-constexpr size_t kPlainLengths = 64;     // characters; longer tokens are not plain
 
 // The characters of a plain token.
 std::optional<size_t> PlainCharacters(std::string_view bytes) {

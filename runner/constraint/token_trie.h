@@ -90,6 +90,7 @@ class VocabularyIndex {
   const TokenTrie& all() const { return all_; }
   const TokenTrie& other() const { return other_; }  // tokens that are not plain
   // Plain tokens of at most this many characters.
+  static constexpr size_t kPlainLengths = 64;  // characters; longer tokens are not plain
   const TokenMask& PlainUpTo(size_t characters) const;
 
  private:

@@ -14,6 +14,7 @@
 #include "runner/constraint/json_grammar.h"
 #include "runner/constraint/output_format.h"
 #include "runner/constraint/schema.h"
+#include "runner/engine/log_line.h"
 #include "runner/engine/markup_grammar.h"
 #include "runner/output/answer_markup.h"
 #include "runner/tokenizer/tokenizer.h"
@@ -50,6 +51,12 @@ bool IsPythonName(std::string_view name) {
                              [](char c) { return api::IsAsciiAlnum(c) || c == '_' || c == '.' || c == '-'; });
 }
 
+// Once for each format that is compiled. The names are keywords, never a client's.
+void LogLoosened(const GrammarBuilder& builder) {
+  if (builder.loosened().empty()) return;
+  LogLine(fmt::format("a format is not enforced in all its rules: {}", fmt::join(builder.loosened(), ", ")));
+}
+
 class AnswerGrammar {
  public:
   AnswerGrammar(const ConstraintInputs& inputs, const tokenizer::Tokenizer& tokenizer)
@@ -62,8 +69,8 @@ class AnswerGrammar {
         continue;
       any_strict_ = any_strict_ || tool.strict;
       auto parameters = api::ReadJson(tool.parameters_json.empty() ? "null" : tool.parameters_json);
-      tools_.push_back({tool.name, parameters ? *std::move(parameters) : Json(), tool.strict,
-                        fmt::format("tools[{}].function.parameters", i)});
+      tools_.push_back(
+          {tool.name, parameters ? *std::move(parameters) : Json(), tool.strict, tool.parameters_field});
     }
   }
 
@@ -286,7 +293,12 @@ class AnswerGrammar {
     if (!schema && !tool.parameters.is_null()) {
       return api::Fail(api::ErrorCode::kUnsupported, "parameters that are no schema");
     }
-    return TaggedCall(tags, tool.name, schema ? AsObject(tool.parameters) : Json(), tokenizer_, builder);
+    return TaggedCall(tags, tool.name, schema ? AsObject(tool.parameters) : Json(), EnforcementOf(tool),
+                      tokenizer_, builder);
+  }
+
+  static constraint::Enforcement EnforcementOf(const CallableTool& tool) {
+    return tool.strict ? constraint::Enforcement::kStrict : constraint::Enforcement::kLoose;
   }
 
   // Empty where some tool cannot be called like that: an answer's calls are all of one kind.
@@ -294,9 +306,10 @@ class AnswerGrammar {
     std::vector<ExprRef> calls;
     for (const CallableTool& tool : tools_) {
       const bool schema = tool.parameters.is_object() && !tool.parameters.empty();
-      auto arguments = schema ? constraint::PythonArguments(AsObject(tool.parameters), builder)
-                       : tool.parameters.is_null() ? constraint::Nothing()
-                                                   : api::Result<ExprRef>(constraint::Never());
+      auto arguments =
+          schema ? constraint::PythonArguments(AsObject(tool.parameters), builder, EnforcementOf(tool))
+          : tool.parameters.is_null() ? constraint::Nothing()
+                                      : api::Result<ExprRef>(constraint::Never());
       if (!arguments || constraint::IsNever(*arguments) || !IsPythonName(tool.name)) return {};
       calls.push_back(constraint::Sequence(
           {constraint::Literal(tool.name + "("), *std::move(arguments), constraint::Literal(")")}));
@@ -309,7 +322,7 @@ class AnswerGrammar {
     const bool schema = tool.parameters.is_object() && !tool.parameters.empty();
     if (!schema && tool.parameters.is_null()) return constraint::Literal("{}");
     if (!schema || (!constrain_all && !tool.strict)) return constraint::AnyJson(builder).object;
-    auto arguments = constraint::JsonSchema(AsObject(tool.parameters), builder);
+    auto arguments = constraint::JsonSchema(AsObject(tool.parameters), builder, {}, EnforcementOf(tool));
     if (!arguments && IsOptional()) return constraint::AnyJson(builder).object;
     if (arguments || !tool.strict) return arguments;
     api::Error error = std::move(arguments.error());
@@ -335,7 +348,11 @@ api::Result<std::shared_ptr<constraint::Constraint>> CompileAnswerConstraint(
   const auto get = [&](bool constrain_all) {
     return constraints.Get(
         grammar.Key(constrain_all),
-        [&](GrammarBuilder& builder) { return grammar.Build(builder, constrain_all); },
+        [&](GrammarBuilder& builder) {
+          auto whole = grammar.Build(builder, constrain_all);
+          LogLoosened(builder);
+          return whole;
+        },
         {.party = inputs.request.client.Party(), .may_wait = inputs.may_wait, .resumed = inputs.resumed});
   };
   auto constraint = get(true);

@@ -443,17 +443,19 @@ TEST_F(AnswerGrammars, NothingIsConstrainedWithoutFormatAndTools) {
 }
 
 // Other tools stay constrained, and the names of all.
-TEST_F(AnswerGrammars, ASchemaThatCannotBeEnforcedLeavesItsArgumentsFree) {
+TEST_F(AnswerGrammars, AKeywordThatCannotBeEnforcedLeavesItsPropertyFree) {
   std::mt19937 random(6);
   const output::Format format = FormatNamed(kTemplates[0]);
   const auto tools = api::testing::ToolsOf(
-      R"([{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{"a":{"not":{}}}}}},)"
+      R"([{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{"a":{"contains":{"const":1}},"b":{"const":1}}}}},)"
       R"({"type":"function","function":{"name":"g","parameters":{"type":"object","properties":{"b":{"const":1}},)"
       R"("required":["b"]}}}])");
   const api::Request request;
   const ConstraintInputs inputs{.request = request, .tools = tools, .format = format, .rendered = true};
   const std::string begin = "<tool_call>\n{\"name\": \"";
-  EXPECT_NE(Write(inputs, begin + R"(f", "arguments": {"x": 1})", random), "");
+  EXPECT_NE(Write(inputs, begin + R"(f", "arguments": {"a": [2], "b": 1})", random), "");
+  EXPECT_EQ(Write(inputs, begin + R"(f", "arguments": {"b": 2)", random), "");
+  EXPECT_EQ(Write(inputs, begin + R"(f", "arguments": {"x")", random), "");
   EXPECT_EQ(Write(inputs, begin + R"(g", "arguments": {"b": 2)", random), "");
   EXPECT_EQ(Write(inputs, begin + "h", random), "");
 }

@@ -248,7 +248,7 @@ TEST(EngineFormat, TheSameAloneAndInABatch) {
   std::vector<api::RequestId> others;
   for (int i = 0; i < 8; ++i) {
     auto other = Greedy("What is the capital of country " + std::to_string(i) + "?", 10 + i);
-    others.push_back(busy.Submit(i % 2 == 0 ? With(other, Kind::kJson) : other));
+    others.push_back(busy.Submit(i % 2 == 0 ? With(other, Kind::kJsonObject) : other));
   }
   EXPECT_EQ(busy.Generate(request).text(), alone.text());
   for (const auto id : others) EXPECT_TRUE(busy.Wait(id).finished);
@@ -316,11 +316,11 @@ TEST(EngineFormat, TheSameFromACachedPrompt) {
 TEST(EngineFormat, WhatIsNotSupportedFailsBeforeTheFirstToken) {
   EngineHarness harness;
   const auto outcome =
-      harness.Generate(With(Greedy("Hello!"), Kind::kSchema, R"({"properties":{"a":{"not":{}}}})"));
+      harness.Generate(With(Greedy("Hello!"), Kind::kSchema, R"({"properties":{"a":{"contains":{}}}})"));
   ASSERT_TRUE(outcome.failed);
   EXPECT_EQ(outcome.failed->error.code, api::ErrorCode::kUnsupported);
   EXPECT_THAT(outcome.failed->error.message, HasSubstr("#/properties/a"));
-  EXPECT_THAT(outcome.failed->error.message, HasSubstr("\"not\""));
+  EXPECT_THAT(outcome.failed->error.message, HasSubstr("\"contains\""));
 }
 
 }  // namespace

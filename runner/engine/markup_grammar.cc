@@ -77,8 +77,8 @@ ExprRef MarkupText(const tokenizer::Tokenizer& tokenizer, std::string_view text)
 }
 
 api::Result<ExprRef> TaggedCall(const output::TaggedArguments& tags, std::string_view name,
-                                const api::Json& parameters, const tokenizer::Tokenizer& tokenizer,
-                                constraint::GrammarBuilder& builder) {
+                                const api::Json& parameters, constraint::Enforcement enforcement,
+                                const tokenizer::Tokenizer& tokenizer, constraint::GrammarBuilder& builder) {
   if (!IsTaggedName(name)) {
     return api::Fail(api::ErrorCode::kUnsupported, "a tool whose name tags cannot hold");
   }
@@ -91,7 +91,8 @@ api::Result<ExprRef> TaggedCall(const output::TaggedArguments& tags, std::string
          .before_value = text(tags.value),
          .after_value = text(tags.end),
          .before_text = text(tags.text_value.empty() ? tags.value : tags.text_value),
-         .text = TextBefore(tokenizer, tags.end)});
+         .text = TextBefore(tokenizer, tags.end)},
+        enforcement);
     if (!arguments) return arguments;
   }
   return constraint::Sequence({text(tags.head), constraint::Literal(name), text(tags.middle),

@@ -7,6 +7,7 @@
 #include "api/base/error.h"
 #include "api/json/type.h"
 #include "runner/constraint/grammar_expr.h"
+#include "runner/constraint/schema.h"
 #include "runner/output/answer_markup.h"
 #include "runner/tokenizer/tokenizer.h"
 
@@ -22,7 +23,7 @@ constraint::ExprRef MarkupText(const tokenizer::Tokenizer& tokenizer, std::strin
 // A call of the tool `name` with its arguments between tags. `parameters`: a schema, or null where the tool has none.
 // kUnsupported where tags cannot express such a call.
 api::Result<constraint::ExprRef> TaggedCall(const output::TaggedArguments& tags, std::string_view name,
-                                            const api::Json& parameters,
+                                            const api::Json& parameters, constraint::Enforcement enforcement,
                                             const tokenizer::Tokenizer& tokenizer,
                                             constraint::GrammarBuilder& builder);
 

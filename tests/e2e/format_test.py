@@ -140,12 +140,12 @@ class Routes(unittest.TestCase):
         self.assertLess(held["logprob"], free["logprob"])
 
     def test_what_is_not_enforced_is_refused_before_the_stream(self):
-        bad = {"type": "object", "properties": {"a": {"not": {"type": "null"}}}}
+        bad = {"type": "object", "properties": {"a": {"contains": {"type": "null"}}}}
         reply = self.daemon.post("/api/chat", {"model": MODEL, "format": bad,
                                                "messages": [{"role": "user", "content": "x"}]})
         self.assertEqual(reply.status, 400)
         self.assertIn("#/properties/a", reply.json["error"])
-        self.assertIn('"not"', reply.json["error"])
+        self.assertIn('"contains"', reply.json["error"])
         for fields in ({"response_format": {"type": "json_schema", "json_schema": {"schema": bad}}},
                        {"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "strin"}}}},
                        {"guided_regex": "("}, {"guided_json": "{"}, {"stream": True, "guided_regex": "(?=a)"}):
@@ -172,10 +172,9 @@ class Routes(unittest.TestCase):
             deep = {"type": "array", "items": deep}
         some = [{"anyOf": [{"type": "object", "properties": {f"a{i}": {"const": j}}, "required": [f"a{i}"]}
                            for j in range(3)]} for i in range(14)]
-        wide = {"type": "object", "properties": {f"p{i}": {"type": "string", "maxLength": 500} for i in range(300)}}
         loop = {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}
         states = {"type": "string", "pattern": "^(a|b)*a(a|b){20}$"}
-        refused = [{"guided_json": one} for one in (deep, {"allOf": some}, wide, loop, states, {"$ref": "#"})]
+        refused = [{"guided_json": one} for one in (deep, {"allOf": some}, loop, states, {"$ref": "#"})]
         refused += [{"guided_regex": one} for one in ("a" * 900_000, "((a{1,100}){1,100}){1,100}", "(", "a{9999999999}")]
         for fields in refused:
             reply = self.openai(**fields)
