@@ -299,7 +299,8 @@ TEST_F(AnswerGrammars, TheMarkerOfACallMeansNothingInThinking) {
   EXPECT_TRUE(accepts("<|im_start|> is a special token"));
   inputs.thinking_open = false;
   EXPECT_TRUE(accepts("<think>I could write <tool_call> here</think>so <|im_start|> <tool_call>\n"));
-  EXPECT_FALSE(accepts("no thought <tool_call>here"));
+  EXPECT_FALSE(accepts("no thought\n<tool_call>here"));
+  EXPECT_TRUE(accepts("in a sentence <tool_call> is text"));
 }
 
 TEST_F(AnswerGrammars, ModelsThatCallInPythonDo) {
