@@ -25,10 +25,12 @@ size_t BytesOf(const api::Event& event) {
   } else if (const auto* finished = std::get_if<api::Finished>(&event)) {
     bytes += finished->stop_string.size() + finished->context.size() * sizeof(api::TokenId) +
              finished->embedding.size() * sizeof(float);
-  } else if (const auto* ready = std::get_if<api::PromptReady>(&event);
-             ready != nullptr && ready->divergence) {
-    bytes += ready->divergence->shared.size() + ready->divergence->prompt.size() +
-             ready->divergence->cached.size();
+  } else if (const auto* ready = std::get_if<api::PromptReady>(&event)) {
+    bytes += ready->sampling.size();
+    if (ready->divergence) {
+      bytes += ready->divergence->shared.size() + ready->divergence->prompt.size() +
+               ready->divergence->cached.size();
+    }
   } else if (const auto* failed = std::get_if<api::Failed>(&event)) {
     bytes += failed->error.message.size() + failed->error.field.size();
   }

@@ -226,6 +226,11 @@ constexpr std::array kTable = {
         "--prefix-cache", "QUIRE_PREFIX_CACHE", "BOOL", "true",
         "Reuse computed prompt prefixes across requests",
         [](Options& o, std::string_view t) { return SetStrictBool(o.runner_settings.prefix_cache, t); }},
+    OptionSpec{
+        "--model-sampling", "QUIRE_MODEL_SAMPLING", "BOOL", "true",
+        "Sampling that a model's files recommend is its default, and their banned tokens and stop strings "
+        "count",
+        [](Options& o, std::string_view t) { return SetStrictBool(o.runner_settings.model_sampling, t); }},
     OptionSpec{"--quantize-on-load", "QUIRE_QUANTIZE_ON_LOAD", "TYPE", "",
                "Quantize floating-point models at load time to this type (Q8_0, Q6_K, Q4_K, Q4_0); default: "
                "do not quantize",

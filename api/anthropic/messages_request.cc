@@ -423,7 +423,7 @@ Request ToRequest(MessagesRequest messages, const ModelDefaults& defaults) {
   dialect.temperature = 1.0F;
   dialect.top_p = 1.0F;
   Request request;
-  request.params = Resolve(Overlay(Overlay(dialect, defaults.options), messages.options));
+  SetOptions(dialect, defaults.options, messages.options, request);
   request.overflow = Overflow::kRefuse;
   request.shift = false;  // neither the prompt nor the answer's context is cut here
   request.client.cache_salt = std::move(messages.cache_salt);

@@ -36,6 +36,8 @@ struct PromptReady {
   std::optional<Divergence> divergence = {};
   int64_t build_ns = 0;    // rendering and tokenizing
   int64_t restore_ns = 0;  // finding and restoring the cached prefix
+  // Sampling of this answer that the model's files recommend: a JSON object as of Modelfile PARAMETERs, or empty.
+  std::string sampling = {};
 };
 
 // Some more of the prompt is computed, but not all of it; only for Request::report_progress.

@@ -154,4 +154,14 @@ Options Overlay(Options base, const Options& top);
 
 GenerationParams Resolve(const Options& options);
 
+// Options by the position of their row in VisitOptions(), the first is bit 0.
+using OptionBits = uint64_t;
+
+// Those that `options` specifies.
+OptionBits Specified(const Options& options);
+// Without those of `bits`.
+Options Without(Options options, OptionBits bits);
+// Sets what `options` specifies, as Resolve() does.
+void Apply(const Options& options, GenerationParams& params);
+
 }  // namespace quire::api

@@ -51,6 +51,28 @@ TEST(Options, ResolveGivesOnlyValuesTheRunnerTakes) {
   EXPECT_EQ(params.stop, std::vector<std::string>{"x"});
 }
 
+TEST(Options, OneThatIsSpecifiedIsKeptWhenOthersAreAdded) {
+  Options own;
+  own.num_ctx = 64;
+  own.top_k = 3;
+  own.stop_token_ids = std::vector<TokenId>();  // the last row
+  Options added;
+  added.top_k = 20;
+  added.top_p = 0.5F;
+  added.stop_token_ids = {{1}};
+  const OptionBits bits = Specified(own);
+  EXPECT_EQ(bits & 1U, 1U) << "num_ctx is the first row";
+  const Options rest = Without(added, bits);
+  EXPECT_FALSE(rest.top_k || rest.stop_token_ids);
+  GenerationParams params = Resolve(own);
+  Apply(rest, params);
+  EXPECT_EQ(params.num_ctx, 64);
+  EXPECT_EQ(params.top_k, 3);
+  EXPECT_EQ(params.top_p, 0.5F);
+  EXPECT_EQ(params.temperature, 0.8F);
+  EXPECT_EQ(Specified({}), 0U);
+}
+
 TEST(HttpStatus, IsTotal) {
   EXPECT_EQ(HttpStatus(ErrorCode::kInvalidArgument), 400);
   EXPECT_EQ(HttpStatus(ErrorCode::kUnsupported), 400);

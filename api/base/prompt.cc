@@ -5,6 +5,12 @@
 
 namespace quire::api {
 
+void SetOptions(const Options& dialect, const Options& parameters, const Options& own, Request& request) {
+  const Options specified = Overlay(parameters, own);
+  request.params = Resolve(Overlay(dialect, specified));
+  request.specified = Specified(specified);
+}
+
 std::vector<Message> WithDefaults(std::vector<Message> messages, const ModelDefaults& defaults) {
   const bool own_system = !messages.empty() && messages.front().role == "system";
   std::vector<Message> all;

@@ -157,6 +157,9 @@ struct Request {
   Prompt prompt;
   Client client = {};
   GenerationParams params;
+  // The options in `params` that the request or the model's PARAMETERs specify. The others are defaults of the API, which
+  // sampling that the model's files recommend replaces.
+  OptionBits specified = 0;
   Overflow overflow = Overflow::kTruncate;
   bool shift = true;                 // at the end of the context drop half of the unkept tokens and go on
   bool logprobs = false;             // report the log-probability of every generated token

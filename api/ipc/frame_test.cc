@@ -61,6 +61,7 @@ Submit FullSubmit() {
   submit.request.params.min_tokens = 3;
   submit.request.params.ignore_eos = true;
   submit.request.params.draft_num_predict = 6;
+  submit.request.specified = OptionBits{5} << 28U;
   submit.request.overflow = Overflow::kRefuse;
   submit.request.shift = false;
   submit.request.logprobs = true;
@@ -135,7 +136,16 @@ CacheInspected FullCache() {
 }
 
 RequestEvent FullReady() {
-  return {RequestId{1}, PromptReady{7, 3, "diverged@3", Divergence{3, "a", "b", "c"}, 4, 5}};
+  return {RequestId{1},
+          PromptReady{7, 3, "diverged@3", Divergence{3, "a", "b", "c"}, 4, 5, R"({"top_k":3})"}};
+}
+
+Inspected FullInspected() {
+  Inspected inspected{};
+  inspected.repairs = {"a"};
+  inspected.sampling_json = R"({"top_k":3})";
+  inspected.sampling_source = "f";
+  return inspected;
 }
 
 LoadModel FullLoad() {
@@ -146,6 +156,7 @@ LoadModel FullLoad() {
                        .weights_budget = int64_t{1} << 33,
                        .memory_bytes = int64_t{1} << 34,
                        .prefix_cache = false,
+                       .model_sampling = false,
                        .quantize_on_load = "Q8_0",
                        .kv_cache_type = KvType::kQ8_0,
                        .state_cache_type = KvType::kBF16},
@@ -207,6 +218,7 @@ TEST(Ipc, EveryMessageToTheDaemonSurvives) {
   ExpectSurvives(ToDaemon(LoadFailed{{ErrorCode::kBadModel, "m.gguf: truncated", "f"}}));
   ExpectSurvives(
       ToDaemon(Inspected{"{}", "[]", "{{ x }}", "F16", 12, std::nullopt, {"completion", "tools"}, "line 1"}));
+  ExpectSurvives(ToDaemon(FullInspected()));
   ExpectSurvives(ToDaemon(Inspected{"", "", "", "", 0, Error{ErrorCode::kBadModel, "no", ""}}));
   ExpectSurvives(ToDaemon(Converted{}));
   ExpectSurvives(ToDaemon(Converted{Error{ErrorCode::kBadModel, "no", ""}}));

@@ -24,7 +24,7 @@ inline constexpr int32_t kSaidTokensMax = (1 << 24) - 1;
 inline constexpr int64_t kSaidTimeMax = int64_t{1} << 54;   // ns: 208 days
 inline constexpr int64_t kSaidBytesMax = int64_t{1} << 50;  // and counts
 static_assert(kAnswerTokensMax < kSaidTokensMax && kSaidTokensMax <= INT32_MAX / kChoicesMax);
-inline constexpr size_t kMissBytesMax = 64;
+inline constexpr size_t kMissBytesMax = 64, kSamplingBytesMax = 4096;
 inline constexpr size_t kDraftPositionsMax = 4096;
 
 template <Is<Error> M, class V>
@@ -156,6 +156,7 @@ void VisitFields(M& m, V& visit) {
   visit("prompt", m.prompt);
   visit("client", m.client);
   visit("params", m.params);
+  visit("specified", m.specified);
   visit("overflow", m.overflow, Overflow::kRefuse);
   visit("shift", m.shift);
   visit("logprobs", m.logprobs);
@@ -194,6 +195,7 @@ void VisitFields(M& m, V& visit) {
   visit("weights_budget", m.weights_budget, 0);
   visit("memory_bytes", m.memory_bytes, 0);
   visit("prefix_cache", m.prefix_cache);
+  visit("model_sampling", m.model_sampling);
   visit("quantize_on_load", m.quantize_on_load);
   visit("kv_cache_type", m.kv_cache_type, KvType::kI16);
   visit("state_cache_type", m.state_cache_type, KvType::kQ8_0);
@@ -300,6 +302,7 @@ void VisitFields(M& m, V& visit) {
   visit.IfAny("divergence", m.divergence);
   visit("build_ns", m.build_ns, 0, kSaidTimeMax);
   visit("restore_ns", m.restore_ns, 0, kSaidTimeMax);
+  visit("sampling", m.sampling, kSamplingBytesMax);
 }
 template <Is<PrefillProgress> M, class V>
 void VisitFields(M& m, V& visit) {
@@ -412,6 +415,8 @@ void VisitFields(M& m, V& visit) {
   visit("capabilities", m.capabilities);
   visit("template_error", m.template_error);
   visit("repairs", m.repairs);
+  visit("sampling", m.sampling_json, kSamplingBytesMax);
+  visit("sampling_source", m.sampling_source);
   visit.IfAny("memory", m.memory);
   visit("context_length", m.context_length, 0);
   visit("num_ctx", m.num_ctx, 0);

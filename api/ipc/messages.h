@@ -22,7 +22,7 @@
 
 namespace quire::api::ipc {
 
-inline constexpr uint16_t kVersion = 17;
+inline constexpr uint16_t kVersion = 18;
 inline constexpr size_t kHeaderBytes = 16;
 // To a runner: a 100k-turn chat fits; a hostile length does not. To the daemon less, by its type: BoundsOf().
 inline constexpr size_t kFrameBytesMax = size_t{256} << 20;
@@ -52,6 +52,7 @@ struct RunnerSettings {
   int64_t weights_budget = 0;
   int64_t memory_bytes = 0;  // that all models together may have; 0 = no limit but the machine's
   bool prefix_cache = true;
+  bool model_sampling = true;         // sampling that the model's files recommend is the default
   std::string quantize_on_load = {};  // type for floating-point weights: "Q8_0", ...; empty = unchanged
   KvType kv_cache_type = kDefaultKvType;
   KvType state_cache_type = KvType::kF32;  // of recurrent states in the prefix cache; not kF16
@@ -211,6 +212,9 @@ struct Inspected {              // answer to InspectModel
   std::vector<std::string> capabilities = {};  // "completion", "tools", "thinking", "insert"
   std::string template_error = {};             // what is wrong with InspectModel::go_template
   std::vector<std::string> repairs = {};       // what was read in another spelling than the file's
+  // Sampling that the files recommend, a JSON object as of Modelfile PARAMETERs, and where it is; empty: none, or it is not
+  // to be used.
+  std::string sampling_json = {}, sampling_source = {};
   // Of a model that can be loaded: what loading takes here, and the context that requests get by default.
   std::optional<MemoryEstimate> memory = {};
   int32_t context_length = 0;  // trained, tokens; 0 = not known

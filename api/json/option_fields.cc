@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <type_traits>
@@ -116,6 +117,27 @@ void ReadAll(const Json& object, FirstError& error, Options& options, std::vecto
   }
 }
 
+constexpr std::string_view kParameter = "PARAMETER";
+
+bool IsSampling(std::string_view name) {
+  bool known = false;
+  VisitOptions([&](const OptionRow& row) { known = known || row.name == name; });
+  return known && name != "num_ctx" && name != "num_predict" && name != "num_keep";
+}
+
+// A float as its shortest decimal number: 0.6 and not 0.6000000238418579.
+template <class T>
+Json ShortJson(const T& value) {
+  if constexpr (std::is_same_v<T, float>) {
+    double number = 0;
+    const std::string text = fmt::format("{}", value);
+    std::from_chars(text.data(), text.data() + text.size(), number);
+    return number;
+  } else {
+    return value;
+  }
+}
+
 }  // namespace
 
 void GetOptions(Fields& body, Options& options, std::vector<std::string>& unknown) {
@@ -146,6 +168,39 @@ Result<ParsedOptions> ParseOptions(std::string_view json_object) {
   ReadAll(*object, error, parsed.options, parsed.unknown);
   if (error) return std::unexpected(std::move(*error));
   return parsed;
+}
+
+std::string DumpOptions(const Options& options) {
+  Json object = Json::object();
+  VisitOptions(
+      [&object]<class T>(const OptionRow& row, const std::optional<T>& option) {
+        if constexpr (!std::is_same_v<T, std::vector<LogitBias>>) {
+          if (option && row.in_options()) object[std::string(row.name)] = ShortJson(*option);
+        }
+      },
+      options);
+  return object.empty() ? std::string() : DumpJson(object);
+}
+
+void ApplySampling(std::string_view json_object, GenerationParams& params) {
+  if (json_object.empty()) return;
+  if (const auto parsed = ParseOptions(json_object)) Apply(parsed->options, params);
+}
+
+std::string SamplingSources(std::string_view recommended, std::string_view source,
+                            std::string_view parameters) {
+  Json sources = Json::object();
+  for (const auto& [text, from] : {std::pair(recommended, source), std::pair(parameters, kParameter)}) {
+    const auto object = ReadJson(text.empty() ? "{}" : text);
+    if (!object || !object->is_object()) continue;
+    for (const auto& [name, value] : object->get_ref<const Json::object_t&>()) {
+      if (!IsSampling(name)) continue;
+      Json entry = {{"value", value}, {"from", from}};
+      const auto known = sources.find(name);
+      (known != sources.end() ? *known : sources[name]) = std::move(entry);
+    }
+  }
+  return sources.empty() ? std::string() : DumpJson(sources);
 }
 
 }  // namespace quire::api

@@ -20,6 +20,17 @@ struct ParsedOptions {
 // A JSON object of options. Errors: kInvalidArgument naming the option and what it must be.
 Result<ParsedOptions> ParseOptions(std::string_view json_object);
 
+// What ParseOptions() reads, as short as it can be written; empty where nothing is specified.
+std::string DumpOptions(const Options& options);
+
+// Sets what PromptReady::sampling says; of a text that is none, nothing.
+void ApplySampling(std::string_view json_object, GenerationParams& params);
+
+// Where values of a model's requests come from that specify none: {"top_k": {"value": 20, "from": "PARAMETER"}}, of the sampling
+// that its files recommend, at `source`, and of its PARAMETERs, which go before it. All are JSON objects, or empty.
+std::string SamplingSources(std::string_view recommended, std::string_view source,
+                            std::string_view parameters);
+
 // The member "options".
 void GetOptions(Fields& body, Options& options, std::vector<std::string>& unknown);
 

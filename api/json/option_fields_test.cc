@@ -109,6 +109,35 @@ std::string DocsRow(const OptionRow& row, const std::vector<std::string>& standa
                      row.name, texts.empty() ? "none" : texts + "`", row.help);
 }
 
+TEST(DumpOptions, IsReadAgain) {
+  EXPECT_EQ(DumpOptions({}), "");
+  constexpr const char* kText =
+      R"({"temperature":0.6,"top_k":-1,"top_p":0.95,"ignore_eos":true,"stop":["a","b"]})";
+  const auto parsed = ParseOptions(kText);
+  ASSERT_TRUE(parsed);
+  EXPECT_EQ(parsed->options.temperature, 0.6F);
+  EXPECT_EQ(DumpOptions(parsed->options), kText);
+}
+
+TEST(ApplySampling, SetsWhatTheTextSays) {
+  GenerationParams params;
+  ApplySampling(R"({"top_k":7,"temperature":0.25})", params);
+  EXPECT_EQ(params.top_k, 7);
+  EXPECT_EQ(params.temperature, 0.25F);
+  EXPECT_EQ(params.top_p, 0.9F);
+  for (const char* text : {"", "x", "[]", R"({"top_k":"x"})"}) ApplySampling(text, params);
+  EXPECT_EQ(params.top_k, 7);
+}
+
+TEST(SamplingSources, AParameterGoesBeforeTheFile) {
+  EXPECT_EQ(
+      SamplingSources(R"({"temperature":0.6,"top_k":20})", "file", R"({"num_ctx":9,"top_k":3,"num_gpu":1})"),
+      R"({"temperature":{"value":0.6,"from":"file"},"top_k":{"value":3,"from":"PARAMETER"}})");
+  EXPECT_EQ(SamplingSources("", "", ""), "");
+  EXPECT_EQ(SamplingSources("[", "file", R"({"stop":["x"]})"),
+            R"({"stop":{"value":["x"],"from":"PARAMETER"}})");
+}
+
 TEST(OptionTable, TheDocumentationHasEveryRow) {
   const std::string docs = ReadApiDocs();
   const size_t openai = docs.find("## OpenAI");

@@ -47,8 +47,8 @@ struct CompletionRequest {
 Result<CompletionRequest> ParseCompletion(std::string_view body);
 Result<CompletionRequest> ParseInfill(std::string_view body);
 
-// llama.cpp's defaults, then the model's parameters, then the request's.
-GenerationParams ParamsOf(const Options& options, const Options& model);
+// llama.cpp's defaults.
+Options DefaultOptions();
 
 // One per choice: the choices of the first prompt, then those of the second. Only what is filled in is ever cut.
 std::vector<Request> ToRequests(CompletionRequest request, const ModelDefaults& defaults);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "api/json/encode_parts.h"
+#include "api/json/option_fields.h"
 #include "api/json/read.h"
 #include "api/json/timings.h"
 #include "api/llama_server/completion.h"
@@ -93,18 +94,19 @@ Json EncodeSettings(const GenerationParams& params) {
 }
 
 CompletionHead HeadOf(const CompletionRequest& request, const ModelDefaults& defaults) {
-  CompletionHead head{.model = request.model,
-                      .stream = request.stream,
-                      .list = request.list || request.n > 1,
-                      .return_tokens = request.return_tokens,
-                      .slot = request.slot,
-                      .n_probs = request.n_probs,
-                      .texts = {},
-                      .response_fields = request.response_fields,
-                      .params = ParamsOf(request.options, defaults.options),
-                      .format = request.format,
-                      .return_progress = request.return_progress,
-                      .timings_per_token = request.timings_per_token};
+  CompletionHead head{
+      .model = request.model,
+      .stream = request.stream,
+      .list = request.list || request.n > 1,
+      .return_tokens = request.return_tokens,
+      .slot = request.slot,
+      .n_probs = request.n_probs,
+      .texts = {},
+      .response_fields = request.response_fields,
+      .params = Resolve(Overlay(Overlay(DefaultOptions(), defaults.options), request.options)),
+      .format = request.format,
+      .return_progress = request.return_progress,
+      .timings_per_token = request.timings_per_token};
   for (const std::string& text : request.texts) {
     head.texts.insert(head.texts.end(), static_cast<size_t>(request.n), text);
   }
@@ -131,6 +133,7 @@ size_t CompletionEncoder::RepeatedBytes(const Event& event, size_t choice) const
 std::string CompletionEncoder::OnReady(const PromptReady& ready, const EventContext& context) {
   Choice& choice = choices_.at(context.choice);
   choice.prompt_tokens = ready.prompt_tokens;
+  ApplySampling(ready.sampling, head_.params);
   choice.clock.OnReady(ready, context.total);
   return OnProgress({ready.cached_tokens}, context);
 }

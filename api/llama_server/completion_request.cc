@@ -214,16 +214,16 @@ Result<CompletionRequest> ParseCompletion(std::string_view text) {
 
 Result<CompletionRequest> ParseInfill(std::string_view text) { return Parse(text, GetFim); }
 
-GenerationParams ParamsOf(const Options& options, const Options& model) {
-  Options dialect;
-  dialect.top_p = 0.95F;
-  dialect.min_p = 0.05F;
-  return Resolve(Overlay(Overlay(dialect, model), options));
+Options DefaultOptions() {
+  Options options;
+  options.top_p = 0.95F;
+  options.min_p = 0.05F;
+  return options;
 }
 
 std::vector<Request> ToRequests(CompletionRequest completion, const ModelDefaults& defaults) {
   Request base;
-  base.params = ParamsOf(completion.options, defaults.options);
+  SetOptions(DefaultOptions(), defaults.options, completion.options, base);
   base.shift = false;
   base.client.cache_salt = std::move(completion.cache_salt);
   base.logprobs = completion.n_probs > 0;

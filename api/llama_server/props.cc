@@ -35,14 +35,15 @@ Request ToRequest(TemplateRequest apply) {
 std::string EncodeProps(const ModelProps& props, std::string_view version) {
   Json settings = {{"n_ctx", props.num_ctx}};
   settings["params"] = llama_server::EncodeSettings(props.params);
-  const Json body = {{"default_generation_settings", std::move(settings)},
-                     {"total_slots", props.slots},
-                     {"model_alias", props.model},
-                     {"model_path", props.path},
-                     {"chat_template", props.chat_template},
-                     {"modalities", {{"vision", false}, {"audio", false}}},
-                     {"build_info", version},
-                     {"is_sleeping", false}};
+  Json body = {{"default_generation_settings", std::move(settings)},
+               {"total_slots", props.slots},
+               {"model_alias", props.model},
+               {"model_path", props.path},
+               {"chat_template", props.chat_template},
+               {"modalities", {{"vision", false}, {"audio", false}}},
+               {"build_info", version},
+               {"is_sleeping", false}};
+  if (!props.sampling_json.empty()) body["sampling"] = ReadJson(props.sampling_json).value_or(Json::object());
   return DumpJson(body);
 }
 

@@ -29,7 +29,8 @@ struct ModelProps {
   std::string chat_template;
   int32_t num_ctx = 0;  // tokens
   int32_t slots = 1;
-  GenerationParams params = {};  // of a /completion that gives none
+  GenerationParams params = {};    // of a /completion that gives none
+  std::string sampling_json = {};  // SamplingSources(); left out when empty
 };
 std::string EncodeProps(const ModelProps& props, std::string_view version);
 

@@ -101,7 +101,7 @@ Message GetMessage(Fields& fields, const std::string& model, OmittedContent& omi
 // The fields that both kinds of request share.
 Request BaseRequest(const CommonRequest& common, const ModelDefaults& defaults) {
   Request request;
-  request.params = Resolve(Overlay(defaults.options, common.options));
+  SetOptions({}, defaults.options, common.options, request);
   request.overflow = common.truncate ? Overflow::kTruncate : Overflow::kRefuse;
   request.shift = common.shift;
   request.client.cache_salt = common.cache_salt;

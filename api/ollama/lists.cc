@@ -146,6 +146,7 @@ std::string EncodeShow(const ShowReply& reply) {
                {"renderer", reply.renderer},
                {"parser", reply.parser}};
   if (reply.context_length > 0) Set(body, "context_length", reply.context_length);
+  if (!reply.sampling_json.empty()) Set(body, "sampling", ReadOr(reply.sampling_json, Json::object()));
   if (!reply.repairs.empty()) Set(body, "repairs", reply.repairs);
   if (reply.check) Set(body, "check", Encode(*reply.check));
   return DumpJson(body);

@@ -74,9 +74,10 @@ struct ShowReply {
   std::string tensors_json;     // array, or empty
   std::vector<std::string> capabilities = {"completion"};
   std::chrono::system_clock::time_point modified_at;
-  bool verbose = false;        // arrays of more than five elements too
-  std::string basename;        // shown as general.basename unless empty
-  int32_t context_length = 0;  // of requests that name none, tokens; 0 = not known: left out
+  bool verbose = false;            // arrays of more than five elements too
+  std::string basename;            // shown as general.basename unless empty
+  int32_t context_length = 0;      // of requests that name none, tokens; 0 = not known: left out
+  std::string sampling_json = {};  // SamplingSources(); left out when empty
   std::vector<std::string> repairs =
       {};  // what is read in another spelling than the file's; left out when empty
   std::optional<LoadCheck> check = {};

@@ -158,7 +158,7 @@ Request ToRequest(ChatRequest chat, const ModelDefaults& defaults) {
   dialect.temperature = 1.0F;
   dialect.top_p = 1.0F;
   Request request;
-  request.params = Resolve(Overlay(Overlay(dialect, defaults.options), chat.options));
+  SetOptions(dialect, defaults.options, chat.options, request);
   request.overflow = Overflow::kRefuse;
   request.shift = false;  // neither the prompt nor the answer's context is cut here
   request.client.cache_salt = std::move(chat.cache_salt);

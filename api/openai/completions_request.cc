@@ -141,7 +141,7 @@ std::vector<Request> ToRequests(CompletionRequest completion, const ModelDefault
   dialect.temperature = 1.0F;
   dialect.top_p = 1.0F;
   Request base;
-  base.params = Resolve(Overlay(Overlay(dialect, defaults.options), completion.options));
+  SetOptions(dialect, defaults.options, completion.options, base);
   base.overflow = Overflow::kRefuse;
   base.shift = false;  // neither the prompt nor the answer's context is cut here
   base.client.cache_salt = std::move(completion.cache_salt);

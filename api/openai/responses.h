@@ -74,12 +74,15 @@ class ResponseText {
  public:
   explicit ResponseText(const ResponseHead& head);
 
-  // `output`: JSON text. `usage`: null while the response is in progress.
-  std::string Encode(std::string_view status, bool cut, std::string_view output, const Usage* usage) const;
-  size_t bytes() const { return begin_.size() + before_output_.size() + after_output_.size(); }
+  // `output`: JSON text. `usage`: null while the response is in progress. Of `head` the sampling counts.
+  std::string Encode(std::string_view status, bool cut, std::string_view output, const Usage* usage,
+                     const ResponseHead& head) const;
+  size_t bytes() const {
+    return begin_.size() + before_output_.size() + after_output_.size() + settings_.size() + end_.size();
+  }
 
  private:
-  std::string begin_, before_output_, after_output_;  // members without braces
+  std::string begin_, before_output_, after_output_, settings_, end_;  // members without braces
 };
 
 // Streamed as server-sent events, numbered in their order, the first ones at PromptReady; there is no "[DONE]".

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "api/json/encode_parts.h"
+#include "api/json/option_fields.h"
 #include "api/json/read.h"
 #include "api/json/timings.h"
 #include "api/openai/parts.h"
@@ -68,17 +69,15 @@ ResponseText::ResponseText(const ResponseHead& head) {
        {"model", head.model}});
   after_output_ = MembersOf({{"parallel_tool_calls", head.parallel_tool_calls},
                              {"previous_response_id", nullptr},
-                             {"store", false},
-                             {"temperature", head.temperature}});
-  AppendMember(after_output_, "text", head.text_json, R"({"format":{"type":"text"}})");
-  AppendMember(after_output_, "tool_choice", head.tool_choice_json, R"("auto")");
-  AppendMember(after_output_, "tools", head.tools_json, "[]");
-  after_output_ += ',';
-  after_output_ += MembersOf({{"top_p", head.top_p}, {"truncation", head.truncates ? "auto" : "disabled"}});
+                             {"store", false}});
+  AppendMember(settings_, "text", head.text_json, R"({"format":{"type":"text"}})");
+  AppendMember(settings_, "tool_choice", head.tool_choice_json, R"("auto")");
+  AppendMember(settings_, "tools", head.tools_json, "[]");
+  end_ = MembersOf(ObjectOf("truncation", head.truncates ? "auto" : "disabled"));
 }
 
 std::string ResponseText::Encode(std::string_view status, bool cut, std::string_view output,
-                                 const Usage* usage) const {
+                                 const Usage* usage, const ResponseHead& head) const {
   const std::string state =
       MembersOf({{"status", status},
                  {"error", nullptr},
@@ -86,12 +85,16 @@ std::string ResponseText::Encode(std::string_view status, bool cut, std::string_
   Json last = {{"usage", usage == nullptr ? Json(nullptr) : EncodeResponseUsage(*usage)},
                {"metadata", Json::object()}};
   if (usage != nullptr) last["timings"] = EncodeTimings(*usage);
-  const std::string end = MembersOf(last);
+  const std::string rest = MembersOf(last),
+                    temperature = MembersOf(ObjectOf("temperature", head.temperature)),
+                    top_p = MembersOf(ObjectOf("top_p", head.top_p));
   std::string out;
-  out.reserve(bytes() + state.size() + output.size() + end.size() + 32);
+  out.reserve(bytes() + state.size() + output.size() + rest.size() + 128);
   out.append("{").append(begin_).append(",").append(state).append(",").append(before_output_);
   out.append(",\"output\":").append(output).append(",").append(after_output_);
-  return out.append(",").append(end).append("}");
+  for (const std::string* members : {&temperature, &settings_, &top_p, &end_, &rest})
+    out.append(",").append(*members);
+  return out.append("}");
 }
 
 ResponsesEncoder::ResponsesEncoder(ResponseHead head)
@@ -168,7 +171,7 @@ Json ResponsesEncoder::Output(Status last) const {
 
 std::string ResponsesEncoder::Response(Status status, const Json& output, const Usage* usage) const {
   return text_.Encode(kStatusNames.at(static_cast<size_t>(status)), status == Status::kIncomplete,
-                      DumpJson(output), usage);
+                      DumpJson(output), usage, head_);
 }
 
 std::string ResponsesEncoder::ResponseEvent(std::string_view type, std::string_view response) {
@@ -192,7 +195,11 @@ Json ResponsesEncoder::PartEvent(std::string_view type, std::string_view text) c
   return event;
 }
 
-std::string ResponsesEncoder::OnReady(const PromptReady&, const EventContext&) {
+std::string ResponsesEncoder::OnReady(const PromptReady& ready, const EventContext&) {
+  GenerationParams params{.temperature = head_.temperature, .top_p = head_.top_p};
+  ApplySampling(ready.sampling, params);
+  head_.temperature = params.temperature;
+  head_.top_p = params.top_p;
   if (!streams()) return {};
   const std::string response = Response(Status::kInProgress, Json::array(), nullptr);
   std::string out = ResponseEvent("response.created", response);

@@ -69,7 +69,7 @@ ActiveGeneration::ActiveGeneration(Setup setup, int32_t context_max,
       end_of_generation_(end_of_generation),
       outbox_(std::move(emit)),
       tokens_(std::move(setup.prompt.tokens)),
-      logit_processor_(params_, end_of_generation),
+      logit_processor_(params_, end_of_generation, std::move(setup.prompt.banned_first)),
       sampler_(params_, [tokens = tokenizer_](api::TokenId id) { return tokens->TokenBytes(id); }),
       sampling_kind_(SamplingKindOf(params_, logprobs_)),
       text_(tokenizer_, StartOf(setup.request.prompt),
@@ -78,7 +78,8 @@ ActiveGeneration::ActiveGeneration(Setup setup, int32_t context_max,
       thinking_budget_(std::move(setup.prompt.thinking_budget)),
       single_call_(setup.request.single_tool_call),
       arrived_(setup.arrived),
-      build_time_(setup.prompt.build_time) {
+      build_time_(setup.prompt.build_time),
+      sampling_(std::move(setup.prompt.sampling)) {
   if (setup.prompt.constraint) matcher_.emplace(std::move(setup.prompt.constraint));
   tokens_.reserve(tokens_.size() + static_cast<size_t>(std::clamp(OutputLimit(), 1, std::max(num_ctx_, 1))));
   outbox_.Resume(setup.resume.deltas, setup.resume.credit);
@@ -129,6 +130,7 @@ void ActiveGeneration::Start(int32_t computed, api::PromptReady how) {
   how.cached_tokens = std::min(computed, prompt_tokens_);  // what was resumed may be in the caches too
   cached_tokens_ = spent_ ? std::min(spent_->cached_tokens, prompt_tokens_) : how.cached_tokens;
   how.build_ns = build_time_.count();
+  how.sampling = std::move(sampling_);
   outbox_.Add(std::move(how));
 }
 

@@ -223,6 +223,7 @@ class ActiveGeneration {
 
   const Clock::time_point arrived_;
   const std::chrono::nanoseconds build_time_;
+  std::string sampling_;  // PromptReady::sampling, until that is sent
   std::optional<Clock::time_point> started_;
   std::optional<Clock::time_point> first_token_;
 };

@@ -30,6 +30,7 @@
 #include "runner/engine/machine_memory.h"
 #include "runner/engine/mailbox.h"
 #include "runner/engine/memory_estimate.h"
+#include "runner/engine/model_defaults.h"
 #include "runner/engine/preparation.h"
 #include "runner/engine/sandbox.h"
 #include "runner/engine/tier_link.h"
@@ -236,7 +237,7 @@ ipc::Inspected Inspect(const Shared& shared, const ipc::InspectModel& request) {
     failed.error = files.error();
     return failed;
   }
-  auto description = weights::Describe(**files, request.verbose);
+  auto description = weights::Describe(**files, request.verbose, request.settings.model_sampling);
   description.memory = load.memory;
   description.context_length = load.context_length;
   description.num_ctx = load.num_ctx;
@@ -244,8 +245,6 @@ ipc::Inspected Inspect(const Shared& shared, const ipc::InspectModel& request) {
   const auto go = request.go_template.empty() ? nullptr : PromptTemplate::ParseGo(request.go_template);
   if (!go) description.template_error = go.error().message;
   description.capabilities = CapabilitiesOf(**files, go ? go->get() : nullptr);
-  const std::span<const std::string> repairs = (*files)->repairs();
-  description.repairs.assign(repairs.begin(), repairs.end());
   return description;
 }
 
@@ -409,7 +408,7 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   link.Send(EstimateMemory(*opened->metadata_model, limits, ResidentBytes() + DraftBytes(draft, limits),
                            context_length, settings.cache_bytes, MemoryLimitBytes(), cache_needed));
   LogStreamed(*opened->metadata_model);
-  for (const std::string& repair : opened->loaded.files->repairs()) LogLine("read differently: " + repair);
+  const weights::GenerationDefaults defaults = LoadModelDefaults(opened->loaded, settings.model_sampling);
   limits.cache_bytes = AwaitLoadApproval(shared);
   auto model = Finish(*std::move(opened), progress, options);
   if (!model) return link.Send(ipc::LoadFailed{model.error()});
@@ -451,7 +450,8 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
                               .task = rank ? ModelTask::kRank : other_task,
                               .rank_prompt = rank ? &rank->prompt : nullptr,
                               .end_of_generation = &end_of_generation,
-                              .sentence = sentence.get()};
+                              .sentence = sentence.get(),
+                              .defaults = &defaults};
   shared.preparation_max = PreparationMax(std::chrono::milliseconds(settings.prepare_ms), context_length);
   Preparation preparation(shared.prompts, context, std::chrono::milliseconds(settings.prepare_ms),
                           ReceiversOf(shared, link));

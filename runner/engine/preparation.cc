@@ -13,6 +13,7 @@
 
 #include "api/base/request_memory.h"
 #include "runner/constraint/output_format.h"
+#include "runner/engine/model_defaults.h"
 #include "runner/work/work_budget.h"
 #include "runner/work/work_memory.h"
 
@@ -194,6 +195,8 @@ Preparation::End Preparation::Work(PreparationJob& job) {
   if (stopped && stopped->spent && job.lane != Lane::kLong) return End::kSpent;
   if (stopped) prompt = std::unexpected(std::move(stopped->error));
   if (*prompt) (*prompt)->build_time = job.tried;
+  if (*prompt && context.defaults != nullptr)
+    ApplyModelDefaults(*context.defaults, job.submit.request, **prompt);
   const bool large = api::MemoryBytes(job.submit.request) > api::kSmallRequestBytes;
   DropTexts(job.submit.request);
   receivers_.built(PromptBuilt{job.submit.id, std::move(job.submit.request), *std::move(prompt), job.arrived,

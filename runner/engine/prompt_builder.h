@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <unordered_set>
 #include <vector>
 
@@ -21,6 +22,9 @@ namespace quire::runner {
 class PromptTemplate;
 namespace tokenizer {
 class Tokenizer;
+}
+namespace weights {
+struct GenerationDefaults;
 }
 namespace constraint {
 class Constraint;
@@ -53,6 +57,9 @@ struct BuiltPrompt {
   std::chrono::nanoseconds build_time{};  // that building it took; for statistics
   std::vector<int32_t> types = {};        // of tokens, for encoders; empty: all 0
   std::string rendered_text = {};         // what the template wrote, of a chat whose text is asked for
+  // ApplyModelDefaults():
+  std::string sampling = {};                    // PromptReady::sampling
+  std::vector<api::TokenId> banned_first = {};  // as the first token of the answer
 };
 
 // What a model gives.
@@ -71,8 +78,9 @@ struct PromptContext {
   ModelTask task = ModelTask::kGenerate;  // such models embed too
   const models::RankPrompt* rank_prompt = nullptr;                      // of a decoder that ranks
   const std::unordered_set<api::TokenId>* end_of_generation = nullptr;  // null: none
-  const SentenceSettings* sentence = nullptr;  // null: the files say nothing of texts to embed
-  bool resumed = false;                        // the answer began in another runner
+  const SentenceSettings* sentence = nullptr;             // null: the files say nothing of texts to embed
+  const weights::GenerationDefaults* defaults = nullptr;  // of its answers; null: none
+  bool resumed = false;                                   // the answer began in another runner
   bool formats_may_wait = false;  // the caller waits until WorkStopped says that there is memory for one more
 };
 

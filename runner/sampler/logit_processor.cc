@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace quire::runner::sampler {
 namespace {
@@ -11,8 +12,10 @@ constexpr float kNegativeInfinity = -std::numeric_limits<float>::infinity();
 }  // namespace
 
 LogitProcessor::LogitProcessor(const api::GenerationParams& params,
-                               const std::unordered_set<TokenId>& end_of_generation)
-    : ends_from_(params.ignore_eos ? std::numeric_limits<int32_t>::max() : params.min_tokens) {
+                               const std::unordered_set<TokenId>& end_of_generation,
+                               std::vector<TokenId> banned_first)
+    : banned_first_(std::move(banned_first)),
+      ends_from_(params.ignore_eos ? std::numeric_limits<int32_t>::max() : params.min_tokens) {
   for (const api::LogitBias& bias : params.logit_bias) {
     if (bias.bias >= api::kLogitBiasMax) {
       forced_.push_back(bias.token);
@@ -29,7 +32,8 @@ LogitProcessor::LogitProcessor(const api::GenerationParams& params,
 std::span<const float> LogitProcessor::Apply(std::span<const float> logits, int32_t output_tokens,
                                              Workspace& workspace) const {
   const bool keeps_ends = output_tokens >= ends_from_ || ends_.empty();
-  if (biases_.empty() && forced_.empty() && keeps_ends) return logits;
+  const bool first = output_tokens == 0 && !banned_first_.empty();
+  if (biases_.empty() && forced_.empty() && keeps_ends && !first) return logits;
   std::vector<float>& processed = workspace.processed;
   const auto known = [&logits](TokenId id) { return id >= 0 && static_cast<size_t>(id) < logits.size(); };
   if (std::ranges::any_of(forced_, known)) {
@@ -43,10 +47,13 @@ std::span<const float> LogitProcessor::Apply(std::span<const float> logits, int3
   for (const api::LogitBias& bias : biases_) {
     if (known(bias.token)) processed[static_cast<size_t>(bias.token)] += bias.bias;
   }
-  if (keeps_ends) return processed;
-  for (const TokenId id : ends_) {
-    if (known(id)) processed[static_cast<size_t>(id)] = kNegativeInfinity;
-  }
+  const auto ban = [&](const std::vector<TokenId>& ids) {
+    for (const TokenId id : ids) {
+      if (known(id)) processed[static_cast<size_t>(id)] = kNegativeInfinity;
+    }
+  };
+  if (first) ban(banned_first_);
+  if (!keeps_ends) ban(ends_);
   return processed;
 }
 

@@ -51,5 +51,19 @@ TEST(LogitProcessor, EosIsBannedForMinTokensOrAlways) {
       << "what is forced comes";
 }
 
+TEST(LogitProcessor, TokensAreBannedAsTheFirstOfAnAnswer) {
+  api::GenerationParams params;
+  Workspace workspace;
+  const auto processed = [&](int32_t output_tokens) {
+    const auto logits = LogitProcessor(params, {}, {2, 9}).Apply(kLogits, output_tokens, workspace);
+    return std::vector<float>(logits.begin(), logits.end());
+  };
+  EXPECT_THAT(processed(0), ElementsAre(1, 2, kNegativeInfinity, 4));
+  EXPECT_THAT(processed(1), ElementsAre(1, 2, 3, 4));
+  params.logit_bias = {{0, 2}};
+  EXPECT_THAT(processed(0), ElementsAre(3, 2, kNegativeInfinity, 4));
+  EXPECT_THAT(processed(1), ElementsAre(3, 2, 3, 4));
+}
+
 }  // namespace
 }  // namespace quire::runner::sampler

@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 
+#include "api/json/option_fields.h"
+#include "runner/weights/generation_defaults.h"
 #include "runner/weights/ggml_types.h"
 
 namespace quire::runner::weights {
@@ -127,7 +129,7 @@ std::string TensorList(const ModelFiles& files) {
 
 }  // namespace
 
-api::ipc::Inspected Describe(const ModelFiles& files, bool verbose) {
+api::ipc::Inspected Describe(const ModelFiles& files, bool verbose, bool sampling) {
   json info = files.format() == Format::kGguf ? GgufInfo(files, verbose) : HuggingFaceInfo(files);
   api::ipc::Inspected described;
   described.parameters = CountParameters(files);
@@ -136,6 +138,12 @@ api::ipc::Inspected Describe(const ModelFiles& files, bool verbose) {
   described.tensors_json = TensorList(files);
   described.chat_template = files.chat_template();
   described.quantization = Quantization(files);
+  described.repairs.assign(files.repairs().begin(), files.repairs().end());
+  if (!sampling) return described;
+  GenerationDefaults defaults = ReadGenerationDefaults(files);
+  described.sampling_json = api::DumpOptions(defaults.options);
+  if (!described.sampling_json.empty()) described.sampling_source = defaults.source;
+  std::ranges::move(defaults.notes, std::back_inserter(described.repairs));
   return described;
 }
 

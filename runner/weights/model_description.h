@@ -12,6 +12,8 @@ namespace quire::runner::weights {
 //    directory gets the same keys made from its config.json.
 //  - tensors_json: [{"name", "type", "shape"}], shape with the fastest-running dimension first, as in GGUF.
 //  - quantization: from general.file_type, else the type of most elements; empty without tensors.
-api::ipc::Inspected Describe(const ModelFiles& files, bool verbose);
+//  - sampling_json: what the files recommend (generation_defaults.h), with `sampling`.
+//  - repairs: those of the files, and with `sampling` what of the recommendations is not obeyed.
+api::ipc::Inspected Describe(const ModelFiles& files, bool verbose, bool sampling = true);
 
 }  // namespace quire::runner::weights

@@ -147,6 +147,10 @@ api::Result<std::string> ShowText(std::string_view show_json, bool verbose) {
   }
   sections.Add("Capabilities", capabilities);
   sections.Add("Parameters", ParameterRows(MemberText(*shown, "parameters")));
+  Rows sampling;
+  for (const auto& [name, entry] : Member(*shown, "sampling").items())
+    sampling.push_back({name, MemberText(entry, "value"), MemberText(entry, "from")});
+  sections.Add("Sampling", sampling);
   Rows repairs;
   for (const Json& repair : Member(*shown, "repairs")) {
     if (repair.is_string()) repairs.push_back({repair.get<std::string>()});

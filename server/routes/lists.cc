@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "api/json/option_fields.h"
 #include "api/ollama/chat.h"
 #include "server/http/party.h"
 #include "server/routes/handlers.h"
@@ -126,6 +127,8 @@ ollama::ShowReply ShowReplyOf(const StoredModel& model, const api::ipc::Inspecte
   }
   reply.modified_at = model.modified_at;
   reply.repairs = description.repairs;
+  reply.sampling_json =
+      api::SamplingSources(description.sampling_json, description.sampling_source, model.parameters_json);
   return reply;
 }
 

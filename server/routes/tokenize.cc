@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "api/json/option_fields.h"
 #include "api/llama_server/completion.h"
 #include "api/llama_server/props.h"
 #include "server/http/party.h"
@@ -71,6 +72,16 @@ std::string ModelOfQuery(std::string_view query) {
   return {};
 }
 
+// As of a request that specifies nothing.
+void SetSampling(const api::ipc::Inspected& description, const StoredModel& model, api::ModelProps& props) {
+  props.params = Resolve(Overlay(api::llama_server::DefaultOptions(), model.parameters));
+  const auto recommended =
+      api::ParseOptions(description.sampling_json.empty() ? "{}" : description.sampling_json);
+  if (recommended) Apply(Without(recommended->options, Specified(model.parameters)), props.params);
+  props.sampling_json =
+      api::SamplingSources(description.sampling_json, description.sampling_source, model.parameters_json);
+}
+
 // For the model that ?model= names, else for the only loaded one.
 Awaitable<void> Props(Services& services, Exchange& exchange) {
   std::string name = ModelOfQuery(exchange.request().query);
@@ -91,7 +102,7 @@ Awaitable<void> Props(Services& services, Exchange& exchange) {
                         .path = PathShownTo(exchange.request().admin, model->weights),
                         .chat_template = go_template.empty() ? (*description)->chat_template : go_template};
   props.num_ctx = co_await services.inspector.DefaultContext(*model, PartyOf(exchange));
-  props.params = api::llama_server::ParamsOf({}, model->parameters);
+  SetSampling(**description, *model, props);
   for (const scheduler::LoadedModel& loaded : services.backend.Loaded()) {
     if (loaded.spec.key != model->digest) continue;
     props.num_ctx = ContextShownTo(exchange.request().admin, loaded);
