@@ -47,7 +47,7 @@ class CompileMemory : public testing::Test {
 TEST_F(CompileMemory, CombinationsShareValues) {
   const std::string value = "[" + Repeated(500'000, "0") + "]";
   const std::string combinations = Repeated(500, R"({"type":"array"})");
-  for (const std::string values : {R"({"const":)" + value, R"({"enum":[)" + value + "]"}) {
+  for (const std::string& values : {R"({"const":)" + value, R"({"enum":[)" + value + "]"}) {
     EXPECT_THAT(Compile(values + R"(,"anyOf":[)" + combinations + "]}"),
                 HasSubstr("the format is too large: compiling it takes more than 128 MiB"));
     EXPECT_LT(peak_, ConstraintCache::kCompileBytesMax + 8 * kMiB);

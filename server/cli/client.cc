@@ -81,9 +81,9 @@ asio::awaitable<void> Converse(Call& call) {
   call.connected = true;
 
   http::request<http::string_body> request(call.verb, call.path, 11, std::move(call.body));
-  const bool is_ipv6 = call.endpoint.host.find(':') != std::string::npos;
-  request.set(http::field::host,
-              fmt::format(is_ipv6 ? "[{}]:{}" : "{}:{}", call.endpoint.host, call.endpoint.port));
+  const std::string& host = call.endpoint.host;
+  const std::string name = host.find(':') == std::string::npos ? host : "[" + host + "]";  // IPv6
+  request.set(http::field::host, fmt::format("{}:{}", name, call.endpoint.port));
   request.set(http::field::user_agent, "quire/" QUIRE_VERSION);
   if (call.verb == http::verb::post) request.set(http::field::content_type, "application/json");
   if (const std::string_view key = ApiKey(); !key.empty()) {
