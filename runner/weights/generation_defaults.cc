@@ -197,7 +197,9 @@ class Reader {
     for (const ordered_json& text : list) {
       if (text.is_string()) bytes += text.get_ref<const std::string&>().size();
     }
-    const auto is_text = [](const ordered_json& text) { return text.is_string() && text != ""; };
+    const auto is_text = [](const ordered_json& text) {
+      return text.is_string() && !text.get_ref<const std::string&>().empty();
+    };
     if (!std::ranges::all_of(list, is_text)) return AddNote(kKey, "is not a list of texts; ignored");
     if (list.size() > api::kStopStringsMax || bytes > api::kStopBytesMax)
       return AddNote(kKey, "is too long; ignored");
