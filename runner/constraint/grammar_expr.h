@@ -61,8 +61,8 @@ struct Lengths {
 // The kind of a rule. A list of distinct items calls the rule of its items, one and the same for
 // all, and no other; between two of them, and before the list's end, it reads something. No two items of one
 // list may have the same text. The rule of an item calls none.
-// A counted text is a JSON string with its quotes, of so many characters; it calls no rule. A counted list calls a rule for
-// each of its items, of which it has so many, and no other. Neither matches the empty text.
+// A counted text is a JSON string with its quotes, of a bounded number of characters; it calls no rule. A counted list calls a rule
+// for each of its items, of which it has a bounded number, and no other. Neither matches the empty text.
 enum class RuleKind : uint8_t { kText, kDistinctList, kDistinctItem, kCountedText, kCountedList };
 
 // The rules that expressions may call, also each other and themselves. One thread.

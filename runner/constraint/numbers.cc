@@ -106,7 +106,7 @@ Range RangeOf(const NumberBounds& bounds, bool negative) {
   return range;
 }
 
-// How the digits so far compare with those of a bound: so many are equal, or one of these.
+// How the digits so far compare with those of a bound: the number that are equal, or one of these.
 constexpr int kLess = -1, kGreater = -2;
 
 int Compared(const std::optional<Magnitude>& bound, int so_far, char digit) {
@@ -181,7 +181,7 @@ class NumberAutomaton {
     }
     return true;
   }
-  bool MayEnd(const State& at) const {
+  bool IsComplete(const State& at) const {
     using enum Phase;
     if (at.phase == kExponent) return true;
     return (at.phase == kZero || at.phase == kWhole || at.phase == kFraction) && IsWithin(at);
@@ -276,7 +276,7 @@ class NumberAutomaton {
   }
 
   std::optional<State> AfterE(State at) const {
-    if (kind_ == NumberKind::kInteger || !at.nonzero || !MayEnd(at) || at.phase == Phase::kExponent)
+    if (kind_ == NumberKind::kInteger || !at.nonzero || !IsComplete(at) || at.phase == Phase::kExponent)
       return {};
     return State{.phase = Phase::kE, .limit = ExponentMax(at, false), .minus_limit = ExponentMax(at, true)};
   }
@@ -287,7 +287,7 @@ class NumberAutomaton {
     CountWork(16);
     found->second = states_.empty() ? 0 : graph_.nodes++;
     states_.push_back(&found->first);
-    if (!MayEnd(state)) return found->second;
+    if (!IsComplete(state)) return found->second;
     matches_ = true;
     graph_.edges.push_back({found->second, 1, nullptr});
     return found->second;

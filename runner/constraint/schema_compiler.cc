@@ -81,8 +81,8 @@ ExprRef SchemaCompiler::Value(SchemaRefs refs) {
     return Call(*entry.rule);
   }
   const Mark before = mark();
-  if (++depth_ > kSchemaDepthMax || entries_.size() > kSchemaEntriesMax ||
-      builder_.size() > kSchemaRulesMax) {
+  exhausted_ = entries_.size() > kSchemaEntriesMax || builder_.size() > kSchemaRulesMax;
+  if (++depth_ > kSchemaDepthMax || exhausted_) {
     Fail({api::ErrorCode::kUnsupported, fmt::format("{}: the schema is too large or nested too deeply",
                                                     refs.empty() ? "#" : refs[0].path.Text())});
     return Never();
@@ -139,7 +139,7 @@ ExprRef SchemaCompiler::OneOf(size_t count, const std::function<ExprRef(size_t)>
     ExprRef expr = compile(i);
     if (!error_) {
       exprs.push_back(std::move(expr));
-    } else if (MayLeaveOut(*error_)) {
+    } else if (MayLeaveOut(*error_) && !exhausted_) {
       if (!left_out) left_out = std::move(error_);
       error_.reset();
       Rewind(before);

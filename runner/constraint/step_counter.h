@@ -28,7 +28,7 @@ class StepCounter {
   // kUnsupported when the numbers of steps that are possible take too much memory.
   static api::Result<StepCounter> Make(const Dfa& dfa, const Steps& steps, Lengths bounds);
 
-  // Whether a text can still match that is in this state after so many steps. States are the automaton's.
+  // Whether a text can still match that is in this state after `count` steps. States are the automaton's.
   bool MayContinue(StateId state, uint32_t count) const;
   // A count that stands for `count`: as long as at most `steps` steps follow, whether a text can match is the same.
   uint32_t Representative(uint32_t count, uint32_t steps) const;
@@ -41,7 +41,7 @@ class StepCounter {
   Lengths bounds_;
   uint32_t preperiod_ = 0;
   uint32_t period_ = 1;
-  // [states, preperiod + period] the least number of further steps, at least so many, with which a text can match.
+  // [states, preperiod + period] the least number of further steps, from this one on, with which a text can match.
   std::vector<uint32_t> next_;
 };
 

@@ -327,7 +327,8 @@ void ActiveGeneration::AppendToken(api::TokenId token) {
 void ActiveGeneration::EmitCertain() {
   using Kind = output::OutputChunk::Kind;
   api::TextDelta delta;
-  for (output::OutputChunk& chunk : text_.PopCertain()) {
+  text_.PopCertain(chunks_);
+  for (output::OutputChunk& chunk : chunks_) {
     if (called_ && single_call_) break;
     // Within a delta thinking comes first and calls last.
     const bool out_of_order = !delta.tool_calls.empty()

@@ -204,6 +204,7 @@ class ActiveGeneration {
   std::optional<constraint::Matcher> matcher_;  // of the answer's format
   uint64_t mask_steps_ahead_ = 0;               // that masks of further tokens may take in the step
   AnswerText text_;
+  output::OutputChunks chunks_;  // scratch
   const bool hide_thinking_;
   const ThinkingBudget thinking_budget_;
   const bool single_call_;

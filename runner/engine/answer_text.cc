@@ -35,7 +35,10 @@ void AnswerText::End() {
   if (!stop_) certain_.push_back({Kind::kText, stop_matcher_.Flush()});
 }
 
-output::OutputChunks AnswerText::PopCertain() { return std::exchange(certain_, {}); }
+void AnswerText::PopCertain(output::OutputChunks& chunks) {
+  chunks.clear();
+  std::swap(chunks, certain_);
+}
 
 void AnswerText::Parse(std::string text, std::string_view marker) {
   line_broken_ = line_broken_ || text.find('\n') != std::string::npos;

@@ -34,8 +34,8 @@ class AnswerText {
   void Append(api::TokenId token);
   void End();
 
-  // What is certain since the last call.
-  output::OutputChunks PopCertain();
+  // Replaces `chunks` by what is certain since the last call. No allocation where the same list comes back each time.
+  void PopCertain(output::OutputChunks& chunks);
   std::optional<size_t> stop() const { return stop_; }  // which of the strings ended the text
   bool is_cut() const { return is_cut_; }               // too little indentation ended it
   bool line_broken() const { return line_broken_; }     // the answer has a line break

@@ -21,7 +21,9 @@ TEST(AnswerText, ControlTokensDoNotComeOut) {
   }
   answer.End();
   std::string text;
-  for (const output::OutputChunk& chunk : answer.PopCertain()) text += chunk.text;
+  output::OutputChunks chunks;
+  answer.PopCertain(chunks);
+  for (const output::OutputChunk& chunk : chunks) text += chunk.text;
   EXPECT_TRUE(special);
   EXPECT_EQ(text, "ab<|fim_pad|>");  // which is no token of this vocabulary
 }

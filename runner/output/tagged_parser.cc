@@ -49,7 +49,7 @@ TaggedParser::TaggedParser(const ParserSetup& setup)
     : calls_(setup.expects_calls ? setup.format.calls : nullptr),
       thinking_(setup.format.thinking),
       tools_(setup.tools),
-      forced_(setup.forced),
+      forced_(setup.forced && calls_ != nullptr),
       document_(setup.document),
       state_(setup.thinking_open && thinking_ != nullptr ? State::kThinking : State::kText),
       at_segment_start_(!setup.continues),
