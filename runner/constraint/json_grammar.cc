@@ -16,6 +16,7 @@ namespace quire::runner::constraint {
 namespace {
 
 constexpr uint32_t kIndentMax = 32;  // columns
+constexpr uint32_t kTabsMax = 16;
 
 // Items separated by commas, of any number.
 ExprRef List(std::string_view open, const ExprRef& item, std::string_view close, const JsonStyle& style) {
@@ -53,10 +54,10 @@ ExprRef Determined(const ExprRef& expr) {
 ExprRef Space(const JsonStyle& style) {
   if (!style.spaces) return Nothing();
   static const ExprRef space = MakeShared([] {
-    const ExprRef blank = Bytes({{'\t', '\t'}, {' ', ' '}});
-    const ExprRef line = Sequence({Optional(Literal("\r")), Literal("\n")});
-    return Determined(Sequence(
-        {Repeat(blank, 0, 2), Optional(Sequence({line, Optional(line), Repeat(blank, 0, kIndentMax)}))}));
+    const ExprRef indentation =
+        Choice({Repeat(Literal(" "), 0, kIndentMax), Repeat(Literal("\t"), 0, kTabsMax)});
+    return Determined(
+        Optional(Choice({Literal(" "), Sequence({Optional(Literal("\r")), Literal("\n"), indentation})})));
   });
   return space;
 }
@@ -110,17 +111,21 @@ AnyJson::AnyJson(GrammarBuilder& builder, const JsonStyle& style) {
 
 ExprRef Member(ExprRef key, ExprRef value, const JsonStyle& style) {
   const ExprRef blank = style.spaces ? Optional(Literal(" ")) : Nothing();
-  return Sequence({std::move(key), blank, Literal(":"), Space(style), std::move(value)});
+  return Sequence({std::move(key), blank, Literal(":"), blank, std::move(value)});
 }
 
 ExprRef MemberSeparator(const JsonStyle& style) {
-  static const ExprRef spaced = Sequence({Space({}), Literal(","), Space({})});
+  static const ExprRef spaced = Sequence({Optional(Literal(" ")), Literal(","), Space({})});
   static const ExprRef compact = Literal(",");
   return style.spaces ? spaced : compact;
 }
 
+// No more than a model has written when its answer begins or ends.
 ExprRef Document(ExprRef value, const JsonStyle& style) {
-  return Sequence({Space(style), std::move(value), Space(style)});
+  if (!style.spaces) return value;
+  static const ExprRef around = Optional(
+      Choice({Bytes({{'\t', '\t'}, {' ', ' '}}), Sequence({Literal("\n"), Optional(Literal(" "))})}));
+  return Sequence({around, std::move(value), around});
 }
 
 }  // namespace quire::runner::constraint

@@ -23,7 +23,7 @@ struct JsonStyle {
 };
 inline constexpr JsonStyle kPythonStyle = {"None", "True", "False"};
 
-// At most two blanks, then at most two line breaks, of which the last has up to 32 columns of indentation behind it.
+// At most a blank, or a line break and up to 32 blanks or 16 tabs. Colons have at most a blank on either side.
 ExprRef Space(const JsonStyle& style);
 
 // A string with its quotes.

@@ -270,14 +270,17 @@ TEST(JsonSchema, StringFormats) {
 TEST(JsonSchema, WhiteSpaceIsBounded) {
   const std::string schema = R"({"type":"array"})";
   for (const std::string text :
-       {"[1,2]", "[1, 2]", "\n[\n    1 ,\n    {\n\t\t\"a\" : 2 } ]\n", "[\r\n  1,\r\n  2\r\n]\r\n",
-        "[1,\n\n  2]\n\n", "[{\"a\":\n  {\"b\":  1}}, 2 ]", "[\n  1\n, 2]", "[ ]", "[\n]", "[1] \n "}) {
+       {"[1,2]", "[1, 2]", "\n[\n    1 ,\n    {\n\t\t\"a\" : 2 } ]\n", "[\r\n  1,\r\n  2\r\n]",
+        "[{\"a\": {\"b\" :1}}, 2 ]", "[ ]", "[\n]", "[1]\n"}) {
     EXPECT_EQ(Judge(schema, text), Verdict::kMatches) << text;
   }
   EXPECT_EQ(Judge(schema, "[1\n" + std::string(32, ' ')), Verdict::kBeginning);
   EXPECT_EQ(Judge(schema, "[1\n" + std::string(33, ' ')), Verdict::kImpossible);
-  EXPECT_EQ(Judge(schema, "[1,   "), Verdict::kImpossible);
-  EXPECT_EQ(Judge(schema, "[1,\n\n\n"), Verdict::kImpossible);
+  EXPECT_EQ(Judge(schema, "[1\n" + std::string(16, '\t')), Verdict::kBeginning);
+  EXPECT_EQ(Judge(schema, "[1\n" + std::string(17, '\t')), Verdict::kImpossible);
+  EXPECT_EQ(Judge(schema, "[1\n \t"), Verdict::kImpossible);
+  EXPECT_EQ(Judge(schema, "[1,  "), Verdict::kImpossible);
+  EXPECT_EQ(Judge(schema, "[1,\n\n"), Verdict::kImpossible);
 }
 
 TEST(OutputFormats, JsonRegexAndChoice) {
