@@ -24,8 +24,7 @@ inline constexpr int32_t kSaidTokensMax = (1 << 24) - 1;
 inline constexpr int64_t kSaidTimeMax = int64_t{1} << 54;   // ns: 208 days
 inline constexpr int64_t kSaidBytesMax = int64_t{1} << 50;  // and counts
 static_assert(kAnswerTokensMax < kSaidTokensMax && kSaidTokensMax <= INT32_MAX / kChoicesMax);
-inline constexpr size_t kMissBytesMax = 64, kSamplingBytesMax = 4096;
-inline constexpr size_t kDraftPositionsMax = 4096;
+inline constexpr size_t kMissBytesMax = 64, kSamplingBytesMax = 4096, kDraftPositionsMax = 4096;
 
 template <Is<Error> M, class V>
 void VisitFields(M& m, V& visit) {

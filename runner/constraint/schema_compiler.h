@@ -125,7 +125,8 @@ class SchemaCompiler {
   std::map<std::pair<uint32_t, uint32_t>, ExprRef>
       counted_strings_;  // without other rules, by least and most
   int depth_ = 0;
-  bool exhausted_ = false;  // the schema has used up what one may take: no alternative can be left out for that
+  bool exhausted_ =
+      false;  // the schema has used up what one may take: no alternative can be left out for that
   std::optional<api::Error> error_;
 };
 

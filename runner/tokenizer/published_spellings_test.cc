@@ -47,14 +47,14 @@ ordered_json Gguf(const std::vector<Entry>& entries, bool add_space_prefix) {
   return kv;
 }
 
-TokenizerPtr FromGguf(const ordered_json& kv) {
+TokenizerPtr OfGguf(const ordered_json& kv) {
   auto tokenizer = Tokenizer::FromGguf(kv);
   EXPECT_TRUE(tokenizer) << tokenizer.error().message;
   return tokenizer ? *tokenizer : nullptr;
 }
 
-TokenizerPtr FromJson(const json& document, const ordered_json& config = nullptr,
-                      TokenId ids_max = Tokenizer::kNoIdsMax) {
+TokenizerPtr OfJson(const json& document, const ordered_json& config = nullptr,
+                    TokenId ids_max = Tokenizer::kNoIdsMax) {
   auto tokenizer = Tokenizer::FromTokenizerJson(document.dump(), config, ids_max);
   EXPECT_TRUE(tokenizer) << tokenizer.error().message;
   return tokenizer ? *tokenizer : nullptr;
@@ -78,16 +78,16 @@ std::vector<TokenId> Ends(const TokenizerPtr& tokenizer) {
 
 // As llama.cpp's converter writes Gemma's runs of spaces: user-defined, with spaces for marks.
 TEST(PublishedSpellings, RunsOfSpacesOfAGgufAreOneToken) {
-  const auto gemma = FromGguf(Gguf({{"<unk>", kUnknown},
-                                    {"<bos>", kControl},
-                                    {"<eos>", kControl},
-                                    {"\u2581"},
-                                    {"x"},
-                                    {"  ", kUserDefined},
-                                    {"    ", kUserDefined},
-                                    {"\n\n", kUserDefined},
-                                    {"<td>", kUserDefined}},
-                                   false));
+  const auto gemma = OfGguf(Gguf({{"<unk>", kUnknown},
+                                  {"<bos>", kControl},
+                                  {"<eos>", kControl},
+                                  {"\u2581"},
+                                  {"x"},
+                                  {"  ", kUserDefined},
+                                  {"    ", kUserDefined},
+                                  {"\n\n", kUserDefined},
+                                  {"<td>", kUserDefined}},
+                                 false));
   EXPECT_THAT(IdsOf(gemma, "x    x"), ElementsAre(4, 6, 4));
   EXPECT_THAT(IdsOf(gemma, "x   x x"), ElementsAre(4, 5, 3, 4, 3, 4));
   EXPECT_THAT(IdsOf(gemma, "\n\n  <td>x", SpecialTokens::kAsText), ElementsAre(7, 5, 8, 4));
@@ -97,15 +97,15 @@ TEST(PublishedSpellings, RunsOfSpacesOfAGgufAreOneToken) {
 
 // With a space before the text, user-defined tokens cut it, and each stretch gets one.
 TEST(PublishedSpellings, UserDefinedTokensOfAGgufCutTheText) {
-  const auto llama = FromGguf(Gguf({{"<unk>", kUnknown},
-                                    {"<s>", kControl},
-                                    {"</s>", kControl},
-                                    {"\u2581"},
-                                    {"x"},
-                                    {"\u2581x"},
-                                    {"<br>", kUserDefined},
-                                    {"  ", kUserDefined}},
-                                   true));
+  const auto llama = OfGguf(Gguf({{"<unk>", kUnknown},
+                                  {"<s>", kControl},
+                                  {"</s>", kControl},
+                                  {"\u2581"},
+                                  {"x"},
+                                  {"\u2581x"},
+                                  {"<br>", kUserDefined},
+                                  {"  ", kUserDefined}},
+                                 true));
   EXPECT_THAT(IdsOf(llama, "x<br>x"), ElementsAre(5, 6, 5));
   EXPECT_THAT(IdsOf(llama, "x  x"), ElementsAre(5, 7, 5));
 }
@@ -120,7 +120,7 @@ TEST(PublishedSpellings, AddedTokensOfADirectoryWriteMarksAsSpaces) {
         {"vocab", {{"\u2581", 0}, {"x", 1}, {"\u2581\u2581", 2}}},
         {"merges", json::array({json::array({"\u2581", "\u2581"})})}}},
       {"added_tokens", {Added(2, "\u2581\u2581", false), Added(3, "<s\u2581>")}}};
-  const auto tokenizer = FromJson(document);
+  const auto tokenizer = OfJson(document);
   EXPECT_THAT(IdsOf(tokenizer, "x  x"), ElementsAre(1, 2, 1));
   EXPECT_EQ(TextBack(tokenizer, {1, 2, 1, 3}), "x  x<s\u2581>");  // markup stays as it is written
 }
@@ -140,7 +140,7 @@ TEST(PublishedSpellings, NormalizedTokensBehindAPrependAreFoundWithIt) {
         {"vocab", {{"\u2581", 0}, {"o", 1}, {"k", 2}, {"<", 3}, {"</s>", 4}, {"/", 5}, {"s", 6}, {">", 7}}},
         {"merges", json::array()}}},
       {"added_tokens", {end}}};
-  const auto tokenizer = FromJson(document);
+  const auto tokenizer = OfJson(document);
   EXPECT_THAT(IdsOf(tokenizer, "ok </s>"), ElementsAre(0, 1, 2, 4));
   EXPECT_THAT(IdsOf(tokenizer, "</s>"), ElementsAre(4));
   EXPECT_THAT(IdsOf(tokenizer, "ok</s>"), ElementsAre(0, 1, 2, 3, 5, 6, 7));
@@ -158,11 +158,11 @@ TEST(PublishedSpellings, TokensThatOnlyTheConfigurationKnowsLieBehindTheVocabula
       {"pad_token", "<pad>"},
       {"unk_token", "x"},  // an entry of the vocabulary stays what it is
       {"additional_special_tokens", {"<more>"}}};
-  const auto tokenizer = FromJson(document, config);
+  const auto tokenizer = OfJson(document, config);
   EXPECT_THAT(IdsOf(tokenizer, "<a><b><pad><more>x<s>"), ElementsAre(257, 258, 259, 260, 'x', 256));
   EXPECT_TRUE(tokenizer->IsSpecial(257) && !tokenizer->IsSpecial(258) && !tokenizer->IsSpecial('x'));
   // The model has no rows for more.
-  const auto few = FromJson(document, config, 258);
+  const auto few = OfJson(document, config, 258);
   EXPECT_EQ(few->vocab_size(), 258);
   EXPECT_THAT(IdsOf(few, "<a><b>"), ElementsAre(257, '<', 'b', '>'));
 }
@@ -171,8 +171,8 @@ TEST(PublishedSpellings, TheEosOfTheConfigurationEndsAnAnswer) {
   json document = MiniTokenizer();
   document["added_tokens"] = {Added(256, "<done>"), Added(257, "<|fim_pad|>", false),
                               Added(258, "</s>", false)};
-  EXPECT_THAT(Ends(FromJson(document)), ElementsAre(257));  // "</s>" is a tag where it is not special
-  EXPECT_THAT(Ends(FromJson(document, {{"eos_token", "<done>"}})), ElementsAre(256, 257));
+  EXPECT_THAT(Ends(OfJson(document)), ElementsAre(257));  // "</s>" is a tag where it is not special
+  EXPECT_THAT(Ends(OfJson(document, {{"eos_token", "<done>"}})), ElementsAre(256, 257));
 }
 
 ordered_json ByteLevelGguf(const std::vector<Entry>& markup) {
@@ -192,10 +192,10 @@ ordered_json ByteLevelGguf(const std::vector<Entry>& markup) {
 }
 
 TEST(PublishedSpellings, EndsAndFimTokensOfAGgufAreMarkupWhateverTheirType) {
-  const auto tokenizer = FromGguf(ByteLevelGguf({{"<|endoftext|>", kNormal},
-                                                 {"<|fim_prefix|>", kNormal},
-                                                 {"<|file_sep|>", kUserDefined},
-                                                 {"</s>", kNormal}}));
+  const auto tokenizer = OfGguf(ByteLevelGguf({{"<|endoftext|>", kNormal},
+                                               {"<|fim_prefix|>", kNormal},
+                                               {"<|file_sep|>", kUserDefined},
+                                               {"</s>", kNormal}}));
   EXPECT_THAT(IdsOf(tokenizer, "a<|endoftext|>b<|fim_prefix|>"), ElementsAre('a', 256, 'b', 257));
   EXPECT_EQ(IdsOf(tokenizer, "<|endoftext|>", SpecialTokens::kAsText).size(), 13);
   EXPECT_TRUE(tokenizer->IsSpecial(256));
@@ -206,7 +206,7 @@ TEST(PublishedSpellings, WhatClosesAChannelIsNoEnd) {
   const auto ends = [](const std::vector<std::string>& texts) {
     std::vector<Entry> markup;
     for (const std::string& text : texts) markup.push_back({text, kControl});
-    return Ends(FromGguf(ByteLevelGguf(markup)));
+    return Ends(OfGguf(ByteLevelGguf(markup)));
   };
   EXPECT_THAT(ends({"<|end|>", "<|return|>", "<|call|>"}), ElementsAre(257, 258));  // Harmony
   EXPECT_THAT(ends({"<|end|>", "<|flush|>", "<|calls|>"}), ElementsAre(257, 258));  // Solar Open
@@ -224,10 +224,10 @@ TEST(PublishedSpellings, TokensOfPhi3TakeTheWhiteSpaceBehindThem) {
                           {"<|endoftext|>", kControl},
                           {"<0x0A>", kByte}},
                          false);
-  EXPECT_THAT(IdsOf(FromGguf(kv), "<|user|>\nx"), ElementsAre(5, 7, 4));
+  EXPECT_THAT(IdsOf(OfGguf(kv), "<|user|>\nx"), ElementsAre(5, 7, 4));
   for (const char* name : {"Phi-3 Mini 4k", "my PHI3"}) {
     kv["general.name"] = name;
-    const auto phi = FromGguf(kv);
+    const auto phi = OfGguf(kv);
     EXPECT_THAT(IdsOf(phi, "<|user|> \nx<s> x"), ElementsAre(5, 4, 1, 3, 4)) << name;
     EXPECT_THAT(IdsOf(phi, "<|endoftext|>\nx"), ElementsAre(6, 7, 4)) << name;
   }
@@ -243,12 +243,12 @@ TEST(PublishedSpellings, MaskTokensOfEncodersTakeTheWhiteSpaceBeforeThem) {
 
 TEST(PublishedSpellings, ChatsOfAGgufGetItsBos) {
   ordered_json kv = Gguf({{"<unk>", kUnknown}, {"<s>", kControl}, {"</s>", kControl}, {"x"}}, false);
-  EXPECT_TRUE(FromGguf(kv)->add_bos_to_chats());
+  EXPECT_TRUE(OfGguf(kv)->add_bos_to_chats());
   kv["tokenizer.ggml.add_bos_token"] = false;
-  EXPECT_FALSE(FromGguf(kv)->add_bos_to_chats());
+  EXPECT_FALSE(OfGguf(kv)->add_bos_to_chats());
   json document = MiniTokenizer();
   document["added_tokens"] = {Added(256, "<s>")};
-  EXPECT_FALSE(FromJson(document, {{"bos_token", "<s>"}, {"add_bos_token", true}})->add_bos_to_chats());
+  EXPECT_FALSE(OfJson(document, {{"bos_token", "<s>"}, {"add_bos_token", true}})->add_bos_to_chats());
 }
 
 std::set<TokenId> AllEnds(const weights::ModelFiles& files) {
