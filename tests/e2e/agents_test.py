@@ -94,15 +94,19 @@ class Agents(unittest.TestCase):
         self.assertEqual(reply["content"][0]["text"], "Done")
         self.assertGreater(reply["usage"]["cache_read_input_tokens"], 0)
 
-    def test_structured_output_has_no_white_space(self):
+    def test_structured_output_has_the_white_space_of_the_model_or_none(self):
         schema = {"type": "object", "properties": {"a": {"type": "array", "items": {"enum": ["yes", "no"]}, "minItems": 2,
                                                          "maxItems": 2}, "b": {"type": "integer"}},
                   "required": ["a", "b"], "additionalProperties": False}
         form = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
         for seed in range(5):
-            text = self.chat([{"role": "user", "content": "x"}], response_format=form, seed=seed, temperature=2)
-            text = text["message"]["content"]
-            self.assertEqual(text, json.dumps(json.loads(text), separators=(",", ":"), ensure_ascii=False))
+            values = []
+            for white_space in (True, False):
+                text = self.chat([{"role": "user", "content": "x"}], response_format=form, seed=seed, temperature=2,
+                                 structured_output_whitespace=white_space)["message"]["content"]
+                values.append(json.loads(text))
+                self.assertEqual(sorted(values[-1]), ["a", "b"])
+            self.assertEqual(text, json.dumps(values[-1], separators=(",", ":"), ensure_ascii=False))
         choice = self.chat([{"role": "user", "content": "x"}],
                            response_format={"type": "json_schema", "json_schema": {"schema": {"enum": ["yes", "no"]}}})
         self.assertIn(choice["message"]["content"], ['"yes"', '"no"'])
