@@ -323,7 +323,7 @@ class Chat(console_case.ConsoleCase):
                                                  "additionalProperties": False}))
         self.say(page, "Yes or no?")
         self.answered(page, 1)
-        self.assertRegex(page.run("document.querySelector('.message.assistant .text').innerText"), r'^\{"yes":(true|false)\}$')
+        self.assertRegex(page.run("document.querySelector('.message.assistant .text').innerText"), r'^\{\s*"yes"\s*:\s*(true|false)\s*\}$')
         page.fill("#setting-schema", "")
         self.quiet(page)
 
