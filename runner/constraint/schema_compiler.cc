@@ -308,7 +308,7 @@ ExprRef SchemaCompiler::String(const SchemaNode& node, bool one_spelling) {
   };
   if (!counts) return whole();
   if (one_spelling) {
-    const ExprRef many = quoted(Repeat(JsonCharacter(CodePoints::All()), lengths.min, lengths.max));
+    ExprRef many = quoted(Repeat(JsonCharacter(CodePoints::All()), lengths.min, lengths.max));
     if (!node.HasTextRules()) return many;
     const Dfa text = Checked(BuildDfa(*whole()), Dfa{}, node.path);
     if (error_) return Never();
@@ -329,7 +329,7 @@ ExprRef SchemaCompiler::String(const SchemaNode& node, bool one_spelling) {
 
 ExprRef SchemaCompiler::Number(const SchemaNode& node) {
   const bool integer = (node.types & kFraction) == 0;
-  const ExprRef within = NumberWithin(node.bounds, integer ? NumberKind::kInteger : NumberKind::kAny);
+  ExprRef within = NumberWithin(node.bounds, integer ? NumberKind::kInteger : NumberKind::kAny);
   const auto is_number = [](const Json* value) { return value->is_number(); };
   if (IsNever(within) || (node.steps.empty() && std::ranges::none_of(node.excluded, is_number)))
     return within;
