@@ -6,6 +6,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -369,6 +372,29 @@ TEST(ChatOfAGguf, IsDescribedAsItsTemplateWroteIt) {
   EXPECT_EQ(std::get<api::TextDelta>(events[1]).text, "<s>[hi] hi");
   // Sent as a text it has the tokens of the chat.
   EXPECT_EQ(TokensOf(model, api::RawPrompt{"<s>[hi] hi"}), TokensOf(model, request.prompt));
+}
+
+// A directory whose tokenizer_config.json leaves tokens to special_tokens_map.json.
+TEST(ChatOfADirectory, TemplatesSeeEverySpecialToken) {
+  namespace fs = std::filesystem;
+  std::string name = fs::temp_directory_path() / "quire-template-tokens-XXXXXX";
+  ASSERT_NE(mkdtemp(name.data()), nullptr);
+  const fs::path folder = name;
+  for (const char* file : {"config.json", "model.safetensors", "tokenizer.json"}) {
+    fs::copy(fs::path("tests/data/models/lfm2") / file, folder);
+  }
+  std::ofstream(folder / "tokenizer_config.json") << R"({"bos_token":"<|startoftext|>","eos_token":null})";
+  std::ofstream(folder / "special_tokens_map.json")
+      << R"({"eos_token":{"content":"<|im_end|>"},"pad_token":"<|pad|>","unk_token":"<u>"})";
+  std::ofstream(folder / "chat_template.jinja")
+      << "{{ bos_token }}{{ eos_token }}{{ pad_token }}{{ unk_token }}{{ sep_token }}";
+  const auto model = Load(folder, [](float, std::string_view) {});
+  fs::remove_all(folder);
+  ASSERT_TRUE(model) << model.error().message;
+  const auto rendered = model->prompt_template->Render(std::vector<api::Message>{{"user", "hi"}}, {});
+  std::string text;
+  for (const auto& segment : *rendered) text += segment.text;
+  EXPECT_EQ(text, "<|startoftext|><|im_end|><|pad|><u>");
 }
 
 }  // namespace
