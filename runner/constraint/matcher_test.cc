@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <functional>
 #include <future>
 #include <nlohmann/json.hpp>
@@ -53,7 +54,9 @@ std::string Check(const api::Json& schema, const api::Json& value, const api::Js
     return has("maxLength") && length > schema["maxLength"].get<size_t>() ? "maxLength" : "";
   }
   if (type == "integer" || type == "number") {
-    if (!value.is_number() || (type == "integer" && !value.is_number_integer())) return type;
+    // One beyond 64 bits is read as a float.
+    const bool whole = value.is_number() && std::trunc(value.get<double>()) == value.get<double>();
+    if (!value.is_number() || (type == "integer" && !whole)) return type;
     return has("minimum") && value.get<double>() < schema["minimum"].get<double>() ? "minimum" : "";
   }
   if (type == "array") {
