@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "api/base/parse_integer.h"
-#include "runner/tokenizer/subword_model.h"
+#include "runner/tokenizer/bpe.h"
 
 namespace quire::runner::tokenizer {
 namespace {
