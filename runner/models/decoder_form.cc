@@ -1,6 +1,7 @@
 #include "runner/models/decoder_form.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 #include <variant>
 
