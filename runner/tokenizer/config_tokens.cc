@@ -1,7 +1,6 @@
 #include "runner/tokenizer/config_tokens.h"
 
 #include <algorithm>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
