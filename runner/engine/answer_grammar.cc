@@ -252,6 +252,7 @@ class AnswerGrammar {
   api::Result<ExprRef> Calls(GrammarBuilder& builder, bool constrain_all) const {
     const output::ToolCallTemplate& call_template = *markup_.calls;
     std::vector<ExprRef> one_of;
+    std::vector<ExprRef> unmarked;
     if (call_template.python && constrain_all) one_of = PythonCalls(builder);
     const bool python = !one_of.empty();
     for (const CallableTool& tool : python ? std::vector<CallableTool>() : tools_) {
@@ -264,6 +265,12 @@ class AnswerGrammar {
       }
       auto arguments = Arguments(tool, builder, constrain_all);
       if (!arguments) return arguments;
+      if (MayBeUnmarked()) {
+        const uint32_t rule = builder.Declare();
+        builder.Define(rule, *std::move(arguments));
+        arguments = constraint::Call(rule);
+        unmarked.push_back(UnmarkedCall(tool.name, *arguments));
+      }
       std::string name = tool.name;
       if (call_template.json_name) {
         name = api::DumpJson(tool.name);
@@ -284,7 +291,47 @@ class AnswerGrammar {
       calls.push_back(constraint::Repeat(next, 0, kCallsMax - 1));
     }
     calls.push_back(MarkupText(tokenizer_, call_template.close));
-    return constraint::Sequence(std::move(calls));
+    ExprRef marked = constraint::Sequence(std::move(calls));
+    if (unmarked.empty()) return marked;
+    return constraint::Choice({std::move(marked), UnmarkedCalls(std::move(unmarked), single, builder)});
+  }
+
+  // A model that leaves out its marker, as some always do, would write other arguments behind one that it has to write.
+  bool MayBeUnmarked() const { return Forced() && !inputs_.format.harmony; }
+
+  // As output::UnmarkedCalls reads it.
+  static ExprRef UnmarkedCall(const std::string& name, const ExprRef& arguments) {
+    const constraint::JsonStyle style;
+    const ExprRef space = constraint::Space(style);
+    const ExprRef key =
+        constraint::Choice({constraint::JsonStringOf("arguments"), constraint::JsonStringOf("parameters")});
+    return constraint::Sequence(
+        {constraint::Literal("{"), space,
+         constraint::Member(constraint::JsonStringOf("name"), constraint::JsonStringOf(name), style),
+         constraint::MemberSeparator(style), constraint::Member(key, arguments, style), space,
+         constraint::Literal("}")});
+  }
+
+  static ExprRef UnmarkedCalls(std::vector<ExprRef> one_of, bool single, GrammarBuilder& builder) {
+    const constraint::JsonStyle style;
+    const ExprRef space = constraint::Space(style);
+    const uint32_t rule = builder.Declare();
+    builder.Define(rule, constraint::Choice(std::move(one_of)));
+    const auto several = [&](const ExprRef& between) {
+      const ExprRef next = constraint::Sequence({between, constraint::Call(rule)});
+      return constraint::Sequence(
+          {constraint::Call(rule), constraint::Repeat(next, 0, single ? 0 : kCallsMax - 1)});
+    };
+    const ExprRef separator =
+        constraint::Optional(constraint::Choice({constraint::Literal(","), constraint::Literal(";")}));
+    const ExprRef list =
+        constraint::Sequence({constraint::Literal("["), space, several(constraint::MemberSeparator(style)),
+                              space, constraint::Literal("]")});
+    const ExprRef calls = constraint::Choice({several(constraint::Sequence({separator, space})), list});
+    const ExprRef fence = constraint::Literal("```");
+    const ExprRef fenced = constraint::Sequence({fence, constraint::Optional(constraint::Literal("json")),
+                                                 constraint::Literal("\n"), calls, space, fence});
+    return constraint::Document(constraint::Choice({calls, fenced}), style);
   }
 
   api::Result<ExprRef> InTags(const CallableTool& tool, const output::TaggedArguments& tags,

@@ -1,6 +1,7 @@
 // Texts that a grammar allows are parsed back: every family, with the bundled model's vocabulary.
 #include "runner/engine/answer_grammar.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -164,6 +165,32 @@ TEST_F(AnswerGrammars, ForcedCallsOfEveryFamilyAreReadBack) {
         ExpectMatchesTools(call);
         EXPECT_TRUE(request.forced_tool.empty() || call.name == request.forced_tool) << text;
       }
+    }
+  }
+}
+
+// Some models always write their calls like that, and other arguments behind a marker that they have to write.
+TEST_F(AnswerGrammars, AForcedCallNeedsNoMarker) {
+  std::mt19937 random(3);
+  const std::vector<api::Tool> tools = SomeTools();
+  for (const std::string& name : kTemplates) {
+    const output::Format format = FormatNamed(name);
+    const output::ToolCallTemplate& calls = *output::MarkupOf(format).calls;
+    if (format.harmony || calls.python || calls.tagged != nullptr) continue;  // no JSON
+    api::Request request;
+    request.tool_choice = api::ToolChoice::kRequired;
+    const ConstraintInputs inputs{.request = request, .tools = tools, .format = format, .rendered = true};
+    for (const std::string begin :
+         {"{\"name\": \"now\", \"arguments\":", "```json\n{\n  \"name\": \"set_flag\",\n  \"arguments\": {\n",
+          "[{\"name\":\"get_weather\",\"parameters\":{",
+          "```\n{ \"name\": \"now\", \"parameters\" : {}\n}\n"}) {
+      const std::string text = Write(inputs, begin, random);
+      SCOPED_TRACE(fmt::format("{}: {}", format.family, text));
+      ASSERT_NE(text, "");
+      const Read read = ReadBack(inputs, text);
+      EXPECT_EQ(read.text, "");
+      ASSERT_GE(read.calls.size(), 1U);
+      for (const auto& call : read.calls) ExpectMatchesTools(call);
     }
   }
 }

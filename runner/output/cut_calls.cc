@@ -129,6 +129,7 @@ std::string CloseObject(std::string_view text) {
 std::vector<api::ToolCall> ReadCutCalls(const ToolCallSyntax& syntax, std::string_view text,
                                         const Tools& tools, bool is_first) {
   text = TrimLeft(text);
+  if (text.starts_with('`')) text.remove_prefix(std::min(text.find_first_of("{["), text.size()));  // a fence
   std::vector<std::string> closed;
   const bool json = TrimLeft(text.substr(text.starts_with('[') ? 1 : 0)).starts_with('{');
   const TaggedArguments* tags = syntax.call_template.tagged;

@@ -32,6 +32,7 @@ std::vector<CutForm> Forms() {
   return {
       {FormatOf("tools <tool_call> <think>"),
        "<tool_call>\n" + add + "\n</tool_call>\n<tool_call>\n" + now + "\n</tool_call>"},
+      {FormatOf("tools <tool_call> <think>"), "```json\n" + add + "\n" + now + "\n```"},
       {FormatOf("tools <|python_tag|>"), R"({"name": "add", "parameters": )" + arguments + "}"},
       {FormatOf("tools [TOOL_CALLS] [THINK]"), "[TOOL_CALLS][" + add + ", " + now + "]"},
       {FormatOf("tools [TOOL_CALLS] [ARGS]"),
