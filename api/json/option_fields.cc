@@ -5,10 +5,15 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "api/base/ascii.h"
 #include "api/base/limits.h"
@@ -100,6 +105,35 @@ bool IsKnown(std::string_view name) {
   return known;
 }
 
+// As Go's strconv reads it; null: it is none.
+template <class T>
+Json FromText(std::string_view text) {
+  if constexpr (std::is_same_v<T, bool>) {
+    constexpr auto kTrue = std::to_array<std::string_view>({"1", "t", "T", "true", "TRUE", "True"});
+    constexpr auto kFalse = std::to_array<std::string_view>({"0", "f", "F", "false", "FALSE", "False"});
+    if (std::ranges::find(kTrue, text) != kTrue.end()) return true;
+    if (std::ranges::find(kFalse, text) != kFalse.end()) return false;
+    return nullptr;
+  } else {
+    using Number = std::conditional_t<std::is_integral_v<T>, int64_t, double>;
+    if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+    Number number{};
+    const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
+    const bool whole = read.ec == std::errc() && read.ptr == text.data() + text.size();
+    return whole && std::isfinite(static_cast<double>(number)) ? Json(number) : Json();
+  }
+}
+
+template <class T>
+void ReadText(Json& value) {
+  if constexpr (std::is_arithmetic_v<T>) {
+    const bool number = std::is_same_v<T, bool> && value.is_number_integer();
+    if (!value.is_string() && !number) return;
+    Json read = FromText<T>(number ? DumpJson(value) : value.get<std::string>());
+    if (!read.is_null()) value = std::move(read);
+  }
+}
+
 void ReadAll(const Json& object, FirstError& error, Options& options, std::vector<std::string>& unknown) {
   constexpr size_t kUnknownMax = 16;  // for a log line; the rest is as uninteresting
   Fields fields(object, "options", error, Noun::kOption);
@@ -139,6 +173,25 @@ Json ShortJson(const T& value) {
 }
 
 }  // namespace
+
+Result<std::string> ReadTextsOfOptions(std::string_view json_object) {
+  auto options = ReadJson(json_object);
+  if (!options) return std::unexpected(options.error());
+  if (!options->is_object()) return std::string(json_object);
+  const Options none;
+  for (auto& [name, value] : options->get_ref<Json::object_t&>()) {
+    const auto is = [&name](std::string_view known) { return EqualIgnoringCase(known, name); };
+    VisitOptions(
+        [&value, &is]<class T>(const OptionRow& row, const std::optional<T>&) {
+          if (row.in_options() && is(row.name)) ReadText<T>(value);
+        },
+        none);
+    if (std::ranges::any_of(kIgnoredIntegers, is)) ReadText<int32_t>(value);
+    if (std::ranges::any_of(kIgnoredNumbers, is)) ReadText<float>(value);
+    if (std::ranges::any_of(kIgnoredBooleans, is)) ReadText<bool>(value);
+  }
+  return DumpJson(*options);
+}
 
 void GetOptions(Fields& body, Options& options, std::vector<std::string>& unknown) {
   if (const Json* object = body.FindObject("options")) ReadAll(*object, body.error(), options, unknown);

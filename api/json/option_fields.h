@@ -17,6 +17,10 @@ struct ParsedOptions {
   std::vector<std::string> unknown;  // names in no table, for the log
 };
 
+// The same object; values that are texts, as in a Modelfile, are the numbers and booleans that they say to Go's strconv
+// (".9", "+40", "T"). What says none stays. Errors: kInvalidArgument, no JSON.
+Result<std::string> ReadTextsOfOptions(std::string_view json_object);
+
 // A JSON object of options. Errors: kInvalidArgument naming the option and what it must be.
 Result<ParsedOptions> ParseOptions(std::string_view json_object);
 

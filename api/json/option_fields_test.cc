@@ -54,6 +54,19 @@ TEST(ParseOptions, TakesOneStopStringAndIntegralFloats) {
   EXPECT_FALSE(parsed->options.top_k);
 }
 
+TEST(ReadTextsOfOptions, ReadsThemAsGoDoes) {
+  const auto read = ReadTextsOfOptions(
+      R"({"temperature":".9","top_p":"1.","min_p":"+0.05","top_k":"040","seed":"+40","num_ctx":"-1","use_mmap":1,)"
+      R"("low_vram":"T","num_gpu":"01","stop":["1"],"repeat_penalty":"nan","repeat_last_n":"4.5","bogus":"1"})");
+  ASSERT_TRUE(read);
+  EXPECT_EQ(
+      *ReadJson(*read),
+      *ReadJson(
+          R"({"temperature":0.9,"top_p":1.0,"min_p":0.05,"top_k":40,"seed":40,"num_ctx":-1,"use_mmap":true,)"
+          R"("low_vram":true,"num_gpu":1,"stop":["1"],"repeat_penalty":"nan","repeat_last_n":"4.5",)"
+          R"("bogus":"1"})"));
+}
+
 TEST(ParseOptions, SaysWhichOptionAndWhatItMustBe) {
   const auto hot = ParseOptions(R"({"temperature": "hot"})");
   ASSERT_FALSE(hot);

@@ -77,7 +77,7 @@ std::string GetParameters(Fields& body) {
   constexpr std::string_view kName = "parameters";
   const Json* object = body.FindObject(kName);
   if (object == nullptr || object->empty()) return {};
-  std::string text = DumpJson(*object);
+  std::string text = ReadTextsOfOptions(DumpJson(*object)).value_or("");
   const auto parsed = ParseOptions(text);
   if (!parsed && body.ok()) body.error() = parsed.error();
   if (parsed && !parsed->unknown.empty()) {

@@ -253,10 +253,13 @@ api::Result<std::string> Chat::Show() {
 
 api::Result<void> Chat::SetParameter(const std::string& name, std::string_view value) {
   const Json parsed = Json::parse(value, nullptr, false);
-  const Json given = name == "stop"          ? StopWords(value)
-                     : parsed.is_discarded() ? Json(std::string(value))
-                                             : parsed;
-  const auto checked = api::ParseOptions(Dump(Json{{name, given}}));
+  const Json untyped = name == "stop"          ? StopWords(value)
+                       : parsed.is_discarded() ? Json(std::string(value))
+                                               : parsed;
+  const auto option = api::ReadTextsOfOptions(Dump(Json{{name, untyped}}));
+  if (!option) return std::unexpected(option.error());
+  const Json given = Json::parse(*option).at(name);
+  const auto checked = api::ParseOptions(*option);
   if (!checked) return std::unexpected(checked.error());
   if (!checked->unknown.empty()) {
     return api::Fail(api::ErrorCode::kInvalidArgument, fmt::format("unknown parameter \"{}\"", name));

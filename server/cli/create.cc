@@ -36,8 +36,15 @@ void AddModule(const fs::path& folder, std::vector<LocalFile>& files) {
   }
 }
 
+// Mistral's files hold the tensors of the others again, by other names.
+void DropSecondCopy(std::vector<LocalFile>& tensors) {
+  const auto is_second = [](const LocalFile& file) { return file.name.starts_with("consolidated"); };
+  if (!std::ranges::all_of(tensors, is_second)) std::erase_if(tensors, is_second);
+}
+
 // The files of a folder that belong to a model: one or more GGUF, or safetensors with the JSON beside them.
-api::Result<std::vector<LocalFile>> FilesOf(const Command& command, const fs::path& folder) {
+api::Result<std::vector<LocalFile>> FilesOf(const Command& command, const fs::path& folder,
+                                            bool only_tensors = false) {
   std::vector<LocalFile> gguf, tensors, others;
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
@@ -45,13 +52,20 @@ api::Result<std::vector<LocalFile>> FilesOf(const Command& command, const fs::pa
     if (!entry.is_regular_file(error)) continue;
     const std::string name = entry.path().filename();
     const std::string kind = entry.path().extension();
-    if (kind == ".gguf") gguf.push_back({name, entry.path()});
+    if (kind == ".gguf" && !only_tensors) gguf.push_back({name, entry.path()});
     if (kind == ".safetensors") tensors.push_back({name, entry.path()});
     if (kind == ".json" || kind == ".jinja" || name == "tokenizer.model")
       others.push_back({name, entry.path()});
   }
   std::vector<LocalFile> files = std::move(gguf);
   if (files.empty() && !tensors.empty()) {
+    const auto is_tokenizer = [](const LocalFile& file) {
+      return file.name == "tokenizer.json" || file.name == "tokenizer.model";
+    };
+    if (command.name == "from" && std::ranges::none_of(others, is_tokenizer)) {
+      return Refuse(command, fmt::format("{}: no tokenizer.json or tokenizer.model", folder.string()));
+    }
+    DropSecondCopy(tensors);
     files = std::move(tensors);
     files.insert(files.end(), others.begin(), others.end());
   }
@@ -107,20 +121,28 @@ class Planner {
   api::Result<void> AddFiles(const Command& command, std::vector<LocalFile>& files, const char* model_field) {
     const std::string& value = command.value;
     const fs::path path = value.starts_with("~/") ? home_ / value.substr(2) : folder_ / value;
-    std::error_code error;
-    if (fs::is_regular_file(path, error)) {
-      files.push_back({path.filename(), path});
-      return {};
-    }
-    if (fs::is_directory(path, error)) {
-      auto found = FilesOf(command, path);
-      if (!found) return std::unexpected(found.error());
-      files.insert(files.end(), found->begin(), found->end());
-      return {};
-    }
     const bool looks_like_path = value.starts_with('.') || value.starts_with('/') ||
                                  value.starts_with("~/") || value.ends_with(".gguf") ||
                                  value.ends_with(".safetensors");
+    std::error_code error;
+    const bool is_file = fs::is_regular_file(path, error);
+    // A model in safetensors is more than one of its files.
+    const bool one_of_several = is_file && command.name == "from" && path.extension() == ".safetensors";
+    if (is_file && !one_of_several) {
+      files.push_back({path.filename(), path});
+      return {};
+    }
+    if (one_of_several || fs::is_directory(path, error)) {
+      auto found = one_of_several ? FilesOf(command, path.parent_path(), /*only_tensors=*/true)
+                                  : FilesOf(command, path);
+      // A folder may have the name of a model.
+      const bool other = !found && *model_field != '\0' && !looks_like_path;
+      if (!found && !other) return std::unexpected(found.error());
+      if (found) {
+        files.insert(files.end(), found->begin(), found->end());
+        return {};
+      }
+    }
     if (*model_field == '\0' || looks_like_path) {
       return Refuse(command, fmt::format("{}: no such file or directory", value));
     }

@@ -2,16 +2,20 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <clocale>
 #include <cstdlib>
 #include <functional>
+#include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "api/base/ascii.h"
 #include "server/cli/arguments.h"
 #include "server/cli/cache.h"
 #include "server/cli/chat.h"
@@ -32,11 +36,24 @@
 namespace quire::cli {
 namespace {
 
+constexpr int kInputWaitMs = 2000;
+
 // The daemon's address as a client reaches it: a wildcard address means this machine.
 api::Result<Endpoint> DaemonEndpoint() {
   const char* text = std::getenv("OLLAMA_HOST");
-  const auto address = server::ParseHostAddress(text != nullptr ? text : "");
+  const std::string_view given = text != nullptr ? text : "";
+  const auto address = server::ParseHostAddress(given);
   if (!address) return std::unexpected(address.error());
+  const size_t scheme = given.find("://");
+  const std::string_view place = scheme == std::string_view::npos ? given : given.substr(scheme + 3);
+  const size_t path = place.find('/');
+  const bool has_path =
+      path != std::string_view::npos && place.find_first_not_of("/ ", path) != std::string_view::npos;
+  if (has_path || api::EqualIgnoringCase(given.substr(0, given.find(':')), "https")) {
+    return api::Fail(api::ErrorCode::kUnsupported,
+                     fmt::format("OLLAMA_HOST is \"{}\", but this client uses http:// without {}", given,
+                                 has_path ? "a path" : "TLS (https://)"));
+  }
   const bool any = address->host == "0.0.0.0" || address->host == "::";
   return Endpoint{any ? "127.0.0.1" : address->host, address->port};
 }
@@ -47,6 +64,16 @@ bool IsSet(const char* variable) {
          std::string_view(value) != "false";
 }
 
+// Standard input that is no terminal. Beside a prompt it may be left open by a program that never writes: it has a few seconds.
+std::string ReadInput(bool has_prompt) {
+  pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+  if (has_prompt && ::poll(&input, 1, kInputWaitMs) == 0) {
+    fmt::print(stderr, "nothing came on standard input in {} s; answering without it\n", kInputWaitMs / 1000);
+    return {};
+  }
+  return ReadAll(stdin);
+}
+
 int Run(Client& client, const Arguments& arguments) {
   if (!arguments.chat.think.empty()) {
     if (const auto known = CheckThink(arguments.chat.think); !known) return PrintError(known.error());
@@ -54,19 +81,17 @@ int Run(Client& client, const Arguments& arguments) {
   std::vector<std::string> parts = arguments.words;
   const bool terminal = isatty(STDIN_FILENO) != 0;
   if (!terminal) {
-    if (std::string input = ReadAll(stdin); !input.empty()) parts.insert(parts.begin(), std::move(input));
+    if (std::string input = ReadInput(!parts.empty()); !input.empty())
+      parts.insert(parts.begin(), std::move(input));
   }
   const std::string question = fmt::format("{}", fmt::join(parts, " "));
   ChatOptions options = arguments.chat;
   options.word_wrap = !arguments.no_word_wrap;
   if (!arguments.keep_alive.empty()) options.keep_alive = arguments.keep_alive;
   Chat chat(client, std::move(options));
-  if (parts.empty() && !terminal) {
-    return PrintError({api::ErrorCode::kInvalidArgument, "no prompt and no input"});
-  }
   if (const int pulled = PullIfMissing(client, arguments.chat.model, arguments.insecure); pulled != 0)
     return pulled;
-  if (!parts.empty() && question.empty()) {  // quire run MODEL ""
+  if (question.empty() && (!parts.empty() || !terminal)) {  // quire run MODEL "", or </dev/null
     const auto loaded = chat.Load();
     return loaded ? 0 : PrintError(loaded.error());
   }
