@@ -143,7 +143,7 @@ TEST(KnownFields, AreHonoredRefusedOrLogged) {
       {R"("structured_outputs":{"regex":"x"})", "hhhh"},
       {R"("format":"json")", "hhhh"},
       {R"("guided_grammar":"x")", "rrrr"},
-      {R"("regex":"x")", "rrrr"},
+      {R"("regex":"x")", "hhhh"},
       {R"("ebnf":"x")", "rrrr"},
       {R"("structural_tag":"x")", "rrrr"},
       {R"("grammar_lazy":true)", "rrrr"},

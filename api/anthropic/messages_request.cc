@@ -282,7 +282,11 @@ Tool GetTool(Fields& fields, const Json&) {
       kClientTools, [&type](const ClientTool& one) { return std::string_view(type).starts_with(one.type); });
   if (known != kClientTools.end()) return GetClientTool(fields, *known);
   if (RunsOnTheServer(type)) return {.name = RequireString(fields, "name")};
-  if (type != "custom") Refuse(fields, "type", fmt::format("tools of type \"{}\" are not supported", type));
+  if (type != "custom") {  // as "mcp_toolset", which has no name
+    std::string name = type;
+    fields.Get("name", name);
+    return {.name = std::move(name)};
+  }
   Tool tool{.name = RequireString(fields, "name")};
   Json function = {{"name", tool.name}};
   if (fields.Get("description", description)) function["description"] = description;
@@ -313,7 +317,7 @@ ToolUse GetToolChoice(Fields& body) {
   if (!says_single) use.single_call = true;
   if (type == "tool") use.forced_tool = RequireString(choice, "name");
   if (type == "tool" && std::ranges::find(use.left_out, use.forced_tool) != use.left_out.end()) {
-    Refuse(choice, "name", fmt::format("\"{}\" runs on Anthropic's servers only", use.forced_tool));
+    Refuse(choice, "name", fmt::format("\"{}\" is a tool that this server does not have", use.forced_tool));
   } else if (use.tools.empty()) {
     choice.Reject("type", "requires tools");
   } else if (type == "tool" && !HasTool(use.tools, use.forced_tool)) {

@@ -329,8 +329,8 @@ TEST(AnthropicRequest, ErrorsNameTheField) {
       {Body(kHi, R"(,"tools":[5])"), "tools[0]", "object"},
       {Body(kHi, R"(,"tools":[{"name":"f"},{}])"), "tools[1].name", "required"},
       {Body(kHi, R"(,"tools":[{"name":"f","input_schema":5}])"), "tools[0].input_schema", "object"},
-      {Body(kHi, R"(,"tools":[{"type":"mcp_1","name":"w"}])"), "tools[0].type", "mcp_1",
-       ErrorCode::kUnsupported},
+      {Body(kHi, R"(,"tools":[{"type":"mcp_1","name":"w"}],"tool_choice":{"type":"tool","name":"w"})"),
+       "tool_choice.name", "does not have", ErrorCode::kUnsupported},
   };
   for (const Case& one : cases) {
     const auto parsed = ParseMessages(one.body);

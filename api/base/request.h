@@ -124,8 +124,9 @@ using Prompt =
 
 // What to do with a prompt that is longer than the context.
 enum class Overflow : uint8_t {
-  kTruncate,  // Ollama API: drop the oldest, say so in the reply
-  kRefuse,    // kContextLengthExceeded with both numbers
+  kTruncate,      // Ollama API: drop the oldest, cut the newest if need be, say so in the reply
+  kDropMessages,  // drop the oldest messages, never a part of one
+  kRefuse,        // kContextLengthExceeded with both numbers
 };
 
 // Whose request it is. Requests that differ in tenant or salt never share a cached prefix; parties share the machine by

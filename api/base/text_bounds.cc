@@ -61,7 +61,7 @@ struct PromptBytes {
 
 TextBounds TextBoundsFor(int32_t num_ctx, Overflow overflow) {
   const auto context = static_cast<size_t>(std::max(num_ctx, 1));
-  if (overflow == Overflow::kTruncate) {
+  if (overflow != Overflow::kRefuse) {
     return {.bytes = std::max(kTruncatedBytesMin, context * kBytesPerToken),
             .tokens = std::max(kTruncatedTokensMin, context)};
   }

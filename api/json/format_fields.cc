@@ -165,12 +165,14 @@ std::optional<OutputFormat> GetResponseFormat(Fields& body) {
   read(body, "json_schema", GetWrappedSchema);
   read(body, "guided_json", GetSchema);
   read(body, "guided_regex", GetRegex);
+  read(body, "regex", GetRegex);  // as SGLang has it
   read(body, "guided_choice", GetChoice);
   if (const Json* value = body.FindObject("structured_outputs")) {
     Fields fields(*value, body.PathOf("structured_outputs"), body.error());
     read(fields, "json", GetSchema);
     read(fields, "regex", GetRegex);
     read(fields, "choice", GetChoice);
+    read(fields, "grammar", GetGrammar);
   }
   return Checked(std::move(format), body.error());
 }

@@ -19,7 +19,10 @@ Tool GetTool(Fields& fields, const Json& value) {
   Tool tool;
   std::string type = "function";
   fields.Get("type", type);
-  if (type != "function") fields.Reject("type", "must be \"function\"");
+  if (type != "function") {  // for some other server to run: offered, not asked for
+    tool.name = std::move(type);
+    return tool;
+  }
   const Json* described = fields.FindObject("function");
   if (described == nullptr) {
     fields.Reject("function", "is required and must be of type object");
@@ -38,6 +41,13 @@ Tool GetTool(Fields& fields, const Json& value) {
 }
 
 std::string GetNamedFunction(Fields& fields) {
+  std::string type = "function";
+  fields.Get("type", type);
+  if (type != "function") {
+    fields.Reject("type", fmt::format("names a tool of type \"{}\", which is not supported", type),
+                  ErrorCode::kUnsupported);
+    return {};
+  }
   const Json* function = fields.FindObject("function");
   if (function == nullptr) {
     fields.Reject("function", "is required and must be of type object");
@@ -111,7 +121,9 @@ std::vector<Tool> GetTools(Fields& body, Tool (*get_tool)(Fields& tool, const Js
   return tools;
 }
 
-std::vector<Tool> GetTools(Fields& body) { return GetTools(body, GetTool); }
+std::vector<Tool> GetTools(Fields& body, std::vector<std::string>* left_out) {
+  return GetTools(body, GetTool, left_out);
+}
 
 bool HasTool(const std::vector<Tool>& tools, std::string_view name) {
   return std::ranges::find(tools, name, &Tool::name) != tools.end();
@@ -119,7 +131,8 @@ bool HasTool(const std::vector<Tool>& tools, std::string_view name) {
 
 ToolUse GetToolUse(Fields& body) {
   constexpr std::string_view kChoice = "tool_choice";
-  ToolUse use{.tools = GetTools(body)};
+  ToolUse use;
+  use.tools = GetTools(body, &use.left_out);
   bool parallel = true;
   const bool says_parallel = body.Get("parallel_tool_calls", parallel);
   use.single_call = !parallel;
@@ -127,7 +140,8 @@ ToolUse GetToolUse(Fields& body) {
   if (choice == nullptr || IsText(*choice, "auto")) return use;
   if (IsText(*choice, "none")) {
     use.tools.clear();
-  } else if (IsText(*choice, "required")) {
+  } else if (IsText(*choice, "required") || IsText(*choice, "any")) {  // "any": Mistral's word
+
     use.choice = ToolChoice::kRequired;
   } else if (choice->is_object()) {
     GetNamedChoice(body, *choice, use);

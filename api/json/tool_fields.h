@@ -22,8 +22,8 @@ struct ToolUse {
 // The member "tools"; `get_tool` reads one of them. Of a tool that is left out it gives one without a definition.
 std::vector<Tool> GetTools(Fields& body, Tool (*get_tool)(Fields& tool, const Json& value),
                            std::vector<std::string>* left_out = nullptr);
-// "tools", in OpenAI's shape. What is no function with a name is refused.
-std::vector<Tool> GetTools(Fields& body);
+// "tools", in OpenAI's shape. A tool that is no function is left out.
+std::vector<Tool> GetTools(Fields& body, std::vector<std::string>* left_out);
 // Whether `name` is that of one of the tools.
 bool HasTool(const std::vector<Tool>& tools, std::string_view name);
 // "tools", "tool_choice" and "parallel_tool_calls" as OpenAI has them.

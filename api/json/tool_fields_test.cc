@@ -48,6 +48,17 @@ TEST(ToolFields, ChoicesOfTools) {
   EXPECT_FALSE(ToolUseOf(tools + R"("tool_choice":"required","parallel_tool_calls":true)").use.single_call);
   EXPECT_TRUE(ToolUseOf(tools + R"("parallel_tool_calls":false)").use.single_call);
   EXPECT_TRUE(ToolUseOf(R"("tools":[])").use.tools.empty());
+  EXPECT_EQ(ToolUseOf(tools + R"("tool_choice":"any")").use.choice, ToolChoice::kRequired);
+  const ReadTools others = ToolUseOf(
+      R"("tools":[{"type":"web_search"},{"type":"custom","custom":{"name":"c"}},{"function":{"name":"f"}}])");
+  EXPECT_FALSE(others.error);
+  EXPECT_EQ(others.use.tools.size(), 1U);
+  EXPECT_EQ(others.use.left_out, (std::vector<std::string>{"web_search", "custom"}));
+  const ReadTools forced =
+      ToolUseOf(R"("tools":[{"type":"custom","custom":{"name":"c"}},{"function":{"name":"f"}}],)"
+                R"("tool_choice":{"type":"custom","custom":{"name":"c"}})");
+  ASSERT_TRUE(forced.error);
+  EXPECT_EQ(forced.error->field, "tool_choice.type");
 }
 
 TEST(ToolFields, ADefinitionKeepsWhatTemplatesMayRead) {
@@ -106,14 +117,13 @@ TEST(ToolFields, IllFormedOnesAreRefusedByName) {
       {R"("tools":{})", "tools"},
       {R"("tools":[5])", "tools[0]"},
       {R"("tools":[{"type":"function"}])", "tools[0].function"},
-      {R"("tools":[{"type":"web_search","function":{"name":"f"}}])", "tools[0].type"},
       {R"("tools":[{"function":{}}])", "tools[0].function.name"},
       {R"("tools":[{"function":{"name":""}}])", "tools[0].function.name"},
       {R"("tools":[{"function":{"name":"f"}},{"function":{"name":5}}])", "tools[1].function.name"},
       {R"("tools":[{"function":{"name":"f","parameters":5}}])", "tools[0].function.parameters"},
       {R"("tools":[{"function":{"name":"f","strict":"yes"}}])", "tools[0].function.strict"},
       {R"("tool_choice":"required")", "tool_choice"},
-      {tools + R"("tool_choice":"any")", "tool_choice"},
+      {tools + R"("tool_choice":"some")", "tool_choice"},
       {tools + R"("tool_choice":5)", "tool_choice"},
       {tools + R"("tool_choice":{})", "tool_choice.function"},
       {tools + R"("tool_choice":{"function":{}})", "tool_choice.function.name"},

@@ -24,8 +24,8 @@ Result<TemplateRequest> ParseApplyTemplate(std::string_view text) {
   return request;
 }
 
-Request ToRequest(TemplateRequest apply) {
-  Request request = openai::ToRequest(std::move(apply.chat), {});
+Request ToRequest(TemplateRequest apply, const ModelDefaults& defaults) {
+  Request request = openai::ToRequest(std::move(apply.chat), defaults);
   request.prompt_only = true;
   request.return_prompt_text = true;
   request.logprobs = false;

@@ -20,8 +20,8 @@ struct TemplateRequest {
 
 // A body as of /v1/chat/completions; `model` may be left out.
 Result<TemplateRequest> ParseApplyTemplate(std::string_view body);
-// Only renders the messages of the request, without the model's own.
-Request ToRequest(TemplateRequest request);
+// Only renders the messages of the request, behind the model's own.
+Request ToRequest(TemplateRequest request, const ModelDefaults& defaults);
 
 struct ModelProps {
   std::string model;  // shortest full name

@@ -135,7 +135,8 @@ Result<GenerateRequest> ParseGenerate(std::string_view body) {
 Result<ChatRequest> ParseChat(std::string_view body) {
   return Parse<ChatRequest>(body, [](Fields& fields, ChatRequest& request) {
     GetCommon(fields, request);
-    request.tools.tools = GetTools(fields);
+    request.tools.tools = GetTools(fields, &request.tools.left_out);
+    for (const std::string& name : request.tools.left_out) request.unknown_options.push_back("tools." + name);
     OmittedContent omitted;
     request.messages =
         MessageList(fields).Get([&](Fields& message) { return GetMessage(message, request.model, omitted); });

@@ -43,6 +43,8 @@ Json ErrorCodeName(ErrorCode code) {
   switch (code) {
     case ErrorCode::kContextLengthExceeded:
       return "context_length_exceeded";
+    case ErrorCode::kNotFound:
+      return "model_not_found";
     case ErrorCode::kUnauthorized:
       return "invalid_api_key";
     case ErrorCode::kRateLimited:

@@ -194,7 +194,7 @@ TEST(OpenAiReply, Errors) {
       R"({"error":{"message":"bad","type":"invalid_request_error","param":"messages[0].content","code":null}})");
   EXPECT_EQ(
       ErrorBody({ErrorCode::kNotFound, "model \"x\" not found", ""}),
-      R"({"error":{"message":"model \"x\" not found","type":"not_found_error","param":null,"code":null}})");
+      R"({"error":{"message":"model \"x\" not found","type":"not_found_error","param":null,"code":"model_not_found"}})");
   EXPECT_EQ(
       ErrorBody({ErrorCode::kContextLengthExceeded, "9 > 4", ""}),
       R"({"error":{"message":"9 > 4","type":"invalid_request_error","param":null,"code":"context_length_exceeded"}})");

@@ -128,6 +128,7 @@ void GetBody(Fields& body, ChatRequest& request, size_t body_bytes) {
   CheckBestOf(body, request.n);
   GetLogprobs(body, request);
   request.tools = GetToolUse(body);
+  for (const std::string& name : request.tools.left_out) request.unknown_options.push_back("tools." + name);
   request.format = GetResponseFormat(body);
   OmittedContent omitted;
   request.messages =

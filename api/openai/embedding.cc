@@ -141,7 +141,7 @@ void GetOpenAiExtras(Fields& body, EmbedRequest& request) {
     prompt.keep_end = keep_end;
     prompt.normalize = normalize;
   }
-  GetPrefix(body, "input_type", request);
+  GetPrefix(body, body.Find("input_type") != nullptr ? "input_type" : "task", request);  // as Jina has it
 }
 
 // As text-embeddings-inference has them.

@@ -155,7 +155,7 @@ TEST(ParseEmbed, OpenAiTakesTruncationAndPrefixesByName) {
   EXPECT_TRUE(plain.shared.prompt_name.empty());
   ExpectRefused(EmbedDialect::kOpenAi, R"({"model":"m","input":"a","truncate":"MIDDLE"})", "truncate");
   ExpectRefused(EmbedDialect::kOpenAi, R"({"model":"m","input":[1],"input_type":"query"})", "input_type");
-  ExpectRefused(EmbedDialect::kOpenAi, R"({"model":"m","input":"a","task":"x"})", "task");
+  ExpectRefused(EmbedDialect::kOpenAi, R"({"model":"m","input":"a","pooling":"x"})", "pooling");
 }
 
 TEST(ParseEmbed, CopiesOfAPrefixesNameAreBounded) {

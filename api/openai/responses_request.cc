@@ -57,6 +57,7 @@ class Items {
     return std::move(messages_);
   }
   const OmittedContent& omitted() const { return omitted_; }
+  const std::vector<std::string>& skipped() const { return skipped_; }
 
  private:
   void GetItem(Fields& item) {
@@ -71,6 +72,13 @@ class Items {
     if (type == "local_shell_call_output") return GetResult(item);
     if (type == "reasoning") return GetReasoning(item);
     if (IsServerItem(type)) return;
+    // What stands elsewhere, or can be read by its server only.
+    if (OneOf(type, {"item_reference", "compaction", "compaction_summary", "context_compaction"})) {
+      skipped_.push_back("input." + type);
+      return;
+    }
+    if (type.ends_with("_call")) return AddCall(GetOtherCall(item, type));
+    if (type.ends_with("_call_output")) return GetResult(item);
     Refuse(item, "type", fmt::format("input items of type \"{}\" are not supported", type));
   }
 
@@ -142,7 +150,13 @@ class Items {
     if (call != called_.end() && copies_.Spend("input", call->second.size(), 1, kForAllResults)) {
       result.tool_name = call->second;
     }
-    result.content = GetText(item, "output", OmittedContent::Turn::kHistory);
+    const Json* output = item.Find("output");
+    const bool parts = output == nullptr || output->is_string() ||
+                       (output->is_array() && std::ranges::all_of(*output, [](const Json& part) {
+                          return part.is_object() && part.contains("type");
+                        }));
+    result.content =
+        parts ? GetText(item, "output", OmittedContent::Turn::kHistory) : DumpJson(*output);  // of a shell
     messages_.push_back(std::move(result));
   }
 
@@ -176,6 +190,7 @@ class Items {
   const std::string& model_;
   std::vector<Message> messages_;
   OmittedContent omitted_;
+  std::vector<std::string> skipped_;           // items of which nothing is in the prompt, for the log
   std::map<std::string, std::string> called_;  // id -> name of every call so far
   std::string thinking_;                       // of the assistant's turn that follows
   size_t counted_ = 0;
@@ -226,6 +241,7 @@ void GetResponsesBody(Fields& body, ResponsesRequest& request) {
   Items items(body, request.model);
   request.messages = items.Get();
   items.omitted().Finish(body, request.unknown_options);
+  for (const std::string& name : items.skipped()) request.unknown_options.push_back(name);
   CheckState(body);
   request.format = GetAnyFormat(body);
   if (const Json* said = body.Find("text")) request.text_json = DumpJson(*said);
@@ -282,7 +298,7 @@ Request ToRequest(ResponsesRequest responses, const ModelDefaults& defaults) {
                        std::make_move_iterator(responses.messages.end()));
   JoinLeadingSystem(chat.messages);
   Request request = ToRequest(std::move(chat), defaults);
-  if (truncates) request.overflow = Overflow::kTruncate;
+  if (truncates) request.overflow = Overflow::kDropMessages;
   return request;
 }
 

@@ -14,6 +14,7 @@ namespace {
 using nlohmann::json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
 
 std::string ResponseWith(const std::string& fields) { return R"({"model":"M",)" + fields + "}"; }
 
@@ -198,15 +199,14 @@ TEST(ResponsesParse, ErrorsNameTheField) {
       {R"("input":"a","text":{"format":{"type":"json_schema"}})", "text.format.schema"},
       {R"("input":"a","tools":[{"type":"function"}])", "tools[0].name"},
       {R"("input":"a","tools":[{"type":"function","name":"f","parameters":5}])", "tools[0].parameters"},
-      {R"("input":"a","tools":[{"type":"shell"}])", "tools[0].type", ErrorCode::kUnsupported},
+      {R"("input":"a","tools":[{"type":"shell"}],"tool_choice":{"type":"shell"})", "tool_choice.type",
+       ErrorCode::kUnsupported},
       {R"("input":"a","tools":[{"type":"namespace","name":"n"}])", "tools[0].tools"},
-      {R"("input":"a","tools":[{"type":"namespace","name":"n","tools":[{"type":"custom","name":"c"}]}])",
-       "tools[0].tools[0].type", ErrorCode::kUnsupported},
       {R"("input":"a","tools":[{"type":"web_search"}],"tool_choice":"required")", "tool_choice"},
       {R"("input":"a","tools":[{"type":"web_search"}],"tool_choice":{"type":"web_search"})",
        "tool_choice.type", ErrorCode::kUnsupported},
       {R"("input":[{"type":"local_shell_call","call_id":"c"}])", "input[0].action"},
-      {R"("input":[{"type":"item_reference","id":"c"}])", "input[0].type", ErrorCode::kUnsupported},
+      {R"("input":[{"type":"item_reference","id":"c"}])", "input"},
       {R"("input":"a","guided_grammar":"x")", "guided_grammar", ErrorCode::kUnsupported},
       {R"("input":"a","tool_choice":"required")", "tool_choice"},
       {R"("input":"a","tools":[{"type":"function","name":"f"}],"tool_choice":{"type":"function","name":"g"})",
@@ -214,7 +214,7 @@ TEST(ResponsesParse, ErrorsNameTheField) {
       {R"("input":"a","tool_choice":{"type":"file_search"})", "tool_choice.type", ErrorCode::kUnsupported},
       {R"("input":[{"role":"user","content":[{"type":"input_image"}]}])", "input[0].content[0].type",
        ErrorCode::kUnsupported},
-      {R"("input":[{"type":"item_reference","id":"x"}])", "input[0].type", ErrorCode::kUnsupported},
+      {R"("input":[{"type":"unheard_of","id":"x"}])", "input[0].type", ErrorCode::kUnsupported},
       {R"("input":"a","previous_response_id":"resp_1")", "previous_response_id", ErrorCode::kUnsupported},
       {R"("input":"a","conversation":{"id":"x"})", "conversation", ErrorCode::kUnsupported},
       {R"("input":"a","background":true)", "background", ErrorCode::kUnsupported}};
@@ -410,4 +410,28 @@ TEST(ResponsesReply, AFailureIsAnErrorEvent) {
 }
 
 }  // namespace
+TEST(ParseResponses, WhatIsOfferedOrReferredToIsLeftOutAndNamed) {
+  const auto parsed = ParseResponses(ResponseWith(
+      R"("tools":[{"type":"function","name":"f"},{"type":"apply_patch"},{"type":"shell"},{"type":"computer_use"},)"
+      R"({"type":"unheard_of"},{"type":"namespace","name":"n","tools":[{"type":"custom","name":"c"}]}],)"
+      R"("input":[{"type":"item_reference","id":"x"},{"type":"compaction","encrypted_content":"e"},)"
+      R"({"role":"user","content":"a"},{"type":"apply_patch_call","call_id":"1","operation":{"path":"p"}},)"
+      R"({"type":"apply_patch_call_output","call_id":"1","output":"done"},)"
+      R"({"type":"shell_call","call_id":"2","action":{"commands":["ls"]}},)"
+      R"({"type":"shell_call_output","call_id":"2","output":[{"stdout":"a","exit_code":0}]}])"));
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  EXPECT_THAT(
+      parsed->unknown_options,
+      UnorderedElementsAre("tools.apply_patch", "tools.shell", "tools.computer_use", "tools.unheard_of",
+                           "tools.custom", "input.item_reference", "input.compaction"));
+  ASSERT_EQ(parsed->tools.tools.size(), 1U);
+  ASSERT_EQ(parsed->messages.size(), 5U);
+  EXPECT_EQ(parsed->messages[1].tool_calls[0].name, "apply_patch");
+  EXPECT_EQ(parsed->messages[1].tool_calls[0].arguments_json, R"({"path":"p"})");
+  EXPECT_EQ(parsed->messages[2].content, "done");
+  EXPECT_EQ(parsed->messages[2].tool_name, "apply_patch");
+  EXPECT_EQ(parsed->messages[3].tool_calls[0].arguments_json, R"({"commands":["ls"]})");
+  EXPECT_EQ(parsed->messages[4].content, R"([{"stdout":"a","exit_code":0}])");
+}
+
 }  // namespace quire::api::openai

@@ -78,8 +78,7 @@ class ToolList {
     if (type == "custom") return AddCustom(tool);
     if (type == "namespace") return AddNamespace(tool);
     if (type == kLocalShell) return AddLocalShell();
-    if (RunsOnTheServer(type)) return left_out_.push_back(type);
-    Refuse(tool, "type", fmt::format("tools of type \"{}\" are not supported", type));
+    left_out_.push_back(type);  // for OpenAI's servers, or for a client that speaks with them
   }
 
   void AddFunction(Fields& tool, std::string_view space) {
@@ -113,9 +112,11 @@ class ToolList {
     for (size_t i = 0; i < members->size() && body_.ok(); ++i) {
       Fields member((*members)[i], tool.PathOf(fmt::format("tools[{}]", i)), body_.error());
       const std::string type = NonEmpty(member, "type");
-      if (type != "function")
-        Refuse(member, "type", fmt::format("members of type \"{}\" are not supported", type));
-      AddFunction(member, space);
+      if (type == "function") {
+        AddFunction(member, space);
+      } else {
+        left_out_.push_back(type);
+      }
     }
   }
 
@@ -171,7 +172,7 @@ std::string NameIn(Fields& fields, bool* left_out = nullptr) {
   }
   if (type == "custom") return NonEmpty(fields, "name");
   if (type == kLocalShell) return type;
-  if (left_out != nullptr && RunsOnTheServer(type)) {
+  if (left_out != nullptr) {
     *left_out = true;
   } else {
     const std::string_view why = RunsOnTheServer(type) ? "runs on OpenAI's servers only" : "is not supported";
@@ -270,6 +271,16 @@ ToolCall GetLocalShellCall(Fields& item) {
   copy("working_directory", "workdir");
   copy("timeout_ms", "timeout_ms");
   call.arguments_json = DumpJson(arguments);
+  return call;
+}
+
+ToolCall GetOtherCall(Fields& item, std::string_view type) {
+  ToolCall call{{}, std::string(type.substr(0, type.size() - std::string_view("_call").size())), "{}"};
+  if (!item.Get("call_id", call.id)) call.id = NonEmpty(item, "id");
+  for (const char* name : {"action", "operation", "arguments", "input"}) {
+    const Json* value = item.Find(name);
+    if (value != nullptr && value->is_object()) call.arguments_json = DumpJson(*value);
+  }
   return call;
 }
 

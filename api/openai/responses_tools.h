@@ -32,6 +32,8 @@ std::string JoinName(std::string_view space, std::string_view name);
 // The calls of an earlier answer, from input items, with arguments as the model has them.
 ToolCall GetCustomCall(Fields& item);
 ToolCall GetLocalShellCall(Fields& item);
+// Of any other tool of the client's, as "apply_patch_call".
+ToolCall GetOtherCall(Fields& item, std::string_view type);
 
 // Input items that tool calls on OpenAI's servers left behind: nothing of them belongs to the prompt.
 bool IsServerItem(std::string_view type);

@@ -122,6 +122,7 @@ PromptEnd GetEnd(Fields& body, const std::vector<Message>& messages) {
 
 TemplateFields GetTemplateFields(Fields& body, Think effort, const std::vector<Message>& messages) {
   TemplateFields out{.think = effort, .arguments_json = {}};
+  out.think_optional = effort != Think::kUnset;
   ThinkSwitch thinking;
   thinking.Read(body, "enable_thinking");
   GetThinkingObject(body, thinking, out);

@@ -131,7 +131,7 @@ TEST(UnsupportedFields, AreRefusedByNameUnlessTheyMeanNothing) {
            {R"("use_beam_search":true)", "use_beam_search"},
            {R"("length_penalty":1.5)", "length_penalty"},
            {R"("skip_special_tokens":false)", "skip_special_tokens"},
-           {R"("structured_outputs":{"grammar":"x"})", "structured_outputs.grammar"},
+           {R"("structured_outputs":{"structural_tag":"x"})", "structured_outputs.structural_tag"},
            {R"("best_of":2)", "best_of"}}) {
     const auto chat = ParseChat(With(fields));
     ASSERT_FALSE(chat) << fields;

@@ -64,7 +64,6 @@ constexpr auto kNames = std::to_array<std::string_view>({"adapter_id",
                                                          "post_sampling_probs",
                                                          "prompt_embeds",
                                                          "prompt_logprobs",
-                                                         "regex",
                                                          "regex_pattern",
                                                          "repetition_penalty_range",
                                                          "return_full_text",
@@ -140,10 +139,10 @@ constexpr auto kOneChoice = std::to_array<Off>({{"n"sv, 1, 1}, {"best_of"sv, 1, 
 constexpr auto kNoTopLogprobs = std::to_array<Off>({{"top_logprobs"sv, 0, 0}});
 // Of vLLM, NVIDIA's, Cohere's and Jina's embedding servers: each gives another vector.
 constexpr auto kOfEmbeddings = std::to_array<std::string_view>(
-    {"instruction", "late_chunking", "messages", "pooling", "prompt_name", "task", "truncate_prompt_tokens"});
+    {"instruction", "late_chunking", "messages", "pooling", "prompt_name", "truncate_prompt_tokens"});
 
 constexpr auto kOfStructuredOutputs =
-    std::to_array<std::string_view>({"grammar", "structural_tag", "whitespace_pattern"});
+    std::to_array<std::string_view>({"structural_tag", "whitespace_pattern"});
 
 // They change no answer. docs/api.md lists them.
 constexpr auto kHarmless = std::to_array<std::string_view>({"adaptive_decay",

@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "api/base/text_bounds.h"
 #include "runner/work/work_budget.h"
@@ -40,6 +44,32 @@ size_t Droppable(std::span<const api::Message> messages) {
   size_t count = 0;
   for (size_t i = 0; i + 1 < messages.size(); ++i) count += messages[i].role != "system" ? 1 : 0;
   return count;
+}
+
+// Without the first bytes of its last message, as few as are enough; nothing where none of that is left.
+std::optional<std::vector<api::TokenId>> CutLast(std::vector<api::Message> messages, int32_t num_ctx,
+                                                 const EncodeMessages& encode) {
+  if (messages.empty()) return std::nullopt;
+  const std::string text = std::exchange(messages.back().content, {});
+  std::optional<std::vector<api::TokenId>> longest;
+  size_t low = 1;
+  size_t high = text.size();
+  const size_t close_enough = text.size() / 256;
+  while (low < high) {
+    const size_t cut = low + (high - low) / 2;
+    size_t from = cut;  // characters are whole
+    while (from < text.size() && (static_cast<unsigned char>(text[from]) & 0xC0) == 0x80) ++from;
+    messages.back().content = text.substr(from);
+    auto tokens = encode(messages);
+    if (tokens && Fits(tokens->size(), num_ctx)) {
+      longest = *std::move(tokens);
+      high = cut;
+    } else {
+      low = cut + 1;
+    }
+    if (longest && high - low <= close_enough) break;
+  }
+  return longest;
 }
 
 // What became of a selection of messages.
@@ -87,6 +117,12 @@ api::Result<FittedPrompt> FitMessages(std::span<const api::Message> messages, in
     if (!tokens || !Fits(tokens->size(), num_ctx)) continue;
     const auto dropped = static_cast<int32_t>(whole_tokens - tokens->size());
     return FittedPrompt{std::move(*tokens), dropped};
+  }
+  if (overflow == api::Overflow::kTruncate) {
+    if (auto cut = CutLast(Without(messages, Droppable(messages)), num_ctx, encode)) {
+      const auto dropped = static_cast<int32_t>(whole_tokens - cut->size());
+      return FittedPrompt{*std::move(cut), dropped};
+    }
   }
   return Exceeds(shortest, num_ctx);
 }

@@ -24,8 +24,8 @@ struct FittedPrompt {
 // kContextLengthExceeded: the messages are beyond the bounds of api::TextBoundsFor().
 using EncodeMessages = std::function<api::Result<std::vector<api::TokenId>>(std::span<const api::Message>)>;
 
-// kTruncate drops the oldest messages, never a system message and never the last, until the rest fits; where
-// not even those fit it refuses. A template that cannot render some selection (it wants user and assistant in
+// kTruncate and kDropMessages drop the oldest messages, never a system message and never the last, until the rest fits; where
+// not even those fit, kTruncate keeps the end of the last one's text, and else it refuses. A template that cannot render some selection (it wants user and assistant in
 // turn) makes the next shorter one be taken.
 api::Result<FittedPrompt> FitMessages(std::span<const api::Message> messages, int32_t num_ctx,
                                       api::Overflow overflow, const EncodeMessages& encode);

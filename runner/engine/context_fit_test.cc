@@ -41,6 +41,20 @@ TEST(FitMessages, DropsTheOldestButNeverSystemOrTheLast) {
   EXPECT_EQ(Text(*FitMessages(Conversation(), 3, api::Overflow::kTruncate, CountCharacters)), "Se");
 }
 
+TEST(FitMessages, KeepsTheEndOfTheLastWhereThatAloneIsTooLong) {
+  std::vector<api::Message> messages = Conversation();
+  messages.back().content = "\u00e90123456789\u00e9abcdefgh";
+  const auto cut = FitMessages(messages, 9, api::Overflow::kTruncate, CountCharacters);
+  ASSERT_TRUE(cut);
+  EXPECT_EQ(Text(*cut), "Sbcdefgh");
+  EXPECT_EQ(cut->dropped, 30);
+  EXPECT_EQ(Text(*FitMessages(messages, 12, api::Overflow::kTruncate, CountCharacters)), "S\u00e9abcdefgh");
+  EXPECT_EQ(Text(*FitMessages(messages, 11, api::Overflow::kTruncate, CountCharacters)), "Sabcdefgh")
+      << "characters are whole";
+  EXPECT_FALSE(FitMessages(messages, 9, api::Overflow::kDropMessages, CountCharacters));
+  EXPECT_FALSE(FitMessages(messages, 2, api::Overflow::kTruncate, CountCharacters));
+}
+
 TEST(FitMessages, RefusesWithBothNumbers) {
   const auto refused = FitMessages(Conversation(), 17, api::Overflow::kRefuse, CountCharacters);
   EXPECT_EQ(refused.error().code, api::ErrorCode::kContextLengthExceeded);

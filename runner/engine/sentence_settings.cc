@@ -35,12 +35,13 @@ int32_t TextLengthOf(const Json& number) {
 using NameGroup = std::vector<std::string_view>;
 
 const NameGroup& QueryNames() {
-  static const NameGroup kNames = {"query", "search_query"};
+  static const NameGroup kNames = {"query", "search_query", "retrieval.query", "retrieval_query"};
   return kNames;
 }
 
 const NameGroup& DocumentNames() {
-  static const NameGroup kNames = {"document", "passage", "search_document"};
+  static const NameGroup kNames = {"document", "passage", "search_document", "retrieval.passage",
+                                   "retrieval_document"};
   return kNames;
 }
 
@@ -145,14 +146,13 @@ api::Result<std::string> SentenceSettings::Prefix(const std::string& name, bool 
     const auto found = prefixes_.find(std::string(one));
     if (found != prefixes_.end()) return found->second;
   }
-  const bool plain = wanted == kNoPrompt || (!prefixes_.empty() && IsOneOf(DocumentNames(), wanted));
+  // A model that has none takes all texts alike.
+  const bool plain = wanted == kNoPrompt || prefixes_.empty() || IsOneOf(DocumentNames(), wanted);
   if (!required || plain) return std::string();
   return api::Fail(
       api::ErrorCode::kUnsupported,
       fmt::format("input_type: the model's files define no prefix \"{}\"{}", name.substr(0, 64),
-                  prefixes_.empty()
-                      ? std::string()
-                      : fmt::format("; they define {}", fmt::join(prefixes_ | std::views::keys, ", "))),
+                  fmt::format("; they define {}", fmt::join(prefixes_ | std::views::keys, ", "))),
       "input_type");
 }
 

@@ -30,8 +30,8 @@ TEST(SentenceSettings, WhatIsNotDefinedIsRefusedByNameOrHasNoPrefix) {
               HasSubstr("no prefix \"classification\"; they define clustering, document, query"));
   EXPECT_EQ(prompts.Prefix("classification", true).error().field, "input_type");
   EXPECT_EQ(prompts.Prefix("classification", false).value_or("?"), "");
-  EXPECT_FALSE(none.Prefix("query", true));
-  EXPECT_FALSE(none.Prefix("document", true));
+  EXPECT_EQ(none.Prefix("query", true).value(), "");
+  EXPECT_EQ(none.Prefix("document", true).value(), "");
   EXPECT_EQ(none.Prefix("query", false).value_or("?"), "");
 }
 

@@ -27,23 +27,28 @@ api::TokenizeEncoder::Shape ShapeOf(const api::TemplateRequest&) {
   return api::TokenizeEncoder::Shape::kPrompt;
 }
 
-// The model that is named, else the only one that is loaded or stored. Nothing: the request was answered with the
-// error.
-Awaitable<std::optional<scheduler::ModelSpec>> FindSpec(Services& services, Exchange& exchange,
-                                                        const std::string& name) {
-  if (!name.empty()) {
-    const auto model = co_await FindModel(services, exchange, name);
-    if (!model) co_return std::nullopt;
-    co_return SpecOf(model);
+// The model that is named, else the only one that is loaded or stored. Null: the request was answered with the error.
+Awaitable<SharedModel> FindOrGuess(Services& services, Exchange& exchange, std::string name) {
+  if (name.empty()) {
+    const auto loaded = services.backend.Loaded();
+    if (loaded.size() == 1) {
+      name = loaded.front().spec.name;
+    } else {
+      const bool named = co_await NameModel(services, exchange, name);
+      if (!named) co_return nullptr;
+    }
   }
-  auto loaded = services.backend.Loaded();
-  if (loaded.size() == 1) co_return std::move(loaded.front().spec);
-  std::string only;
-  const bool named = co_await NameModel(services, exchange, only);
-  if (!named) co_return std::nullopt;
-  const auto model = co_await FindModel(services, exchange, only);
-  if (!model) co_return std::nullopt;
-  co_return SpecOf(model);
+  co_return co_await FindModel(services, exchange, name);
+}
+
+api::Request RequestOf(api::TokenizeRequest parsed, const StoredModel&) {
+  return api::ToRequest(std::move(parsed));
+}
+api::Request RequestOf(api::DetokenizeRequest parsed, const StoredModel&) {
+  return api::ToRequest(std::move(parsed));
+}
+api::Request RequestOf(api::TemplateRequest parsed, const StoredModel& model) {
+  return api::ToRequest(std::move(parsed), DefaultsOf(model));
 }
 
 template <class Parsed>
@@ -52,11 +57,11 @@ Awaitable<void> Convert(Services& services, Exchange& exchange,
   auto parsed = co_await ParseBody(services, exchange, parse);
   if (!parsed) co_return;
   exchange.log().model = parsed->model;
-  auto spec = co_await FindSpec(services, exchange, parsed->model);
-  if (!spec) co_return;
+  const auto model = co_await FindOrGuess(services, exchange, parsed->model);
+  if (!model) co_return;
   auto reply = std::make_unique<api::TokenizeEncoder>(ShapeOf(*parsed));
-  GenerationJob job(api::ToRequest(*std::move(parsed)), std::move(reply));
-  job.spec = *std::move(spec);
+  GenerationJob job(RequestOf(*std::move(parsed), *model), std::move(reply));
+  job.spec = SpecOf(model);
   SetClient(exchange, job.choices.front().client);
   co_await RelayReply(exchange, services.backend, services.pools.cpu, std::move(job));
 }
@@ -84,13 +89,7 @@ void SetSampling(const api::ipc::Inspected& description, const StoredModel& mode
 
 // For the model that ?model= names, else for the only loaded one.
 Awaitable<void> Props(Services& services, Exchange& exchange) {
-  std::string name = ModelOfQuery(exchange.request().query);
-  if (name.empty()) {
-    const auto spec = co_await FindSpec(services, exchange, name);
-    if (!spec) co_return;
-    name = spec->name;
-  }
-  const auto model = co_await FindModel(services, exchange, name);
+  const auto model = co_await FindOrGuess(services, exchange, ModelOfQuery(exchange.request().query));
   if (!model) co_return;
   const auto description = co_await services.inspector.Describe(*model, /*verbose=*/false, PartyOf(exchange));
   if (!description) {

@@ -35,10 +35,10 @@ TEST(TokenizeRoutes, WithoutANameTheOnlyModelIsMeant) {
   EXPECT_EQ(daemon.Post("/api/copy", R"({"source":"demo","destination":"second"})").status, 200);
   EXPECT_EQ(ask().status, 400);
   scheduler::LoadedModel loaded;
-  loaded.spec = {"key", "demo:latest", "w"};
+  loaded.spec = {"key", "second:latest", "w"};
   daemon.OnIoThread([&] { daemon.backend().script.loaded = {loaded}; });
   EXPECT_EQ(ask().status, 200);
-  EXPECT_EQ(daemon.backend().seen.submitted.back().key, "key");
+  EXPECT_EQ(daemon.backend().seen.submitted.back().name, "second:latest");
   daemon.OnIoThread([&] { daemon.backend().script.loaded = {loaded, loaded}; });
   EXPECT_EQ(ask().status, 400);
 }

@@ -12,7 +12,7 @@ std::vector<Tool> ToolsOf(const std::string& json) {
   const auto body = ReadJson("{\"tools\":" + json + "}");
   FirstError error;
   Fields fields(body.value(), "", error);
-  auto tools = GetTools(fields);
+  auto tools = GetToolUse(fields).tools;
   if (error) throw std::invalid_argument(error->message);
   return tools;
 }
