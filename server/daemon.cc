@@ -82,7 +82,7 @@ class Daemon {
         traces_(options.otlp_endpoint.empty()
                     ? nullptr
                     : std::make_unique<TraceExporter>(options.otlp_endpoint, MachineName())),
-        snapshots_(SnapshotsOf(options, runner.open_path(), MachineName())),
+        snapshots_(SnapshotsOf(options, runner.open_path(), MachineName(), memory_.reserve_bytes)),
         dispatcher_(io_.get_executor(), runner, SchedulerLimitsOf(options, memory_.bytes, snapshots_)),
         backend_(dispatcher_),
         models_(ModelStore::At(options.models), pools_),
@@ -248,6 +248,7 @@ api::Result<void> Daemon::PrepareStore() {
 }
 
 void Daemon::Run() {
+  if (snapshots_) snapshots_->Begin();
   asio::co_spawn(io_, ServeUntilSignal(), asio::detached);
   asio::co_spawn(io_, ReloadAtHangup(), asio::detached);
   asio::co_spawn(io_, ReleaseMemory(), asio::detached);
@@ -267,6 +268,7 @@ void Daemon::Run() {
   StopWork();
   pools_.Join();
   EndWaiting();
+  if (snapshots_) EndSnapshots(*snapshots_);
 }
 
 // Nobody waits for its results any more.

@@ -22,8 +22,7 @@ void ExitAfter(std::chrono::seconds time, const std::stop_token& stop) {
   stopped.wait_for(lock, stop, time, [] { return false; });
   if (stop.stop_requested()) return;
   spdlog::warn("stopping with work that does not end seconds={}", time.count());
-  DrainLog();
-  std::_Exit(0);
+  ExitNow();
 }
 
 }  // namespace
@@ -34,6 +33,11 @@ void ExitDeadline::Start(std::chrono::seconds time) {
   } catch (const std::exception& error) {
     spdlog::error("the end has no deadline: {}", error.what());
   }
+}
+
+void ExitNow() {
+  DrainLog();
+  std::_Exit(0);
 }
 
 void ExitAtSignals() {

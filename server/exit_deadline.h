@@ -22,6 +22,9 @@ class ExitDeadline {
   std::jthread thread_;
 };
 
+// Ends the process with 0, after the lines of the log.
+[[noreturn]] void ExitNow();
+
 // From now on SIGTERM and SIGINT end the process at once, with 0.
 void ExitAtSignals();
 

@@ -1,6 +1,7 @@
 // The snapshot tier that the settings describe.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -10,8 +11,11 @@
 
 namespace quire::server {
 
-// Null: there is none. `machine`: in the topics of KV events.
+// Null: there is none. `machine`: in the topics of KV events. `reserve_bytes`: memory of this process; 0: not known.
 std::shared_ptr<SnapshotService> SnapshotsOf(const Options& options, const std::filesystem::path& runner,
-                                             const std::string& machine);
+                                             const std::string& machine, int64_t reserve_bytes);
+
+// At the end of the process, which a disk or a Redis that does not answer does not delay: then nothing else is waited for either.
+void EndSnapshots(SnapshotService& snapshots);
 
 }  // namespace quire::server

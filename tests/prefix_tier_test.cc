@@ -32,9 +32,11 @@ class StoredPrefixes : public testing::TestWithParam<Subject> {
   ~StoredPrefixes() override { fs::remove_all(folder_); }
 
   std::unique_ptr<server::SnapshotService> Service() const {
-    return std::make_unique<server::SnapshotService>(
+    auto service = std::make_unique<server::SnapshotService>(
         server::DiskTier::Options{.folder = folder_ / "prefixes", .budget_bytes = size_t{1} << 30},
         "/proc/self/exe");
+    service->Begin();
+    return service;
   }
   static std::unique_ptr<EngineHarness> Make(server::SnapshotService* service,
                                              const std::string& identity = "model",

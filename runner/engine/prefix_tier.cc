@@ -12,6 +12,8 @@ namespace {
 constexpr int32_t kTokensMin = 32;
 // Copied between two steps, in either direction.
 constexpr size_t kBytesPerStep = size_t{4} << 20;
+// Of a tier at the end: pieces are asked for every 16 ms.
+constexpr auto kSilenceMax = std::chrono::milliseconds(250);
 
 // For tests: fetch whatever lies below, profitable or not, and wait for it.
 bool AlwaysFetch() { return std::getenv("QUIRE_SNAPSHOT_ALWAYS_FETCH") != nullptr; }
@@ -96,7 +98,10 @@ bool PrefixTier::ReleaseMemory() {
 void PrefixTier::Flush(std::chrono::nanoseconds time) {
   promotion_.Cancel();
   const auto until = Clock::now() + time;
-  while (link_->alive() && Clock::now() < until && demotion_.Poll()) {
+  auto answer_until = Clock::now() + kSilenceMax;
+  for (uint64_t answers = link_->answers(); link_->alive() && demotion_.Poll();) {
+    if (std::exchange(answers, link_->answers()) != answers) answer_until = Clock::now() + kSilenceMax;
+    if (Clock::now() >= std::min(until, answer_until)) return;
     std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
 }

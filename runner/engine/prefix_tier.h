@@ -38,7 +38,7 @@ class PrefixTier {
   bool Poll(const ActiveRequests& waiting, double token_seconds);
   // Gives up memory that a fetch holds; whether there was one.
   bool ReleaseMemory();
-  // Stores what is not stored yet, for at most this long.
+  // Stores what is not stored yet, for at most this long, and as long as the tier answers.
   void Flush(std::chrono::nanoseconds time);
 
  private:

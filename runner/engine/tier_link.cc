@@ -61,6 +61,7 @@ void TierLink::Receive() {
 }
 
 void TierLink::Accept(const SnapshotHeader& header) {
+  ++answers_;
   const bool store = header.type == SnapshotMessage::kWanted || header.type == SnapshotMessage::kStored;
   const uint64_t current = store ? store_ : fetch_;
   if (header.generation == 0 || header.generation != current) return;  // of what was canceled

@@ -36,6 +36,7 @@ class TierLink : public cache::LowerTier {
   void CancelStore() override;
 
   bool alive() const { return socket_.valid(); }
+  uint64_t answers() const { return answers_; }  // so far
 
  private:
   TierLink(api::FileDescriptor socket, std::byte* memory, const cache::Layout& layout);
@@ -49,6 +50,7 @@ class TierLink : public cache::LowerTier {
   std::byte* const memory_;
   const cache::Layout layout_;
   uint64_t generation_ = 0;
+  uint64_t answers_ = 0;
   uint64_t fetch_ = 0;  // generation; 0: none
   uint64_t store_ = 0;
   std::optional<api::ipc::SnapshotHeader> fetch_answer_;  // that waits for PollFetch()

@@ -2,14 +2,15 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <map>
 #include <string_view>
 #include <system_error>
@@ -18,6 +19,7 @@
 
 #include "api/base/file_descriptor.h"
 #include "api/base/io_thread.h"
+#include "api/base/private_folder.h"
 #include "api/base/sha256.h"
 
 namespace quire::server {
@@ -27,7 +29,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kSlotMagic = "QSLOT001";
 constexpr std::string_view kSlotSuffix = ".quire-slot";
-constexpr std::string_view kNewSlot = "new-";
 constexpr size_t kTenantCharacters = 16;
 constexpr size_t kHashCharacters = 64;
 
@@ -79,6 +80,14 @@ std::optional<SlotPrefix> ParseSlot(std::string_view text, const SlotOwner& owne
   return prefix;
 }
 
+bool IsHex(std::string_view text) { return text.find_first_not_of("0123456789abcdef") == text.npos; }
+
+bool IsSlotName(std::string_view name) {
+  return name.size() == kTenantCharacters + 1 + kHashCharacters + kSlotSuffix.size() &&
+         name.ends_with(kSlotSuffix) && IsHex(name.substr(0, kTenantCharacters)) &&
+         name[kTenantCharacters] == '-' && IsHex(name.substr(kTenantCharacters + 1, kHashCharacters));
+}
+
 std::string TenantPart(const std::string& file) { return file.substr(0, kTenantCharacters); }
 
 std::unexpected<api::Error> SlotFailure(const char* action, const char* call) {
@@ -122,7 +131,7 @@ fs::path SlotFiles::PathOf(const SlotOwner& owner, const std::string& name) cons
 void SlotFiles::MakeRoom(const fs::path& place, uint64_t bytes) const {
   struct File {
     fs::path path;
-    fs::file_time_type saved;
+    std::pair<time_t, int64_t> saved;
     uint64_t bytes = 0;
   };
   std::map<std::string, std::vector<File>> tenants;
@@ -132,15 +141,14 @@ void SlotFiles::MakeRoom(const fs::path& place, uint64_t bytes) const {
   for (fs::directory_iterator files(folder_, error); !error && files != fs::directory_iterator();
        files.increment(error)) {
     const std::string name = files->path().filename().string();
-    if (name.starts_with(kNewSlot)) {
-      const api::FileDescriptor fd(::open(files->path().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-      if (fd.valid() && ::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) ::unlink(files->path().c_str());
-    }
-    if (!name.ends_with(kSlotSuffix) || files->path() == place) continue;
-    std::error_code gone;
-    File file{files->path(), files->last_write_time(gone), files->file_size(gone)};
-    if (gone) continue;
-    file.bytes = std::max(file.bytes, file_bytes_min_);
+    if (api::IsAbandonedFile(files->path())) ::unlink(files->path().c_str());
+    struct stat status {};
+    if (!IsSlotName(name) || files->path() == place || ::lstat(files->path().c_str(), &status) != 0 ||
+        !api::IsOwnFile(status))
+      continue;
+    File file{files->path(), {status.st_mtim.tv_sec, status.st_mtim.tv_nsec}};
+    file.bytes = std::max({static_cast<uint64_t>(status.st_size),
+                           static_cast<uint64_t>(status.st_blocks) * 512, file_bytes_min_});
     total += file.bytes;
     sizes[TenantPart(name)] += file.bytes;
     tenants[TenantPart(name)].push_back(std::move(file));
@@ -162,19 +170,21 @@ void SlotFiles::MakeRoom(const fs::path& place, uint64_t bytes) const {
 api::Result<void> SlotFiles::Write(const SlotOwner& owner, const std::string& name,
                                    const SlotPrefix& prefix) const {
   api::AssertMayBlock();
-  static std::atomic<uint64_t> number = 0;
   const std::string bytes = EncodeSlot(owner, name, prefix);
   if (bytes.size() > bytes_max_) {
     return api::Fail(api::ErrorCode::kTooLarge,
                      fmt::format("all snapshots on disk together have at most {} bytes", bytes_max_));
   }
-  std::error_code error;
-  fs::create_directories(folder_, error);
-  fs::permissions(folder_, fs::perms::owner_all, error);
+  for (const fs::path& folder : {folder_.parent_path(), folder_}) {
+    const auto usable = api::MakePrivateFolder(folder);
+    if (usable) continue;
+    spdlog::warn("snapshots of slots cannot be saved error=\"{}\"", usable.error().message);
+    return api::Fail(api::ErrorCode::kUnavailable, "cannot save the snapshot: the log says why");
+  }
   const fs::path path = PathOf(owner, name);
-  const fs::path part = folder_ / fmt::format("{}{}-{}", kNewSlot, ::getpid(), ++number);
+  const fs::path part = folder_ / api::UnfinishedFileName();
   const api::FileDescriptor fd(
-      ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+      ::open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd.valid()) return SlotFailure("save", "open");
   ::flock(fd.get(), LOCK_EX | LOCK_NB);
   const char* call = "write";

@@ -91,8 +91,8 @@ TEST_F(SlotFileTest, DamageIsNoSnapshot) {
 }
 
 TEST_F(SlotFileTest, TheTenantWithMostMakesRoom) {
-  const SlotFiles files(folder_, 10'000, 0);
-  const SlotPrefix prefix{std::vector<api::TokenId>(500, 7), "", 0};  // 2 KB
+  const SlotFiles files(folder_, 16'000, 0);
+  const SlotPrefix prefix{std::vector<api::TokenId>(500, 7), "", 0};  // 2 KB, a block of 4 KiB
   ASSERT_TRUE(files.Write({"bob", "m"}, "only", prefix).has_value());
   for (const char* name : {"a", "b", "c", "d", "e", "f"}) {
     ASSERT_TRUE(files.Write(kOwner, name, prefix).has_value());

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 #include <sys/file.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -16,25 +15,22 @@
 #include <system_error>
 
 #include "api/base/io_thread.h"
+#include "api/base/private_folder.h"
 
 namespace quire::server {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kSuffix = ".quire-prefix";
-constexpr std::string_view kTemporary = "new-";
-constexpr char kSecretName[] = "secret";
-
 std::string Reason(int error) { return std::generic_category().message(error); }
+
+uint64_t DiskBytesOf(const struct stat& status) { return static_cast<uint64_t>(status.st_blocks) * 512; }
 
 uint64_t Now() {
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
                                    std::chrono::system_clock::now().time_since_epoch())
                                    .count());
 }
-
-bool IsOurs(const std::string& name) { return name.ends_with(kSuffix) || name.starts_with(kTemporary); }
 
 }  // namespace
 
@@ -70,93 +66,61 @@ std::unique_lock<std::mutex> DiskTier::LockToRead() const {
 }
 
 api::Result<std::unique_ptr<DiskTier>> DiskTier::Open(Options options) {
-  api::AssertMayBlock();
-  std::error_code error;
-  fs::create_directories(options.folder, error);
-  if (error) {
-    return api::Fail(api::ErrorCode::kInternal,
-                     fmt::format("cannot create {}: {}", options.folder.string(), error.message()));
-  }
-  fs::permissions(options.folder, fs::perms::owner_all, error);
-  std::unique_ptr<DiskTier> tier(new DiskTier(std::move(options)));
-  if (auto loaded = tier->LoadSecret(); !loaded) return std::unexpected(loaded.error());
+  const auto secret = OpenTierFolder(options.folder);
+  if (!secret) return std::unexpected(secret.error());
+  std::unique_ptr<DiskTier> tier(new DiskTier(std::move(options), *secret));
   tier->LoadFiles();
   return tier;
 }
 
-// Of two daemons that begin at once, one creates it and both read it.
-api::Result<void> DiskTier::LoadSecret() {
-  const fs::path path = options_.folder / kSecretName;
-  const auto failed = [&](int error) {
-    return api::Fail(api::ErrorCode::kInternal,
-                     fmt::format("cannot use {}: {}", path.string(), Reason(error)));
-  };
-  api::FileDescriptor fd(::openat(AT_FDCWD, path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!fd.valid()) return failed(errno);
-  if (::flock(fd.get(), LOCK_EX) != 0) return failed(errno);
-  struct stat status {};
-  if (::fstat(fd.get(), &status) != 0) return failed(errno);
-  auto* bytes = reinterpret_cast<char*>(secret_.data());
-  if (status.st_size == static_cast<off_t>(secret_.size())) {
-    return ReadAll(fd.get(), bytes, secret_.size(), 0) ? api::Result<void>() : failed(EIO);
-  }
-  // Not there yet, or cut by a crash before any file was made with it.
-  if (::getrandom(secret_.data(), secret_.size(), 0) != static_cast<ssize_t>(secret_.size()))
-    return failed(errno);
-  if (!WriteAll(fd.get(), bytes, secret_.size(), 0) || ::fsync(fd.get()) != 0) return failed(errno);
-  return {};
-}
-
+// However many files there are, memory is taken for those that the index has room for.
 void DiskTier::LoadFiles() {
-  std::error_code error;
   const Lock lock(*this);
+  const auto remove = [this](const fs::path& path) { Unlink(path); };
+  const auto newest =
+      FindSegments(options_.folder, options_.index_bytes / SegmentIndex::kEntryBytes, remove, options_.stop);
   std::vector<FoundFile> found;
-  for (fs::directory_iterator files(options_.folder, error); !error && files != fs::directory_iterator();
-       files.increment(error)) {
-    const fs::directory_entry& file = *files;
-    const std::string name = file.path().filename().string();
-    if (!IsOurs(name)) continue;
-    const api::FileDescriptor fd(::open(file.path().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-    if (!fd.valid()) continue;
-    if (name.starts_with(kTemporary)) {
-      // Whoever still writes it holds its lock.
-      if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) Unlink(file.path());
-      continue;
+  for (const FoundSegment& segment : newest) {
+    if (options_.stop.stop_requested()) return;
+    auto file = ReadFile(segment);
+    if (!file) continue;
+    if (file->origin) {
+      index_.Add(file->segment, &*file->origin, segment.used_ns, file->disk_bytes);
+      if (index_.memory_bytes() > options_.index_bytes) MakeRoom(0);  // origins are of any size
+    } else {
+      found.push_back(*std::move(file));
     }
-    if (auto one = ReadFile(file.path(), fd.get())) found.push_back(*std::move(one));
   }
   // Each behind the one that it follows, which tells whose it is.
   std::ranges::sort(found, {},
                     [](const FoundFile& file) { return std::pair(file.segment.to, file.segment.state); });
-  for (const FoundFile& file : found)
-    index_.Add(file.segment, file.origin ? &*file.origin : nullptr, file.used_ns);
+  for (const FoundFile& file : found) index_.Add(file.segment, nullptr, file.used_ns, file.disk_bytes);
   MakeRoom(0);
 }
 
-// Nothing: it is none of ours, or not whole, and removed.
-std::optional<DiskTier::FoundFile> DiskTier::ReadFile(const fs::path& path, int fd) {
+// Nothing: it is not whole, and removed.
+std::optional<DiskTier::FoundFile> DiskTier::ReadFile(const FoundSegment& found) {
+  const fs::path path = PathOf(found.key);
+  const api::FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   SegmentHead head;
   struct stat status {};
-  HeadState state = ReadHead(fd, secret_, head);
+  if (!fd.valid() || ::fstat(fd.get(), &status) != 0 || !api::IsOwnFile(status)) return std::nullopt;
+  HeadState state = ReadHead(fd.get(), secret_, head);
   if (state == HeadState::kOtherVersion) {  // nobody will read it
     Unlink(path);
     return std::nullopt;
   }
-  const auto origin = head.segment.begins_prefix() ? ParseOrigin(head.origin) : std::nullopt;
-  if (state == HeadState::kValid && head.segment.begins_prefix() && !origin) state = HeadState::kCorrupt;
-  if (state == HeadState::kCorrupt || ::fstat(fd, &status) != 0 || PathOf(head.segment.key) != path) {
+  auto origin = head.segment.begins_prefix() ? ParseOrigin(head.origin) : std::nullopt;
+  if (head.segment.begins_prefix() && !origin) state = HeadState::kCorrupt;
+  if (state == HeadState::kCorrupt || head.segment.key != found.key) {
     ++stats_.corrupt;
     Unlink(path);
     return std::nullopt;
   }
-  const auto used_ns = static_cast<uint64_t>(status.st_mtim.tv_sec) * 1'000'000'000 +
-                       static_cast<uint64_t>(status.st_mtim.tv_nsec);
-  return FoundFile{head.segment, origin, used_ns};
+  return FoundFile{head.segment, std::move(origin), found.used_ns, DiskBytesOf(status)};
 }
 
-fs::path DiskTier::PathOf(const SnapshotKey& key) const {
-  return options_.folder / (HexOf(key) + std::string(kSuffix));
-}
+fs::path DiskTier::PathOf(const SnapshotKey& key) const { return options_.folder / SegmentFileName(key); }
 
 bool DiskTier::Unlink(const fs::path& path) const {
   api::AssertMayBlock();
@@ -181,12 +145,17 @@ bool DiskTier::MakeRoom(uint64_t bytes) {
   const uint64_t budget = BudgetNow();
   stats_.budget_bytes = budget;
   if (bytes > budget) return false;
-  while (index_.bytes() + reserved_ + bytes > budget) {
-    const auto next = index_.NextToEvict(Now());
-    if (!next) break;
+  const auto evict = [this](EvictionOrder::Scarce scarce) {
+    const auto next = index_.NextToEvict(Now(), scarce);
+    if (!next) return false;
     Unlink(PathOf(*next));
     index_.Drop(*next);
     ++stats_.evictions;
+    return true;
+  };
+  while (index_.memory_bytes() > options_.index_bytes && evict(EvictionOrder::Scarce::kSegments)) {
+  }
+  while (index_.bytes() + reserved_ + bytes > budget && evict(EvictionOrder::Scarce::kBytes)) {
   }
   return index_.bytes() + reserved_ + bytes <= budget;
 }
@@ -259,7 +228,7 @@ void DiskTier::Remove(const SnapshotKey& key, Pruned& pruned) {
   const auto* entry = index_.Find(key);
   if (entry == nullptr) return;
   ++pruned.files;
-  pruned.bytes += entry->segment.file_bytes();
+  pruned.bytes += entry->disk_bytes;
   Unlink(PathOf(key));
   index_.Drop(key);
 }
@@ -315,8 +284,8 @@ std::unique_ptr<DiskTier::Writer> DiskTier::Create(StoredSegment segment, std::s
   {
     const Lock lock(*this);
     if (off_until_ && std::chrono::steady_clock::now() < *off_until_) return nullptr;
-    if (index_.Find(segment.key) != nullptr || !MakeRoom(segment.file_bytes())) return nullptr;
-    reserved_ += segment.file_bytes();
+    if (index_.Find(segment.key) != nullptr || !MakeRoom(segment.disk_bytes())) return nullptr;
+    reserved_ += segment.disk_bytes();
   }
   std::unique_ptr<Writer> writer(new Writer(*this, segment, origin));
   const std::span<const char> bytes(reinterpret_cast<const char*>(tokens.data()), tokens.size_bytes());
@@ -330,13 +299,10 @@ DiskTier::Writer::Writer(DiskTier& tier, const StoredSegment& segment, const Pre
     origin_ = *origin;
     origin_bytes_ = EncodeOrigin(*origin);
   }
-  {
-    const Lock lock(tier_);
-    path_ = tier_.options_.folder / fmt::format("{}{}-{}", kTemporary, ::getpid(), ++tier_.temporary_);
-  }
+  path_ = tier_.options_.folder / api::UnfinishedFileName();
   int error = tier_.Fault("open");
   if (error == 0) {
-    constexpr int kFlags = O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW;
+    constexpr int kFlags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
     fd_ = api::FileDescriptor(::openat(AT_FDCWD, path_.c_str(), kFlags, 0600));
     if (!fd_.valid()) error = errno;
   }
@@ -349,8 +315,9 @@ DiskTier::Writer::Writer(DiskTier& tier, const StoredSegment& segment, const Pre
 
 DiskTier::Writer::~Writer() {
   if (!done_ && fd_.valid()) tier_.Unlink(path_);
+  if (done_) return;
   const Lock lock(tier_);
-  tier_.reserved_ -= segment_.file_bytes();
+  tier_.reserved_ -= segment_.disk_bytes();
 }
 
 bool DiskTier::Writer::WriteBytes(std::span<const char> bytes) {
@@ -390,9 +357,13 @@ bool DiskTier::Writer::Commit(const SnapshotKey* content) {
     tier_.WriteFailed(error, call);
     return false;
   }
+  struct stat status {};
+  const uint64_t disk_bytes = ::fstat(fd_.get(), &status) == 0 ? DiskBytesOf(status) : 0;
   done_ = true;
   const Lock lock(tier_);
-  tier_.index_.Add(segment_, segment_.begins_prefix() ? &origin_ : nullptr, Now());
+  tier_.reserved_ -= segment_.disk_bytes();
+  tier_.index_.Add(segment_, segment_.begins_prefix() ? &origin_ : nullptr, Now(), disk_bytes);
+  tier_.MakeRoom(0);
   ++tier_.stats_.written;
   tier_.WriteWorked();
   return true;

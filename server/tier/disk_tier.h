@@ -5,7 +5,8 @@
 //
 // Invariants
 // - Bytes leave Reader only for a file whose header was made with this folder's secret, for that key.
-// - The bytes of the files that are known, and of those being written, never exceed the budget.
+// - What the files that are known take on the disk, and those being written, never exceed the budget; the index of them never
+//   exceeds index_bytes.
 // - Two daemons may use one folder: names are equal only for equal content, and what one removes is a miss for the
 //   other. Each counts the files that it knows.
 // - stats() never waits for a file: it reads what the last change of the files has published.
@@ -20,6 +21,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,6 +31,7 @@
 #include "server/tier/keys.h"
 #include "server/tier/segment_file.h"
 #include "server/tier/segment_index.h"
+#include "server/tier/tier_folder.h"
 
 namespace quire::server {
 
@@ -58,6 +61,7 @@ class DiskTier {
     // Above 0, instead of `budget_bytes`: the share of the disk's free space, its own files among that, that they
     // may have. It follows the free space, so that prefixes never fill a disk.
     double free_space_share = 0;
+    uint64_t index_bytes = uint64_t{64} << 20;                 // of memory; what was used longest ago leaves
     SegmentIndex::Owners owners = SegmentIndex::Owners::kOne;  // among whom the room is shared
     // For tests: the free space without its own files.
     std::function<uint64_t()> free_bytes = {};
@@ -66,9 +70,10 @@ class DiskTier {
     SegmentIndex::Observer on_change = {};
     // For tests: errno for the coming call ("open", "write", "rename", "unlink"), 0 = none.
     std::function<int(const char* call)> fault = {};
+    std::stop_token stop = {};  // ends Open() early, with what it has read by then
   };
-  // Creates the folder (0700) and its secret where they are missing, and reads every header. Files that are not
-  // ours are removed if their names are. kInternal names the folder and the reason.
+  // Creates the folder (0700) and its secret where they are missing, and reads the headers of its files (tier_folder.h). Ours that
+  // are not what was written are removed. kInternal names the folder and the reason.
   static api::Result<std::unique_ptr<DiskTier>> Open(Options options);
 
   // Where the chains of these prefixes begin in this folder: two origins never share a key.
@@ -155,17 +160,18 @@ class DiskTier {
  private:
   class Lock;
   std::unique_lock<std::mutex> LockToRead() const;
-  explicit DiskTier(Options options) : options_(std::move(options)), index_(options_.owners) {
+  DiskTier(Options options, const SnapshotKey& secret)
+      : options_(std::move(options)), secret_(secret), index_(options_.owners) {
     index_.SetObserver(options_.on_change);
   }
-  api::Result<void> LoadSecret();
   void LoadFiles();
   struct FoundFile {
     StoredSegment segment;
     std::optional<PrefixOrigin> origin;
     uint64_t used_ns = 0;
+    uint64_t disk_bytes = 0;
   };
-  std::optional<FoundFile> ReadFile(const std::filesystem::path& path, int fd);  // under mutex_
+  std::optional<FoundFile> ReadFile(const FoundSegment& found);  // under mutex_
   int Fault(const char* call) const { return options_.fault ? options_.fault(call) : 0; }
   std::filesystem::path PathOf(const SnapshotKey& key) const;
   bool Unlink(const std::filesystem::path& path) const;
@@ -177,12 +183,11 @@ class DiskTier {
   void WriteWorked();
 
   const Options options_;
-  SnapshotKey secret_{};
+  const SnapshotKey secret_;
   mutable std::mutex mutex_;  // held while files are removed: whoever waits for it waits for the disk
   // Guarded by mutex_:
   SegmentIndex index_;
   uint64_t reserved_ = 0;  // bytes of files being written
-  uint64_t temporary_ = 0;
   std::optional<std::chrono::steady_clock::time_point> off_until_;
   TierStats stats_;
 

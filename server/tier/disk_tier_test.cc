@@ -23,6 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr uint64_t kBlock = 4096;  // what each of the files here takes
+
 class DiskTiers : public testing::Test {
  protected:
   DiskTiers() {
@@ -111,17 +113,17 @@ TEST_F(DiskTiers, FilesArePrivate) {
 }
 
 TEST_F(DiskTiers, ABudgetKeepsWhatWasUsedLast) {
-  auto tier = Open(4 * 1500);
+  auto tier = Open(4 * kBlock);
   for (int i = 0; i < 4; ++i) ASSERT_TRUE(Put(*tier, i));
   const SnapshotKey used = KeyOf(0);
   tier->Touch({&used, 1});
   ASSERT_TRUE(Put(*tier, 4));
   EXPECT_TRUE(Get(*tier, 0));
   EXPECT_FALSE(Get(*tier, 1));
-  EXPECT_LE(tier->stats().bytes, 4u * 1500);
+  EXPECT_LE(tier->stats().bytes, 4u * kBlock);
   EXPECT_GT(tier->stats().evictions, 0u);
-  tier = Open(2 * 1500);
-  EXPECT_LE(tier->stats().bytes, 2u * 1500);
+  tier = Open(2 * kBlock);
+  EXPECT_LE(tier->stats().bytes, 2u * kBlock);
   EXPECT_EQ(tier->stats().files, 2u);
 }
 
@@ -151,7 +153,7 @@ TEST_F(DiskTiers, WhoFillsItEvictsItsOwnAlsoAfterAnotherStart) {
 
 // The disk fills up with others' files: the tier gives back what it has.
 TEST_F(DiskTiers, AShareOfTheFreeSpaceFollowsIt) {
-  uint64_t others_leave = 100'000;
+  uint64_t others_leave = 400'000;
   uint64_t own = 0;
   auto opened = DiskTier::Open(
       {.folder = folder_, .free_space_share = 0.1, .free_bytes = [&] { return others_leave - own; }});
@@ -160,14 +162,14 @@ TEST_F(DiskTiers, AShareOfTheFreeSpaceFollowsIt) {
   for (int i = 0; i < 30; ++i) {
     EXPECT_TRUE(Put(*tier, i));
     own = tier->stats().bytes;
-    EXPECT_LE(own, 10'000u);
+    EXPECT_LE(own, 40'000u);
   }
-  EXPECT_GT(own, 7'000u);
-  EXPECT_EQ(tier->stats().budget_bytes, 10'000u);
-  others_leave = 30'000;
+  EXPECT_GT(own, 28'000u);
+  EXPECT_EQ(tier->stats().budget_bytes, 40'000u);
+  others_leave = 120'000;
   EXPECT_TRUE(Put(*tier, 30));
   own = tier->stats().bytes;
-  EXPECT_LE(own, 3'000u);
+  EXPECT_LE(own, 12'000u);
   others_leave = own;
   EXPECT_FALSE(Put(*tier, 31)) << "nothing is free";
   EXPECT_TRUE(tier->stats().writing) << "which is no failure";
@@ -260,12 +262,12 @@ TEST_F(DiskTiers, ACrashAtAnyCallLosesAtMostWhatWasBeingWritten) {
     int calls = 0;
     std::vector<int> written;
     {
-      auto tier = Open(20 * 1500, [&](const char*) { return ++calls > point ? EIO : 0; });
+      auto tier = Open(20 * kBlock, [&](const char*) { return ++calls > point ? EIO : 0; });
       for (int i = 0; i < points / 4; ++i) {
         if (Put(*tier, i)) written.push_back(i);
       }
     }
-    auto tier = Open(20 * 1500);
+    auto tier = Open(20 * kBlock);
     EXPECT_EQ(tier->stats().corrupt, 0u) << point;
     const size_t kept = std::min<size_t>(written.size(), 8);
     for (size_t i = written.size() - kept; i < written.size(); ++i)

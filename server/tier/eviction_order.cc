@@ -13,13 +13,13 @@ void EvictionOrder::Add(const std::string& owner, const Segment& segment) {
     if (is_new) owners_.erase(one);
     throw;
   }
-  one->second.bytes += segment.file_bytes;
+  one->second.bytes += segment.disk_bytes;
 }
 
 void EvictionOrder::Remove(const std::string& owner, const Segment& segment) {
   const auto found = owners_.find(owner);
   if (found == owners_.end() || found->second.segments.erase(RankOf(segment)) == 0) return;
-  found->second.bytes -= segment.file_bytes;
+  found->second.bytes -= segment.disk_bytes;
   if (found->second.segments.empty()) owners_.erase(found);
 }
 
@@ -32,14 +32,17 @@ void EvictionOrder::Touch(const std::string& owner, const Segment& segment, uint
   found->second.segments.insert(std::move(place));
 }
 
-std::optional<SnapshotKey> EvictionOrder::Next(uint64_t now_ns) const {
+std::optional<SnapshotKey> EvictionOrder::Next(uint64_t now_ns, Scarce scarce) const {
   constexpr auto kSparedNs = static_cast<uint64_t>(std::chrono::nanoseconds(kSparedFor).count());
+  const auto size_of = [scarce](const Owner& owner) {
+    return scarce == Scarce::kBytes ? owner.bytes : uint64_t{owner.segments.size()};
+  };
   const Owner* largest = nullptr;
   const Rank* oldest = nullptr;
   for (const auto& [name, owner] : owners_) {
     const Rank& first = *owner.segments.begin();
     if (oldest == nullptr || first < *oldest) oldest = &first;
-    if (largest == nullptr || owner.bytes > largest->bytes) largest = &owner;
+    if (largest == nullptr || size_of(owner) > size_of(*largest)) largest = &owner;
   }
   if (oldest == nullptr) return std::nullopt;
   const bool is_spared = now_ns - std::min(std::get<0>(*oldest), now_ns) <= kSparedNs;

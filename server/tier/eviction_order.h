@@ -1,6 +1,7 @@
 // Which segment a full tier evicts next.
 //
-// The owner with most bytes makes room, so that one who fills the tier evicts segments of its own. What nobody has used for
+// The owner with most bytes makes room, so that one who fills the tier evicts segments of its own; where segments are too many, the
+// owner with most of them. What nobody has used for
 // kSparedFor leaves before, whoever has it. An owner's segments leave in the order of their last use, and, of those used
 // together, the ends of prefixes first. Not thread-safe.
 #pragma once
@@ -21,11 +22,12 @@ class EvictionOrder {
  public:
   static constexpr std::chrono::hours kSparedFor{24};
 
+  enum class Scarce : uint8_t { kBytes, kSegments };
   struct Segment {
     SnapshotKey key{};
     int64_t to = 0;        // tokens of its prefix up to its end
     uint64_t used_ns = 0;  // since 1970
-    uint64_t file_bytes = 0;
+    uint64_t disk_bytes = 0;
   };
   // Throws std::bad_alloc: then nothing has changed.
   void Add(const std::string& owner, const Segment& segment);
@@ -33,7 +35,7 @@ class EvictionOrder {
   void Remove(const std::string& owner, const Segment& segment);
   void Touch(const std::string& owner, const Segment& segment, uint64_t used_ns);
   // Linear in the owners. Nothing: there is none.
-  std::optional<SnapshotKey> Next(uint64_t now_ns) const;
+  std::optional<SnapshotKey> Next(uint64_t now_ns, Scarce scarce = Scarce::kBytes) const;
 
  private:
   using Rank = std::tuple<uint64_t, int64_t, SnapshotKey>;

@@ -28,7 +28,7 @@ class EvictionOrders : public testing::Test {
     std::vector<std::string> names;
     while (true) {
       uint64_t left = 0;
-      for (const auto& [key, one] : added_) left += one.segment.file_bytes;
+      for (const auto& [key, one] : added_) left += one.segment.disk_bytes;
       if (left <= bytes) return names;
       const auto key = order_.Next(kNow);
       if (!key) return names;

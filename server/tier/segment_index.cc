@@ -8,9 +8,11 @@
 
 namespace quire::server {
 
-void SegmentIndex::Add(const StoredSegment& segment, const PrefixOrigin* origin, uint64_t used_ns) {
+void SegmentIndex::Add(const StoredSegment& segment, const PrefixOrigin* origin, uint64_t used_ns,
+                       uint64_t disk_bytes) {
   Drop(segment.key);
-  Entry added{.segment = segment, .used_ns = used_ns};
+  Entry added{
+      .segment = segment, .used_ns = used_ns, .disk_bytes = std::max(segment.disk_bytes(), disk_bytes)};
   if (!segment.begins_prefix()) added.before = ObjectKey(segment.parent, false);
   added.owner = OwnerOf(added, origin);
   order_.Add(added.owner, OrderOf(added));
@@ -19,9 +21,13 @@ void SegmentIndex::Add(const StoredSegment& segment, const PrefixOrigin* origin,
   if (!segment.begins_prefix()) ++followers_[entry.before];
   if (segment.begins_prefix() && origin != nullptr) {
     OriginUse& use = origins_[segment.parent];
-    if (use.segments++ == 0) use.origin = *origin;
+    if (use.segments++ == 0) {
+      use.origin = *origin;
+      use.bytes = sizeof(OriginUse) + EncodeOrigin(*origin).size();
+      origin_bytes_ += use.bytes;
+    }
   }
-  bytes_ += segment.file_bytes();
+  bytes_ += entry.disk_bytes;
   if (observer_) observer_(segment.key, true);
 }
 
@@ -46,9 +52,12 @@ bool SegmentIndex::Drop(const SnapshotKey& key) {
     const auto before = followers_.find(found->second.before);
     if (before != followers_.end() && --before->second == 0) followers_.erase(before);
   } else if (const auto origin = origins_.find(segment.parent); origin != origins_.end()) {
-    if (--origin->second.segments == 0) origins_.erase(origin);
+    if (--origin->second.segments == 0) {
+      origin_bytes_ -= origin->second.bytes;
+      origins_.erase(origin);
+    }
   }
-  bytes_ -= segment.file_bytes();
+  bytes_ -= found->second.disk_bytes;
   const SnapshotKey dropped = segment.key;
   entries_.erase(found);
   if (observer_) observer_(dropped, false);
@@ -132,7 +141,7 @@ std::optional<StoredPrefix> SegmentIndex::PrefixOf(const SnapshotKey& id) const 
                       .segments = keys.size(),
                       .hits = last.hits,
                       .used_ns = last.used_ns};
-  for (const SnapshotKey& key : keys) prefix.bytes += Find(key)->segment.file_bytes();
+  for (const SnapshotKey& key : keys) prefix.bytes += Find(key)->disk_bytes;
   return prefix;
 }
 

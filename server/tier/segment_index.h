@@ -45,14 +45,19 @@ class SegmentIndex {
     std::string owner = {};
     uint64_t used_ns = 0;
     uint64_t hits = 0;
+    uint64_t disk_bytes = 0;
   };
+  // What one takes here, with its part of all containers and what reading a folder needs beside.
+  static constexpr uint64_t kEntryBytes = 768;
 
   // Called with each segment that came (true) or went, after the change; calls nothing of the index.
   using Observer = std::function<void(const SnapshotKey& key, bool stored)>;
   void SetObserver(Observer observer) { observer_ = std::move(observer); }
 
-  // Replaces what has its key. `origin`: of segments that begin a prefix.
-  void Add(const StoredSegment& segment, const PrefixOrigin* origin, uint64_t used_ns);
+  // Replaces what has its key. `origin`: of segments that begin a prefix. `disk_bytes`: what its file takes, if that is more than
+  // StoredSegment::disk_bytes().
+  void Add(const StoredSegment& segment, const PrefixOrigin* origin, uint64_t used_ns,
+           uint64_t disk_bytes = 0);
   bool Drop(const SnapshotKey& key);
   // Null: there is none. Valid until the next change.
   const Entry* Find(const SnapshotKey& key) const;
@@ -61,8 +66,12 @@ class SegmentIndex {
   void Touch(const SnapshotKey& key, uint64_t used_ns);
   void CountHit(const SnapshotKey& key);
   // Evicted next.
-  std::optional<SnapshotKey> NextToEvict(uint64_t now_ns) const { return order_.Next(now_ns); }
-  uint64_t bytes() const { return bytes_; }
+  std::optional<SnapshotKey> NextToEvict(uint64_t now_ns,
+                                         EvictionOrder::Scarce scarce = EvictionOrder::Scarce::kBytes) const {
+    return order_.Next(now_ns, scarce);
+  }
+  uint64_t bytes() const { return bytes_; }  // on disk
+  uint64_t memory_bytes() const { return entries_.size() * kEntryBytes + origin_bytes_; }
   uint64_t files() const { return entries_.size(); }
 
   // The ends of prefixes; where a prefix needs a state, each one that has it. The last used one is first.
@@ -79,10 +88,11 @@ class SegmentIndex {
   struct OriginUse {
     PrefixOrigin origin;
     uint64_t segments = 0;
+    uint64_t bytes = 0;
   };
 
   static EvictionOrder::Segment OrderOf(const Entry& entry) {
-    return {entry.segment.key, entry.segment.to, entry.used_ns, entry.segment.file_bytes()};
+    return {entry.segment.key, entry.segment.to, entry.used_ns, entry.disk_bytes};
   }
   std::string OwnerOf(const Entry& entry, const PrefixOrigin* origin) const;
   const Entry& Emplace(const Entry& added);
@@ -97,6 +107,7 @@ class SegmentIndex {
   std::unordered_map<SnapshotKey, OriginUse, SnapshotKeyHash> origins_;   // by parent
   EvictionOrder order_;
   uint64_t bytes_ = 0;
+  uint64_t origin_bytes_ = 0;
   Observer observer_;
 };
 

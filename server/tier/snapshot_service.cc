@@ -43,22 +43,21 @@ api::FileDescriptor MakeMemory() {
 
 }  // namespace
 
-std::shared_ptr<const SnapshotService::Loaded> SnapshotService::Load(
-    DiskTier::Options options, const std::filesystem::path& runner, std::optional<RedisTier::Options> redis,
-    std::optional<KvPublisher::Options> events) {
+std::shared_ptr<const SnapshotService::Loaded> SnapshotService::Load(Settings settings) {
   auto loaded = std::make_shared<Loaded>();
-  const auto changes = events ? std::make_shared<SegmentChanges>() : nullptr;
+  const auto changes = settings.events ? std::make_shared<SegmentChanges>() : nullptr;
   if (changes)
-    options.on_change = [changes](const SnapshotKey& key, bool stored) { changes->Add(key, stored); };
-  auto tier = DiskTier::Open(std::move(options));
+    settings.disk.on_change = [changes](const SnapshotKey& key, bool stored) { changes->Add(key, stored); };
+  auto tier = DiskTier::Open(std::move(settings.disk));
   if (!tier) {
     spdlog::warn("snapshot tier: off error=\"{}\"", tier.error().message);
     return loaded;
   }
   loaded->tier = *std::move(tier);
-  loaded->program = HashOfFile(runner);
-  if (redis) loaded->redis = std::make_unique<RedisTier>(*std::move(redis), *loaded->tier);
-  if (events) loaded->events = std::make_unique<KvPublisher>(*std::move(events), changes, loaded->tier);
+  loaded->program = HashOfFile(settings.runner);
+  if (settings.redis) loaded->redis = std::make_unique<RedisTier>(*std::move(settings.redis), *loaded->tier);
+  if (settings.events)
+    loaded->events = std::make_unique<KvPublisher>(*std::move(settings.events), changes, loaded->tier);
   const TierStats stats = loaded->tier->stats();
   spdlog::info("snapshot tier: on files={} bytes={} budget_bytes={} corrupt={}", stats.files, stats.bytes,
                stats.budget_bytes, stats.corrupt);
@@ -68,12 +67,43 @@ std::shared_ptr<const SnapshotService::Loaded> SnapshotService::Load(
 SnapshotService::SnapshotService(DiskTier::Options options, std::filesystem::path runner,
                                  std::optional<RedisTier::Options> redis,
                                  std::optional<KvPublisher::Options> events)
-    : loaded_(std::async(std::launch::async, [options = std::move(options), runner = std::move(runner),
-                                              redis = std::move(redis), events = std::move(events)] {
-                return Load(options, runner, redis, events);
-              }).share()) {}
+    : settings_{std::move(options), std::move(runner), std::move(redis), std::move(events)} {}
 
-SnapshotService::~SnapshotService() = default;
+// The folder is not read to its end.
+SnapshotService::~SnapshotService() { reader_.request_stop(); }
+
+void SnapshotService::Begin() {
+  reader_ = std::jthread(
+      [promise = std::move(promise_), settings = std::move(settings_)](const std::stop_token& stop) mutable {
+        settings.disk.stop = stop;
+        try {
+          promise.set_value(Load(std::move(settings)));
+        } catch (const std::exception& error) {
+          spdlog::warn("snapshot tier: off error=\"{}\"", error.what());
+          promise.set_value(std::make_shared<Loaded>());
+        }
+      });
+}
+
+bool SnapshotService::End(std::chrono::nanoseconds limit) {
+  reader_.request_stop();
+  std::promise<void> promise;
+  const auto ended = promise.get_future();
+  std::thread([promise = std::move(promise), loaded = std::exchange(loaded_, {}), reader = std::move(reader_),
+               sessions = std::move(sessions_)]() mutable {
+    sessions.clear();
+    reader = {};
+    loaded = {};
+    promise.set_value();
+  }).detach();
+  return ended.wait_for(limit) == std::future_status::ready;
+}
+
+const SnapshotService::Loaded* SnapshotService::loaded() const {
+  const bool ready =
+      loaded_.valid() && loaded_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  return ready ? loaded_.get().get() : nullptr;
+}
 
 std::optional<scheduler::SnapshotTier::Ends> SnapshotService::Connect(const std::string& model,
                                                                       const std::string& identity) {
@@ -104,30 +134,27 @@ std::optional<scheduler::SnapshotTier::Ends> SnapshotService::Connect(const std:
 }
 
 api::Result<SnapshotService::Opened> SnapshotService::opened() const {
-  if (loaded_.wait_for(std::chrono::seconds(0)) != std::future_status::ready)
+  const Loaded* ready = loaded();
+  if (ready == nullptr)
     return api::Fail(api::ErrorCode::kUnavailable, "the folder of prefixes is being read");
-  const auto& loaded = loaded_.get();
-  if (!loaded->tier)
+  if (!ready->tier)
     return api::Fail(api::ErrorCode::kUnavailable, "the folder of prefixes cannot be used; the log says why");
-  return Opened{loaded->tier, loaded->program};
+  return Opened{ready->tier, ready->program};
 }
 
 std::optional<RedisStats> SnapshotService::redis_stats() const {
-  if (loaded_.wait_for(std::chrono::seconds(0)) != std::future_status::ready || !loaded_.get()->redis)
-    return std::nullopt;
-  return loaded_.get()->redis->stats();
+  const Loaded* ready = loaded();
+  return ready == nullptr || !ready->redis ? std::nullopt : std::optional(ready->redis->stats());
 }
 
 std::optional<KvStats> SnapshotService::event_stats() const {
-  if (loaded_.wait_for(std::chrono::seconds(0)) != std::future_status::ready || !loaded_.get()->events)
-    return std::nullopt;
-  return loaded_.get()->events->stats();
+  const Loaded* ready = loaded();
+  return ready == nullptr || !ready->events ? std::nullopt : std::optional(ready->events->stats());
 }
 
 std::optional<TierStats> SnapshotService::stats() const {
-  if (loaded_.wait_for(std::chrono::seconds(0)) != std::future_status::ready || !loaded_.get()->tier)
-    return std::nullopt;
-  return loaded_.get()->tier->stats();
+  const Loaded* ready = loaded();
+  return ready == nullptr || !ready->tier ? std::nullopt : std::optional(ready->tier->stats());
 }
 
 }  // namespace quire::server

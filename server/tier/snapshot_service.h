@@ -1,13 +1,14 @@
 // The daemon's snapshot tier: a folder and one session per runner.
 #pragma once
 
-#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <future>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "scheduler/snapshot_tier.h"
@@ -21,13 +22,18 @@ namespace quire::server {
 // I/O thread only, but for what its sessions do.
 class SnapshotService : public scheduler::SnapshotTier {
  public:
-  // Reads the folder, and the runner's program, on a thread of its own: another program may compute other bytes.
+  // Touches nothing before Begin(): a start that is refused leaves no folder behind.
   // `redis`: the folder's segments are shared through it, too. `events`: what comes and goes is published.
   SnapshotService(DiskTier::Options options, std::filesystem::path runner,
                   std::optional<RedisTier::Options> redis = {},
                   std::optional<KvPublisher::Options> events = {});
   ~SnapshotService() override;
 
+  // Reads the folder, and the runner's program, on a thread of its own: another program may compute other bytes. Once.
+  void Begin();
+  // Ends its threads. False: one of them still waits for a disk or for Redis, and goes on until the process ends. Once, and nothing
+  // else but the destructor after it.
+  bool End(std::chrono::nanoseconds limit);
   std::optional<Ends> Connect(const std::string& model, const std::string& identity) override;
   // Nothing while the folder is being read, and when it cannot be used.
   std::optional<TierStats> stats() const;
@@ -47,11 +53,19 @@ class SnapshotService : public scheduler::SnapshotTier {
     std::unique_ptr<RedisTier> redis;     // null: none
     std::unique_ptr<KvPublisher> events;  // null: none
   };
-  static std::shared_ptr<const Loaded> Load(DiskTier::Options options, const std::filesystem::path& runner,
-                                            std::optional<RedisTier::Options> redis,
-                                            std::optional<KvPublisher::Options> events);
+  struct Settings {
+    DiskTier::Options disk;
+    std::filesystem::path runner;
+    std::optional<RedisTier::Options> redis;
+    std::optional<KvPublisher::Options> events;
+  };
+  static std::shared_ptr<const Loaded> Load(Settings settings);
+  const Loaded* loaded() const;  // null: not yet
 
-  std::shared_future<std::shared_ptr<const Loaded>> loaded_;
+  Settings settings_;
+  std::promise<std::shared_ptr<const Loaded>> promise_;
+  std::shared_future<std::shared_ptr<const Loaded>> loaded_{promise_.get_future()};
+  std::jthread reader_;
   std::vector<std::unique_ptr<TierSession>> sessions_;
 };
 

@@ -66,6 +66,7 @@ class TierSessions : public ::testing::Test {
 // The next runner's link is made on the I/O thread, which removes the sessions that are over.
 TEST_F(TierSessions, ARunnerThatEndsWhileItStoresLeavesNothingToTheIoThread) {
   SnapshotService service({.folder = folder_, .budget_bytes = size_t{1} << 30}, "/proc/self/exe");
+  service.Begin();
   ASSERT_TRUE(Becomes([&] { return service.opened().has_value(); }));
   const size_t before = FilesUnderWay();
   auto ends = service.Connect("m", "model");

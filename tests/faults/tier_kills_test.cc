@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kBudget = 16 * 3000;
+constexpr uint64_t kBudget = 12 * 4096;
 constexpr size_t kKept = 8;  // segments that the budget certainly has room for
 
 std::unique_ptr<DiskTier> OpenIn(const fs::path& folder) {
