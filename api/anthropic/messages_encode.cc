@@ -64,9 +64,10 @@ Json EncodeError(const Error& error) {
   std::string message =
       too_long ? fmt::format("prompt is too long: {} tokens > {} maximum", error.tokens, error.tokens_max)
                : error.message;
-  body["error"] = {{"type", ErrorType(error)}, {"message", std::move(message)}};
+  Json inner = {{"type", ErrorType(error)}, {"message", std::move(message)}};
   // On this code Anthropic's client sends the whole conversation instead of the thread's name.
-  if (error.field == "thread") body["error"]["details"] = {{"error_code", "thread_unsupported_request"}};
+  if (error.field == "thread") inner["details"] = {{"error_code", "thread_unsupported_request"}};
+  body["error"] = std::move(inner);
   return body;
 }
 
