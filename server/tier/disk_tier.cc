@@ -76,11 +76,12 @@ api::Result<std::unique_ptr<DiskTier>> DiskTier::Open(Options options) {
 // However many files there are, memory is taken for those that the index has room for.
 void DiskTier::LoadFiles() {
   const Lock lock(*this);
-  const auto remove = [this](const fs::path& path) { Unlink(path); };
-  const auto newest =
-      FindSegments(options_.folder, options_.index_bytes / SegmentIndex::kEntryBytes, remove, options_.stop);
+  const uint64_t count =
+      std::min(options_.index_bytes / SegmentIndex::kEntryBytes, BudgetNow() / StoredSegment::kBlockBytes);
+  const NewestSegments newest = FindNewest(options_.folder, options_.stop, count);
+  surplus_ns_ = newest.surplus_ns;
   std::vector<FoundFile> found;
-  for (const FoundSegment& segment : newest) {
+  for (const FoundSegment& segment : newest.segments) {
     if (options_.stop.stop_requested()) return;
     auto file = ReadFile(segment);
     if (!file) continue;
@@ -96,6 +97,13 @@ void DiskTier::LoadFiles() {
                     [](const FoundFile& file) { return std::pair(file.segment.to, file.segment.state); });
   for (const FoundFile& file : found) index_.Add(file.segment, nullptr, file.used_ns, file.disk_bytes);
   MakeRoom(0);
+}
+
+void DiskTier::RemoveSurplus() {
+  if (surplus_ns_ == 0) return;
+  VisitSegments(options_.folder, options_.stop, [this](const FoundSegment& segment) {
+    if (segment.used_ns <= surplus_ns_ && !Has(segment.key)) Unlink(PathOf(segment.key));
+  });
 }
 
 // Nothing: it is not whole, and removed.

@@ -70,11 +70,14 @@ class DiskTier {
     SegmentIndex::Observer on_change = {};
     // For tests: errno for the coming call ("open", "write", "rename", "unlink"), 0 = none.
     std::function<int(const char* call)> fault = {};
-    std::stop_token stop = {};  // ends Open() early, with what it has read by then
+    std::stop_token stop = {};  // ends Open() and RemoveSurplus() early
   };
   // Creates the folder (0700) and its secret where they are missing, and reads the headers of its files (tier_folder.h). Ours that
   // are not what was written are removed. kInternal names the folder and the reason.
   static api::Result<std::unique_ptr<DiskTier>> Open(Options options);
+
+  // Removes the files that the index had no room for when it was opened, unless its stop comes before. Slow where there are many.
+  void RemoveSurplus();
 
   // Where the chains of these prefixes begin in this folder: two origins never share a key.
   SnapshotKey RootOf(const PrefixOrigin& origin) const { return RootKey(secret_, origin); }
@@ -184,6 +187,7 @@ class DiskTier {
 
   const Options options_;
   const SnapshotKey secret_;
+  uint64_t surplus_ns_ = 0;   // NewestSegments
   mutable std::mutex mutex_;  // held while files are removed: whoever waits for it waits for the disk
   // Guarded by mutex_:
   SegmentIndex index_;

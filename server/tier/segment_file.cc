@@ -97,7 +97,6 @@ uint64_t ContentOffset(const StoredSegment& segment) { return sizeof(FileHeader)
 uint64_t StoredSegment::file_bytes() const { return ContentOffset(*this) + token_bytes() + bytes; }
 
 uint64_t StoredSegment::disk_bytes() const {
-  constexpr uint64_t kBlockBytes = 4096;
   return (file_bytes() + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
 }
 

@@ -101,31 +101,37 @@ api::Result<SnapshotKey> OpenTierFolder(const fs::path& folder) {
   return secret;
 }
 
-std::vector<FoundSegment> FindSegments(const fs::path& folder, size_t count,
-                                       const std::function<void(const fs::path&)>& remove,
-                                       const std::stop_token& stop) {
+void VisitSegments(const fs::path& folder, const std::stop_token& stop,
+                   const std::function<void(const FoundSegment&)>& visit) {
   api::AssertMayBlock();
-  const auto later = [](const FoundSegment& a, const FoundSegment& b) {
-    return std::tie(a.used_ns, a.key) > std::tie(b.used_ns, b.key);
-  };
-  std::vector<FoundSegment> newest;  // a heap, the oldest first
   std::error_code error;
   for (fs::directory_iterator files(folder, error);
        !error && files != fs::directory_iterator() && !stop.stop_requested(); files.increment(error)) {
     const fs::path& path = files->path();
-    if (api::IsAbandonedFile(path)) remove(path);
+    if (api::IsAbandonedFile(path)) ::unlinkat(AT_FDCWD, path.c_str(), 0);
     const auto key = KeyOfName(path.filename().string());
     struct stat status {};
     if (!key || ::lstat(path.c_str(), &status) != 0 || !api::IsOwnFile(status)) continue;
     const auto used_ns = static_cast<uint64_t>(status.st_mtim.tv_sec) * 1'000'000'000 +
                          static_cast<uint64_t>(status.st_mtim.tv_nsec);
-    newest.push_back({used_ns, *key});
-    std::ranges::push_heap(newest, later);
-    if (newest.size() <= count) continue;
-    std::ranges::pop_heap(newest, later);
-    remove(folder / SegmentFileName(newest.back().key));
-    newest.pop_back();
+    visit({used_ns, *key});
   }
+}
+
+NewestSegments FindNewest(const fs::path& folder, const std::stop_token& stop, size_t count) {
+  const auto later = [](const FoundSegment& a, const FoundSegment& b) {
+    return std::tie(a.used_ns, a.key) > std::tie(b.used_ns, b.key);
+  };
+  NewestSegments newest;
+  std::vector<FoundSegment>& heap = newest.segments;  // the oldest first
+  VisitSegments(folder, stop, [&](const FoundSegment& segment) {
+    heap.push_back(segment);
+    std::ranges::push_heap(heap, later);
+    if (heap.size() <= count) return;
+    std::ranges::pop_heap(heap, later);
+    newest.surplus_ns = std::max(newest.surplus_ns, heap.back().used_ns);
+    heap.pop_back();
+  });
   return newest;
 }
 

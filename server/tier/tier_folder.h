@@ -29,10 +29,15 @@ struct FoundSegment {
   SnapshotKey key{};
 };
 
-// The `count` segments that were used last, by name only. Those used before, and what a killed process left unfinished, go to `remove`.
-// Holds `count` segments, however many there are. An end before time by `stop` leaves some out.
-std::vector<FoundSegment> FindSegments(const std::filesystem::path& folder, size_t count,
-                                       const std::function<void(const std::filesystem::path&)>& remove,
-                                       const std::stop_token& stop);
+// Names each file of a segment, without reading it, until `stop`. Removes what a killed process left unfinished.
+void VisitSegments(const std::filesystem::path& folder, const std::stop_token& stop,
+                   const std::function<void(const FoundSegment&)>& visit);
+
+struct NewestSegments {
+  std::vector<FoundSegment> segments;
+  uint64_t surplus_ns = 0;  // there are others, and none of them was used later; 0: there are none
+};
+// The `count` segments that were used last. Holds no more, however many there are.
+NewestSegments FindNewest(const std::filesystem::path& folder, const std::stop_token& stop, size_t count);
 
 }  // namespace quire::server
