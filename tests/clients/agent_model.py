@@ -1,7 +1,8 @@
 """Writes a model that calls a tool and then ends: the stand-in for a large model in tests of agents.
 
 It is a Llama of one layer with zero attention and feed-forward weights, so that the next token depends on the last one
-only. The chat template ends with one token where the model is to call a tool and with another where it is to answer.
+only. The chat template ends with one token where the model is to call a tool and with another where it is to answer. A result
+that has "call again" in it is followed by another call.
 Names and arguments of the call come from the daemon's constrained decoding; among what that allows the model prefers
 the tools it is given here, and "ls" for texts.
 """
@@ -23,7 +24,7 @@ TEMPLATE = r"""{{- bos_token -}}
 {%- endif -%}
 {%- for message in messages -%}
 {%- if message.role == "user" -%}{%- set ns.done = false -%}{%- endif -%}
-{%- if message.role == "tool" -%}{%- set ns.done = true -%}{%- endif -%}
+{%- if message.role == "tool" -%}{%- set ns.done = "call again" not in message.content -%}{%- endif -%}
 {{- "<|im_start|>" + message.role + "\n" -}}
 {%- if message.tool_calls -%}{{- "<|tool_call_start|>" + (message.tool_calls | tojson) + "<|tool_call_end|>" -}}{%- endif -%}
 {{- (message.content or "") + "<|im_end|>\n" -}}
