@@ -139,6 +139,8 @@ TEST(Calls, EndTagsInListsAndObjectsArePartOfThem) {
 
 TEST(Calls, Pythonic) {
   Check({
+      {ReadPythonicCalls, "f(a=\"x\")\ng(b=[1, 2], c={\"d\": true})",
+       R"(f{"a":"x"} g{"b":[1,2],"c":{"d":true}})"},
       {ReadPythonicCalls, R"([get_weather(city="Paris")])", R"(get_weather{"city":"Paris"})"},
       {ReadPythonicCalls, R"(get_weather(city='Paris', days=3))", R"(get_weather{"city":"Paris","days":3})"},
       {ReadPythonicCalls, "[now()]", "now{}"},
@@ -222,6 +224,9 @@ TEST(Calls, Gemma) {
       {ReadGemmaCalls, "call:add{a:1,b:2.5,opts:{round:true}}",
        R"(add{"a":1,"b":2.5,"opts":{"round":true}})"},
       {ReadGemmaCalls, "call:now{}", "now{}"},
+      {ReadFunctionGemmaCalls, R"(call:f{s:<escape>a "b", {c}<escape>,l:[1,<escape>x<escape>],b:true})",
+       R"(f{"s":"a \"b\", {c}","l":[1,"x"],"b":true})"},
+      {ReadFunctionGemmaCalls, "call:f{s:<escape>a", "", Reading::kIncomplete},
       {ReadGemmaCalls, R"(call:f{s:<|"|>a "b", {c}: [d]<|"|>,l:[1,<|"|>x<|"|>,[]],n:null,w:bare word})",
        R"(f{"s":"a \"b\", {c}: [d]","l":[1,"x",[]],"n":null,"w":"bare word"})"},
       {ReadGemmaCalls, R"(call:f{<|"|>k k<|"|>:"v\n"})", R"(f{"k k":"v\n"})"},

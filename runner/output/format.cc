@@ -12,6 +12,7 @@ namespace quire::runner::output {
 namespace {
 
 constexpr std::array<Replacement, 1> kGemmaInner = {{{"<|\"|>", "\""}}};
+constexpr std::array<Replacement, 1> kFunctionGemmaInner = {{{"<escape>", "\""}}};
 constexpr std::array<Replacement, 3> kDeepSeekInner = {
     {{"<｜tool▁call▁begin｜>", ""}, {"<｜tool▁sep｜>", " "}, {"<｜tool▁call▁end｜>", ""}}};
 constexpr std::array<Replacement, 1> kDsmlInner = {{{"｜DSML｜", ""}}};
@@ -283,6 +284,27 @@ constexpr std::array kFamilies = std::to_array<Family>({
       false,
       {},
       PythonCalls("<|tool_call_start|>[", ", ", "]<|tool_call_end|>")}},
+    {"olmo3",
+     "<function_calls>",
+     {"<function_calls>",
+      CallEnd::kMarker,
+      "</function_calls>",
+      ReadPythonicCalls,
+      false,
+      false,
+      {},
+      PythonCalls("<function_calls>", "\n", "</function_calls>")}},
+    {"functiongemma",
+     "<start_function_call>",
+     {"<start_function_call>",
+      CallEnd::kMarker,
+      "<end_function_call>",
+      ReadFunctionGemmaCalls,
+      false,
+      false,
+      kFunctionGemmaInner,
+      {"<start_function_call>", "call:", "", "", "<end_function_call><start_function_call>",
+       "<end_function_call>"}}},
 });
 
 constexpr std::array<ThinkingForm, 6> kThinking = {{

@@ -14,6 +14,7 @@ namespace {
 using api::Json;
 
 constexpr std::string_view kGemmaQuote = "<|\"|>";
+constexpr std::string_view kFunctionGemmaQuote = "<escape>";
 
 Reading Failed(const LiteralReader& reader) {
   return reader.ran_out() ? Reading::kIncomplete : Reading::kMalformed;
@@ -200,7 +201,7 @@ Reading ReadCallTags(const CallTags& tags, std::string_view text, const Tools& t
 
 class GemmaReader {
  public:
-  explicit GemmaReader(LiteralReader& reader) : reader_(reader) {}
+  GemmaReader(LiteralReader& reader, std::string_view quote) : reader_(reader), quote_(quote) {}
 
   // The text after "{".
   std::optional<Json> Object(int depth) {
@@ -220,8 +221,8 @@ class GemmaReader {
 
  private:
   std::optional<std::string> Key() {
-    if (reader_.Consume(kGemmaQuote)) {
-      const auto key = reader_.ConsumeUntil(kGemmaQuote);
+    if (reader_.Consume(quote_)) {
+      const auto key = reader_.ConsumeUntil(quote_);
       reader_.SkipSpace();
       if (!key || !reader_.Consume(":")) return std::nullopt;
       return std::string(*key);
@@ -234,8 +235,8 @@ class GemmaReader {
   std::optional<Json> Value(int depth) {
     reader_.SkipSpace();
     if (depth > kLiteralDepthMax) return std::nullopt;
-    if (reader_.Consume(kGemmaQuote)) {
-      const auto text = reader_.ConsumeUntil(kGemmaQuote);
+    if (reader_.Consume(quote_)) {
+      const auto text = reader_.ConsumeUntil(quote_);
       if (!text) return std::nullopt;
       return Json(std::string(*text));
     }
@@ -274,7 +275,28 @@ class GemmaReader {
   }
 
   LiteralReader& reader_;
+  const std::string_view quote_;  // around texts
 };
+
+Reading ReadGemmaCall(std::string_view quote, std::string_view text, std::vector<api::ToolCall>& calls) {
+  LiteralReader reader(text);
+  reader.SkipSpace();
+  if (!reader.Consume("call:")) return Failed(reader);
+  const auto taken = reader.ConsumeUntil("{");
+  if (!taken) return Reading::kIncomplete;
+  const auto name = Trim(*taken);
+  if (name.empty()) return Reading::kMalformed;
+  if (const auto json = api::ReadJson("{" + std::string(reader.rest())); json && json->is_object()) {
+    Add(calls, name, *json);
+    return Reading::kCalls;
+  }
+  const auto arguments = GemmaReader(reader, quote).Object(0);
+  if (!arguments) return Failed(reader);
+  reader.SkipSpace();
+  if (!reader.at_end()) return Reading::kMalformed;
+  Add(calls, name, *arguments);
+  return Reading::kCalls;
+}
 
 }  // namespace
 
@@ -320,23 +342,11 @@ Reading ReadDsmlCalls(std::string_view text, const Tools& tools, std::vector<api
 }
 
 Reading ReadGemmaCalls(std::string_view text, const Tools&, std::vector<api::ToolCall>& calls) {
-  LiteralReader reader(text);
-  reader.SkipSpace();
-  if (!reader.Consume("call:")) return Failed(reader);
-  const auto taken = reader.ConsumeUntil("{");
-  if (!taken) return Reading::kIncomplete;
-  const auto name = Trim(*taken);
-  if (name.empty()) return Reading::kMalformed;
-  if (const auto json = api::ReadJson("{" + std::string(reader.rest())); json && json->is_object()) {
-    Add(calls, name, *json);
-    return Reading::kCalls;
-  }
-  const auto arguments = GemmaReader(reader).Object(0);
-  if (!arguments) return Failed(reader);
-  reader.SkipSpace();
-  if (!reader.at_end()) return Reading::kMalformed;
-  Add(calls, name, *arguments);
-  return Reading::kCalls;
+  return ReadGemmaCall(kGemmaQuote, text, calls);
+}
+
+Reading ReadFunctionGemmaCalls(std::string_view text, const Tools&, std::vector<api::ToolCall>& calls) {
+  return ReadGemmaCall(kFunctionGemmaQuote, text, calls);
 }
 
 }  // namespace quire::runner::output

@@ -30,10 +30,12 @@ Reading ReadJsonCalls(std::string_view text, const Tools& tools, std::vector<api
 Reading ReadTaggedCalls(std::string_view text, const Tools& tools, std::vector<api::ToolCall>& calls);
 // f>{"k": v}: what follows "<function=".
 Reading ReadFunctionCall(std::string_view text, const Tools& tools, std::vector<api::ToolCall>& calls);
-// [f(k="v", n=1), g()] as in Python; or JSON as above.
+// [f(k="v", n=1), g()] as in Python, or without brackets a line each; or JSON as above.
 Reading ReadPythonicCalls(std::string_view text, const Tools& tools, std::vector<api::ToolCall>& calls);
 // call:f{k:<|"|>v<|"|>,n:1} or call:f{"k":"v"}
 Reading ReadGemmaCalls(std::string_view text, const Tools& tools, std::vector<api::ToolCall>& calls);
+// The same with <escape> around texts: FunctionGemma.
+Reading ReadFunctionGemmaCalls(std::string_view text, const Tools& tools, std::vector<api::ToolCall>& calls);
 // [{"name", "arguments", "id"}], or f[ARGS]{"k": v}, or f[CALL_ID]id[ARGS]{"k": v}
 Reading ReadMistralCalls(std::string_view text, const Tools& tools, std::vector<api::ToolCall>& calls);
 // [{"f": {"k": v}}]: Apertus.
