@@ -101,11 +101,17 @@ void Chat::AddKeepAlive(Json& body) const {
 }
 
 std::string Chat::RequestBody(const std::string& question) const {
-  Json body = {{"model", options_.model}, {"messages", Json::array()}};
-  if (!system_.empty()) body["messages"].push_back({{"role", "system"}, {"content", system_}});
-  for (const auto& turn : turns_)
-    body["messages"].push_back({{"role", turn.role}, {"content", turn.content}});
-  body["messages"].push_back({{"role", "user"}, {"content", question}});
+  Json body = {{"model", options_.model}};
+  if (completes_text_) {
+    body["prompt"] = question;
+    if (!system_.empty()) body["system"] = system_;
+  } else {
+    body["messages"] = Json::array();
+    if (!system_.empty()) body["messages"].push_back({{"role", "system"}, {"content", system_}});
+    for (const auto& turn : turns_)
+      body["messages"].push_back({{"role", turn.role}, {"content", turn.content}});
+    body["messages"].push_back({{"role", "user"}, {"content", question}});
+  }
   AddKeepAlive(body);
   if (!options_.format.empty()) {
     const Json schema = Json::parse(options_.format, nullptr, false);
@@ -164,6 +170,9 @@ api::Result<void> Chat::OnLine(std::string_view line, std::string& answer) {
   }
   if (const auto message = reply.find("message"); message != reply.end() && message->is_object()) {
     if (auto printed = OnMessage(*message, answer); !printed) return printed;
+  } else if (reply.contains("response")) {
+    const Json completed = {{"content", reply["response"]}};
+    if (auto printed = OnMessage(completed, answer); !printed) return printed;
   }
   if (!reply.value("done", false)) return {};
   spinner_.Stop();
@@ -191,22 +200,37 @@ void Chat::OnTick() {
   spinner_.Tick();
 }
 
+// As a chat or, where the model has no prompt format for one, as text to be completed.
+api::Result<void> Chat::SendQuestion(const std::string& question, std::string& answer) {
+  const auto post = [&] {
+    return client_.PostLines(completes_text_ ? "/api/generate" : "/api/chat", RequestBody(question),
+                             {.on_line = [&](std::string_view line) { return OnLine(line, answer); },
+                              .on_tick = [this] { OnTick(); }});
+  };
+  auto done = post();
+  const bool refused = !done && answer.empty() && done.error().code == api::ErrorCode::kInvalidArgument;
+  if (!refused || completes_text_) return done;
+  const auto shown = Show();
+  const Json model = shown ? Json::parse(*shown, nullptr, false) : Json();
+  if (!model.is_object() || model.value("template", "?") != "") return done;
+  spinner_.Stop();
+  fmt::print(stderr, "{} has no prompt format for chats: completing each text by itself.\n", options_.model);
+  completes_text_ = true;
+  return post();
+}
+
 api::Result<void> Chat::Send(const std::string& question) {
   std::string answer;
   wrap_ = WordWrap();
   thinking_ = false;
   auto done = ShowWait();
   waits_ = true;
-  if (done) {
-    done = client_.PostLines("/api/chat", RequestBody(question),
-                             {.on_line = [&](std::string_view line) { return OnLine(line, answer); },
-                              .on_tick = [this] { OnTick(); }});
-  }
+  if (done) done = SendQuestion(question, answer);
   waits_ = false;
   spinner_.Stop();
   const bool interrupted = !done && done.error().code == api::ErrorCode::kCancelled;
   const bool cut_short = !done && (interrupted || !answer.empty());
-  if (done || interrupted) {
+  if ((done || interrupted) && !completes_text_) {
     turns_.push_back({"user", question});
     turns_.push_back({"assistant", std::move(answer)});
   }
@@ -234,6 +258,7 @@ api::Result<void> Chat::Switch(const std::string& model) {
     return loaded;
   }
   turns_.clear();
+  completes_text_ = false;
   return {};
 }
 

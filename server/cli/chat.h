@@ -66,6 +66,7 @@ class Chat {
 
   void AddKeepAlive(nlohmann::ordered_json& body) const;
   std::string RequestBody(const std::string& question) const;
+  api::Result<void> SendQuestion(const std::string& question, std::string& answer);
   // Prints what the line adds; the error it carries, if any.
   api::Result<void> OnLine(std::string_view line, std::string& answer);
   api::Result<void> OnMessage(const nlohmann::ordered_json& message, std::string& answer);
@@ -82,7 +83,8 @@ class Chat {
   WordWrap wrap_;       // of the answer that is being shown
   bool waits_ = false;  // nothing of the reply has come yet
   int wait_ticks_ = 0;
-  bool thinking_ = false;  // its last piece was a thought
+  bool thinking_ = false;        // its last piece was a thought
+  bool completes_text_ = false;  // the model has no prompt format for chats
   std::string system_;
   std::vector<std::pair<std::string, std::string>> parameters_;  // name, JSON value; each name once
 };
