@@ -133,6 +133,7 @@ boost::asio::awaitable<std::optional<ModelRunner::End>> ModelRunner::LoadModel()
                            .files = FilesOf(0),
                            .settings = job_.settings,
                            .go_template = job_.go_template,
+                           .names = job_.names,
                            .draft_path = job_.draft_path.string(),
                            .draft_files = FilesOf(1),
                            .context_min = job_.context_min});

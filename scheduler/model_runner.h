@@ -52,6 +52,7 @@ class ModelRunner : public RunnerSession {
     std::string name;
     std::filesystem::path path;
     std::string go_template;
+    api::ipc::PromptNames names;
     std::filesystem::path draft_path;  // empty = none
     std::string prefix_layers;         // as in ModelSpec
     api::ipc::RunnerSettings settings;

@@ -14,6 +14,7 @@
 
 #include "api/base/ids.h"
 #include "api/ipc/message_fields.h"
+#include "api/ipc/model_fields.h"
 #include "api/ipc/packer.h"
 
 namespace quire::api::ipc {

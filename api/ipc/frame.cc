@@ -13,6 +13,7 @@
 #include "api/ipc/frame_bounds.h"
 #include "api/ipc/message_fields.h"
 #include "api/ipc/messages.h"
+#include "api/ipc/model_fields.h"
 #include "api/ipc/packer.h"
 #include "api/json/fields.h"
 #include "api/json/read.h"

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "api/ipc/message_fields.h"
+#include "api/ipc/model_fields.h"
 #include "api/ipc/packer.h"
 
 namespace quire::api::ipc {

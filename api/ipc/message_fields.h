@@ -180,60 +180,8 @@ void VisitFields(M& m, V& visit) {
   visit("now_s", m.now_s);
 }
 
-// ---- daemon -> runner ----
+// ---- daemon -> runner; those about models are in model_fields.h ----
 
-template <Is<ModelFile> M, class V>
-void VisitFields(M& m, V& visit) {
-  visit("name", m.name);
-  visit("fd", m.fd, kFirstModelFd, kLastModelFd);
-}
-template <Is<RunnerSettings> M, class V>
-void VisitFields(M& m, V& visit) {
-  visit("threads", m.threads, 0, kThreadsMax);
-  visit("cache_bytes", m.cache_bytes, 0);
-  visit("weights_budget", m.weights_budget, 0);
-  visit("memory_bytes", m.memory_bytes, 0);
-  visit("prefix_cache", m.prefix_cache);
-  visit("model_sampling", m.model_sampling);
-  visit("quantize_on_load", m.quantize_on_load);
-  visit("kv_cache_type", m.kv_cache_type, KvType::kI16);
-  visit("state_cache_type", m.state_cache_type, KvType::kQ8_0);
-  visit("prepare_ms", m.prepare_ms, 1);
-}
-template <Is<LoadModel> M, class V>
-void VisitFields(M& m, V& visit) {
-  visit("path", m.path);
-  visit("files", m.files, kModelFilesMax);
-  visit("settings", m.settings);
-  visit("go_template", m.go_template);
-  visit("draft_path", m.draft_path);
-  visit("draft_files", m.draft_files, kModelFilesMax);
-  visit("context_min", m.context_min, 0);
-}
-template <Is<LoadApproved> M, class V>
-void VisitFields(M& m, V& visit) {
-  visit("cache_bytes", m.cache_bytes, 0);
-}
-template <Is<InspectModel> M, class V>
-void VisitFields(M& m, V& visit) {
-  visit("path", m.path);
-  visit("files", m.files, kModelFilesMax);
-  visit("verbose", m.verbose);
-  visit("go_template", m.go_template);
-  visit("check_load", m.check_load);
-  visit("draft_path", m.draft_path);
-  visit("draft_files", m.draft_files, kModelFilesMax);
-  visit("settings", m.settings);
-  visit("num_ctx", m.num_ctx, 0);
-}
-template <Is<ConvertModel> M, class V>
-void VisitFields(M& m, V& visit) {
-  visit("from", m.from);
-  visit("files", m.files, kModelFilesMax);
-  visit("to", m.to);
-  visit("quantization", m.quantization);
-  visit("threads", m.threads, 0, kThreadsMax);
-}
 template <Is<ResumeState> M, class V>
 void VisitFields(M& m, V& visit) {
   visit.IfAny("sampler", m.sampler);

@@ -59,12 +59,17 @@ struct RunnerSettings {
   int32_t prepare_ms =
       1000;  // CPU time that preparing one prompt may take, beside 4 us per token of the context
 };
+// What a model's manifest says of its prompts, beside a template.
+struct PromptNames {
+  std::string renderer = {}, parser = {};  // of Ollama's built-in formats, or empty
+};
 struct LoadModel {
   std::string path;                   // GGUF file or Hugging Face directory; for messages only
   std::vector<ModelFile> files = {};  // what is there of it
   RunnerSettings settings = {};
   std::string go_template = {};  // goes before the files' own chat template; empty = none
-  std::string draft_path = {};   // as `path`, of a draft model; empty = none
+  PromptNames names = {};
+  std::string draft_path = {};  // as `path`, of a draft model; empty = none
   std::vector<ModelFile> draft_files = {};
   // The longest context of the requests that go on in this runner and began in another one: its caches hold a sequence of
   // that many tokens, or it is not loaded. 0 = there are none.
@@ -79,6 +84,7 @@ struct InspectModel {  // answered by Inspected; needs no loaded model
   std::vector<ModelFile> files = {};
   bool verbose = false;          // large arrays too
   std::string go_template = {};  // the one that goes before the file's own chat template; empty = none
+  PromptNames names = {};        // as in LoadModel
   // All checks of LoadModel, with the draft model: what is wrong is in Inspected::error. Reads no weights.
   bool check_load = false;
   std::string draft_path = {};  // as in LoadModel
@@ -205,8 +211,8 @@ struct LoadFailed {
 struct Inspected {              // answer to InspectModel
   std::string model_info_json;  // GGUF key/values as /api/show prints them, or empty with `error`
   std::string tensors_json;     // [{name,type,shape}]
-  std::string chat_template;
-  std::string quantization;  // "F16", "Q8_0", "BF16"
+  std::string chat_template;    // in use; empty: there is none, and no known format fits
+  std::string quantization;     // "F16", "Q8_0", "BF16"
   int64_t parameters = 0;
   std::optional<Error> error;
   std::vector<std::string> capabilities = {};  // "completion", "tools", "thinking", "insert"

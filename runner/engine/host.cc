@@ -179,6 +179,7 @@ LoadOptions LoadOptionsOf(const ipc::InspectModel& request) {
   return {.quantize_on_load = request.settings.quantize_on_load,
           .kv_cache_type = request.settings.kv_cache_type,
           .go_template = request.go_template,
+          .names = request.names,
           .draft = SourceOf(request.draft_path, request.draft_files)};
 }
 
@@ -241,10 +242,9 @@ ipc::Inspected Inspect(const Shared& shared, const ipc::InspectModel& request) {
   description.memory = load.memory;
   description.context_length = load.context_length;
   description.num_ctx = load.num_ctx;
-  description.chat_template = (*files)->chat_template();
   const auto go = request.go_template.empty() ? nullptr : PromptTemplate::ParseGo(request.go_template);
   if (!go) description.template_error = go.error().message;
-  description.capabilities = CapabilitiesOf(**files, go ? go->get() : nullptr);
+  DescribePrompts(**files, request.names, go ? go->get() : nullptr, description);
   return description;
 }
 
@@ -383,6 +383,7 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   LoadOptions options{.quantize_on_load = settings.quantize_on_load,
                       .kv_cache_type = settings.kv_cache_type,
                       .go_template = request.go_template,
+                      .names = request.names,
                       .draft = SourceOf(request.draft_path, request.draft_files)};
   EngineLimits limits{.prefix_cache = settings.prefix_cache,
                       .state_cache_type = StateTypeOf(settings.state_cache_type),

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "runner/engine/prompt_builder.h"
 #include "runner/kernels/numa_plan.h"
 #include "runner/models/sentence_pooling.h"
+#include "runner/prompt/chat_format.h"
 #include "runner/tokenizer/config_tokens.h"
 #include "runner/tokenizer/model_tokenizer.h"
 #include "runner/weights/metadata_only.h"
@@ -56,13 +58,44 @@ PromptTemplate::Tokens TemplateTokens(const weights::ModelFiles& files,
 
 api::Result<std::shared_ptr<const PromptTemplate>> BuildTemplate(const weights::ModelFiles& files,
                                                                  const tokenizer::Tokenizer& tokenizer,
-                                                                 std::string_view go_template) {
+                                                                 std::string_view go_template,
+                                                                 const ChatFormat& format) {
   if (!go_template.empty()) {
     auto parsed = PromptTemplate::ParseGo(go_template);
-    if (parsed || files.chat_template().empty()) return parsed;
+    if (parsed || format.source.empty()) return parsed;
     LogLine("using the chat template from the model file: " + parsed.error().message);
   }
-  return PromptTemplate::Build(files, TemplateTokens(files, tokenizer));
+  if (format.source.empty()) return PromptTemplate::Without(format.refusal);
+  return PromptTemplate::Build(format.source, files.path(), TemplateTokens(files, tokenizer));
+}
+
+std::function<bool(std::string_view)> TokenTest(const tokenizer::Tokenizer& tokenizer) {
+  return [&tokenizer](std::string_view text) {
+    const auto tokens = tokenizer.Encode(text, tokenizer::SpecialTokens::kParse);
+    return tokens && tokens->size() == 1;
+  };
+}
+
+// How answers are read. `prompts` is the template in use.
+output::Format FormatOf(const ChatFormat& chat, const tokenizer::Tokenizer& tokenizer,
+                        const PromptTemplate* go) {
+  const bool by_go = go != nullptr && !go->go_source().empty();
+  if (chat.plain_answers) return output::Detect("", [](std::string_view) { return false; });
+  const std::string_view source = by_go ? go->go_source() : chat.source;
+  output::Format format =
+      output::Detect(chat.answers.empty() ? source : std::string_view(chat.answers), TokenTest(tokenizer));
+  if (by_go) {
+    format.takes_tools = go->UsesGo("Tools");
+    format.can_think = (format.can_think || go->UsesGo("Think")) && (format.thinking || format.harmony);
+  } else if (!chat.answers.empty()) {
+    const output::Format prompts = output::Detect(source, TokenTest(tokenizer));
+    format.takes_tools = prompts.takes_tools;
+    format.has_efforts = prompts.has_efforts;
+  }
+  // A family's format is asked to think only where the vocabulary can say so.
+  const bool marked = format.thinking == nullptr || format.HasTokenOf(format.thinking->begin);
+  if (chat.of_family && !marked) format.can_think = false;
+  return format;
 }
 
 // The first control token of what stands before an answer; where the template puts nothing there, the first
@@ -87,35 +120,25 @@ std::optional<api::TokenId> FindTurnStartToken(const tokenizer::Tokenizer& token
 
 }  // namespace
 
-output::Format FormatOf(const weights::ModelFiles& files, const tokenizer::Tokenizer& tokenizer,
-                        const PromptTemplate* go) {
-  const bool by_go = go != nullptr && !go->go_source().empty();
-  output::Format format =
-      output::Detect(by_go ? go->go_source() : files.chat_template(), [&](std::string_view text) {
-        const auto tokens = tokenizer.Encode(text, tokenizer::SpecialTokens::kParse);
-        return tokens && tokens->size() == 1;
-      });
-  if (by_go) {
-    format.takes_tools = go->UsesGo("Tools");
-    format.can_think = (format.can_think || go->UsesGo("Think")) && (format.thinking || format.harmony);
-  }
-  return format;
-}
-
-std::vector<std::string> CapabilitiesOf(const weights::ModelFiles& files, const PromptTemplate* go) {
-  if (models::IsEncoder(files)) return {models::HasScoreHead(files) ? "rerank" : "embedding"};
-  if (models::RanksByAnswer(files)) return {"rerank"};
-  if (models::IsSavedWithoutHead(files)) return {"embedding"};
-  std::vector<std::string> capabilities = {"completion"};
+void DescribePrompts(const weights::ModelFiles& files, const api::ipc::PromptNames& names,
+                     const PromptTemplate* go, api::ipc::Inspected& described) {
+  described.chat_template = files.chat_template();
+  std::vector<std::string>& capabilities = described.capabilities;
+  capabilities.clear();
+  if (models::IsEncoder(files))
+    return capabilities.emplace_back(models::HasScoreHead(files) ? "rerank" : "embedding"), void();
+  if (models::RanksByAnswer(files)) return capabilities.emplace_back("rerank"), void();
+  if (models::IsSavedWithoutHead(files)) return capabilities.emplace_back("embedding"), void();
+  capabilities.emplace_back("completion");
   const auto tokenizer = tokenizer::LoadTokenizer(files);
-  if (!tokenizer) return capabilities;
-  const output::Format format = FormatOf(files, **tokenizer, go);
+  if (!tokenizer) return;
+  ChatFormat chat = ChooseChatFormat(files, names, go != nullptr, TokenTest(**tokenizer));
+  const output::Format format = FormatOf(chat, **tokenizer, go);
   if (format.supports_tools()) capabilities.emplace_back("tools");
   if (format.can_think) capabilities.emplace_back("thinking");
-  if ((go != nullptr && go->SupportsFim()) || FindFimTokens(**tokenizer)) {
-    capabilities.emplace_back("insert");
-  }
-  return capabilities;
+  if ((go != nullptr && go->SupportsFim()) || FindFimTokens(**tokenizer)) capabilities.emplace_back("insert");
+  described.chat_template = std::move(chat.source);
+  std::ranges::move(chat.notes, std::back_inserter(described.repairs));
 }
 
 const cache::Layout* DraftParts::cache_layout() const {
@@ -277,11 +300,14 @@ api::Result<OpenedModel> Open(const weights::ModelSource& source, const Progress
   loaded.tokenizer = std::move(*tokenizer);
 
   progress(0.2F, "parsing chat template");
-  auto prompt_template = BuildTemplate(*loaded.files, *loaded.tokenizer, options.go_template);
+  ChatFormat chat = ChooseChatFormat(*loaded.files, options.names, !options.go_template.empty(),
+                                     TokenTest(*loaded.tokenizer));
+  auto prompt_template = BuildTemplate(*loaded.files, *loaded.tokenizer, options.go_template, chat);
   if (!prompt_template) return std::unexpected(prompt_template.error());
   loaded.prompt_template = std::move(*prompt_template);
   loaded.turn_start_token = FindTurnStartToken(*loaded.tokenizer, *loaded.prompt_template);
-  loaded.format = FormatOf(*loaded.files, *loaded.tokenizer, loaded.prompt_template.get());
+  loaded.format = FormatOf(chat, *loaded.tokenizer, loaded.prompt_template.get());
+  loaded.prompt_notes = std::move(chat.notes);
   loaded.pooling = models::ReadPooling(*loaded.files);
   loaded.sentence = std::make_shared<const SentenceSettings>(SentenceSettings::Of(*loaded.files));
   for (const int32_t id : loaded.files->end_of_generation_ids()) loaded.end_of_generation.insert(id);

@@ -13,6 +13,7 @@
 #include "api/base/error.h"
 #include "api/base/ids.h"
 #include "api/base/kv_type.h"
+#include "api/ipc/messages.h"
 #include "runner/constraint/token_trie.h"
 #include "runner/draft/drafter.h"
 #include "runner/engine/sentence_settings.h"
@@ -50,7 +51,8 @@ struct LoadedModel {
   // The control token that every message of the chat template begins with ("<|im_start|>"), if there is one:
   // where it stands, a message ends. Text from outside never becomes a control token.
   std::optional<api::TokenId> turn_start_token;
-  output::Format format;  // of its answers
+  std::vector<std::string> prompt_notes = {};  // what was decided about its prompt format, for people
+  output::Format format;                       // of its answers
   std::unique_ptr<models::Model> model;
   std::unique_ptr<models::Encoder> encoder;  // instead of `model`
   DraftParts draft;
@@ -66,13 +68,11 @@ std::shared_ptr<const constraint::VocabularyIndex> IndexVocabulary(
 
 using Progress = std::function<void(float fraction, std::string_view stage)>;
 
-// How answers of a model with this template and vocabulary are read. `go`, unless null, is what goes before
-// the files' own template.
-output::Format FormatOf(const weights::ModelFiles& files, const tokenizer::Tokenizer& tokenizer,
-                        const PromptTemplate* go = nullptr);
-
-// The capabilities that /api/show lists, without loading weights: "completion", and those of the template.
-std::vector<std::string> CapabilitiesOf(const weights::ModelFiles& files, const PromptTemplate* go = nullptr);
+// What /api/show tells of prompts and answers, without loading weights: the capabilities ("completion", and those of the
+// template), the chat template, and what was decided about it, added to the repairs. `go`, unless null, is what goes
+// before the files' own template.
+void DescribePrompts(const weights::ModelFiles& files, const api::ipc::PromptNames& names,
+                     const PromptTemplate* go, api::ipc::Inspected& described);
 
 struct LoadOptions {
   // The type that float matrices get on the way (weights/quantize_on_load.h); empty: they stay as they are.
@@ -82,6 +82,7 @@ struct LoadOptions {
   // the files bring a template of their own: what Ollama stored may use parts of its language that are not
   // known here.
   std::string_view go_template = {};
+  api::ipc::PromptNames names = {};
   // A draft model; empty: none.
   weights::ModelSource draft = {};
   // weights::ModelFiles::panel_bytes_max of the model. Encoders and draft models have no limit.

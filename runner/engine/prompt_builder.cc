@@ -69,6 +69,18 @@ struct PromptBuilder {
     return encoder.EncodeRendered(*rendered);
   }
 
+  // Of a model without a prompt format: the texts, an empty line between two, for it to complete.
+  api::Result<Tokens> EncodeTexts(std::span<const api::Message> messages, bool first) const {
+    std::string text;
+    for (const api::Message& message : messages) {
+      if (!text.empty()) text += "\n\n";
+      text += message.content;
+    }
+    auto tokens = encoder.EncodeText(text, tokenizer::SpecialTokens::kAsText);
+    if (tokens && first) encoder.AddBos(*tokens);
+    return tokens;
+  }
+
   api::PromptEnd Ending() const {
     const auto* chat = std::get_if<api::ChatPrompt>(&request.prompt);
     return chat == nullptr ? api::PromptEnd::kAuto : chat->end;
@@ -202,7 +214,9 @@ struct PromptBuilder {
   api::Result<FittedPrompt> operator()(const api::ContinuedPrompt& continued) const {
     if (auto known = encoder.CheckIds(continued.context, "context"); !known)
       return std::unexpected(known.error());
-    auto turn = EncodeMessages(continued.messages, {});
+    auto turn = prompt_template.refusal().empty()
+                    ? EncodeMessages(continued.messages, {})
+                    : EncodeTexts(continued.messages, continued.context.empty());
     if (!turn) return std::unexpected(turn.error());
     Tokens tokens = continued.context;
     // The context already starts with BOS: drop the turn's own.

@@ -12,12 +12,6 @@
 namespace quire::runner {
 namespace {
 
-constexpr std::string_view kChatMl =
-    "{%- for message in messages -%}"
-    "{{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' -}}"
-    "{%- endfor -%}"
-    "{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}";
-
 // Stands behind the content of an answer to go on with while it is rendered, and shows where that content
 // ends, whatever the template puts behind it. No template trims, splits at or replaces private-use code
 // points.
@@ -93,14 +87,20 @@ api::Result<std::vector<PromptSegment>> PromptTemplate::RenderFim(std::string_vi
   return Segments(*rendered, rendered->text.size());
 }
 
-api::Result<std::shared_ptr<const PromptTemplate>> PromptTemplate::Build(const weights::ModelFiles& files,
+api::Result<std::shared_ptr<const PromptTemplate>> PromptTemplate::Build(std::string_view source,
+                                                                         std::string_view path,
                                                                          Tokens tokens) {
-  const std::string source = files.chat_template();
-  auto built = Parse(source.empty() ? kChatMl : std::string_view(source), std::move(tokens));
+  auto built = Parse(source, std::move(tokens));
   if (!built) {
-    return api::Fail(api::ErrorCode::kBadModel, fmt::format("{}: {}", files.path(), built.error().message));
+    return api::Fail(api::ErrorCode::kBadModel, fmt::format("{}: {}", path, built.error().message));
   }
   return built;
+}
+
+std::shared_ptr<const PromptTemplate> PromptTemplate::Without(std::string refusal) {
+  std::shared_ptr<PromptTemplate> made(new PromptTemplate(jinja::Template::Parse("").value(), {}));
+  made->refusal_ = std::move(refusal);
+  return made;
 }
 
 // transformers passes None. Templates that go through the tools without asking whether there are any fail on
@@ -184,6 +184,7 @@ api::Result<std::vector<PromptSegment>> PromptTemplate::Render(std::span<const a
                                                                const std::tm& now,
                                                                const ThinkingSwitch& thinking,
                                                                api::PromptEnd ending) const {
+  if (!refusal_.empty()) return api::Fail(api::ErrorCode::kUnsupported, refusal_, "messages");
   if (ending == api::PromptEnd::kMessages && !go_source_.empty()) {
     return api::Fail(api::ErrorCode::kUnsupported, "the model's template always begins an answer",
                      "add_generation_prompt");

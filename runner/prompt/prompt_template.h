@@ -17,7 +17,6 @@
 #include "runner/gotemplate/template.h"
 #include "runner/jinja/template.h"
 #include "runner/prompt/message_values.h"
-#include "runner/weights/model_files.h"
 
 namespace quire::runner {
 
@@ -45,10 +44,11 @@ class PromptTemplate {
   // The texts of special tokens by the names that templates have for them ("bos_token", "eos_token", "unk_token", ...).
   using Tokens = std::vector<std::pair<std::string, std::string>>;
 
-  // The template that the model's files bring, or plain ChatML where they bring none. kBadModel names the file and the
-  // line.
-  static api::Result<std::shared_ptr<const PromptTemplate>> Build(const weights::ModelFiles& files,
-                                                                  Tokens tokens);
+  // The chat template of the model at `path`. kBadModel names the file and the line.
+  static api::Result<std::shared_ptr<const PromptTemplate>> Build(std::string_view source,
+                                                                  std::string_view path, Tokens tokens);
+  // Of a model without one: messages are refused with kUnsupported and this reason.
+  static std::shared_ptr<const PromptTemplate> Without(std::string refusal);
   // The same from the template's text alone.
   static api::Result<std::shared_ptr<const PromptTemplate>> Parse(std::string_view source,
                                                                   Tokens tokens = {});
@@ -76,6 +76,8 @@ class PromptTemplate {
 
   // Whether this is a Go template that takes a field of this name.
   bool UsesGo(std::string_view field) const;
+  // Not empty: there is no template, and Render() returns this.
+  const std::string& refusal() const { return refusal_; }
   // The template's text where it is a Go template, otherwise empty.
   const std::string& go_source() const { return go_source_; }
 
@@ -100,6 +102,7 @@ class PromptTemplate {
 
   std::variant<jinja::Template, gotemplate::Template> template_;
   std::string go_source_;
+  std::string refusal_;
   Tokens tokens_;
   jinja::Value no_tools_;  // what stands for no tools: None, or an empty list
   ArgumentStyle style_ = ArgumentStyle::kObjects;

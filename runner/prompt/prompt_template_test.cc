@@ -35,8 +35,8 @@ std::string Join(const std::vector<PromptSegment>& segments) {
 std::shared_ptr<const PromptTemplate> Demo() {
   auto files = weights::Open(kDemo);
   EXPECT_TRUE(files.has_value());
-  auto built =
-      PromptTemplate::Build(**files, {{"bos_token", "<|startoftext|>"}, {"eos_token", "<|im_end|>"}});
+  auto built = PromptTemplate::Build((*files)->chat_template(), kDemo,
+                                     {{"bos_token", "<|startoftext|>"}, {"eos_token", "<|im_end|>"}});
   EXPECT_TRUE(built.has_value());
   return *built;
 }
@@ -217,30 +217,17 @@ TEST(PromptTemplate, RefusesWhatIsNotUtf8) {
   EXPECT_EQ(PromptTemplate::Parse("x", {{"bos_token", bad}}).error().code, api::ErrorCode::kBadModel);
 }
 
-TEST(PromptTemplate, FallsBackToChatMl) {
-  struct NoTemplate : weights::ModelFiles {
-    weights::Format format() const override { return weights::Format::kHuggingFace; }
-    std::string path() const override { return "model"; }
-    std::string architecture() const override { return "none"; }
-    const weights::Tensor* Find(std::string_view) const override { return nullptr; }
-    const std::vector<weights::Tensor>& tensors() const override { return no_tensors; }
-    const nlohmann::ordered_json& config() const override { return none; }
-    const nlohmann::ordered_json& generation_config() const override { return none; }
-    const nlohmann::ordered_json& tokenizer_config() const override { return none; }
-    const std::string& tokenizer_json() const override { return empty; }
-    std::string chat_template() const override { return source; }
-    std::vector<int32_t> end_of_generation_ids() const override { return {}; }
-    std::vector<weights::Tensor> no_tensors;
-    nlohmann::ordered_json none;
-    std::string empty;
-    std::string source;
-  } files;
-  const auto chatml = PromptTemplate::Build(files, {});
-  ASSERT_TRUE(chatml.has_value());
-  EXPECT_EQ(Join(*(*chatml)->Render(std::vector<api::Message>{{.role = "user", .content = "Hi\n"}}, {})),
-            "<|im_start|>user\nHi\n<|im_end|>\n<|im_start|>assistant\n");
-  files.source = "\n{% if %}";
-  EXPECT_EQ(PromptTemplate::Build(files, {}).error().message, "model: chat template line 2: unexpected '%}'");
+TEST(PromptTemplate, NamesTheFileOfATemplateThatDoesNotParse) {
+  EXPECT_EQ(PromptTemplate::Build("\n{% if %}", "model", {}).error().message,
+            "model: chat template line 2: unexpected '%}'");
+}
+
+TEST(PromptTemplate, WithoutATemplateMessagesAreRefused) {
+  const auto none = PromptTemplate::Without("there is none");
+  const auto refused = none->Render(std::vector<api::Message>{{.role = "user", .content = "Hi"}}, {});
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, api::ErrorCode::kUnsupported);
+  EXPECT_EQ(refused.error().message, "there is none");
 }
 
 }  // namespace

@@ -217,6 +217,7 @@ class Creation {
     request.path = path;
     request.check_load = true;
     if (model_.details.renderer.empty()) request.go_template = model_.go_template;
+    request.names = {model_.details.renderer, model_.details.parser};
     const std::filesystem::path folder = path.parent_path();
     std::filesystem::path draft_folder = folder;
     if (!draft.empty()) {

@@ -1,5 +1,7 @@
 #include "server/routes/inspector.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -25,6 +27,8 @@ bool IsOfTheFile(const api::Error& error) {
 std::string KeyOf(const StoredModel& model) {
   std::string key = model.weights.filename().string();
   if (!model.TemplateInUse().empty()) key += " " + model.template_blob;
+  const auto& [renderer, parser] = model.PromptNames();
+  if (!renderer.empty() || !parser.empty()) key += fmt::format(" {} {}", renderer, parser);
   return key;
 }
 
@@ -49,6 +53,7 @@ Awaitable<api::Result<Inspector::Description>> Inspector::Describe(const StoredM
   const std::string key = KeyOf(model) + (verbose ? " verbose" : "");
   const std::filesystem::path weights = model.weights;
   std::string go_template(model.TemplateInUse());
+  api::ipc::PromptNames names = model.PromptNames();
   if (Description kept = Kept(key)) co_return kept;
   const auto slot = co_await scheduler::JobSlots::Acquire(slots_, party);
   if (!slot) co_return std::unexpected(slot.error());
@@ -57,6 +62,7 @@ Awaitable<api::Result<Inspector::Description>> Inspector::Describe(const StoredM
   request.path = weights;
   request.verbose = verbose;
   request.go_template = std::move(go_template);
+  request.names = std::move(names);
   auto inspected = co_await backend_.Inspect(std::move(request), std::move(party));
   if (!inspected) co_return std::unexpected(std::move(inspected.error()));
   if (inspected->error) co_return std::unexpected(std::move(*inspected->error));
@@ -113,6 +119,7 @@ Awaitable<api::Result<api::ipc::Inspected>> Inspector::CheckLoad(const StoredMod
   api::ipc::InspectModel request;
   request.path = model.weights;
   request.go_template = model.TemplateInUse();
+  request.names = model.PromptNames();
   request.check_load = true;
   request.draft_path = model.draft;
   auto inspected = co_await backend_.Inspect(std::move(request), std::move(party));

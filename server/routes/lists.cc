@@ -109,8 +109,8 @@ ollama::ShowReply ShowReplyOf(const StoredModel& model, const api::ipc::Inspecte
   reply.from = PathShownTo(admin, model.weights);
   reply.licenses = model.licenses;
   reply.parameters_json = model.parameters_json;
-  reply.chat_template = model.go_template.empty() ? description.chat_template : model.go_template;
-  reply.template_in_weights = model.go_template.empty();
+  reply.template_in_weights = model.TemplateInUse().empty();
+  reply.chat_template = reply.template_in_weights ? description.chat_template : model.go_template;
   reply.system = model.system;
   reply.details = DetailsOf(model.details);
   reply.messages = model.messages;

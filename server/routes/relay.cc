@@ -338,6 +338,7 @@ scheduler::ModelSpec SpecOf(const SharedModel& model) {
   scheduler::ModelSpec spec{.key = model->digest,
                             .name = model->name.Display(),
                             .path = model->weights,
+                            .names = model->PromptNames(),
                             .draft_path = model->draft,
                             .prefix_layers = model->prefix_layers};
   if (!model->TemplateInUse().empty()) spec.go_template = {model, &model->go_template};

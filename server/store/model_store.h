@@ -18,6 +18,7 @@
 #include "api/base/error.h"
 #include "api/base/model_name.h"
 #include "api/base/request.h"
+#include "api/ipc/messages.h"
 #include "server/store/blob_upload.h"
 #include "server/store/blob_users.h"
 #include "server/store/staging.h"
@@ -66,6 +67,7 @@ struct StoredModel {
   std::string_view TemplateInUse() const {
     return details.renderer.empty() ? std::string_view(go_template) : std::string_view();
   }
+  api::ipc::PromptNames PromptNames() const { return {details.renderer, details.parser}; }
 };
 // As it was read. All requests of a model have one: it has up to 4 MiB of text, and many wait at a time.
 using SharedModel = std::shared_ptr<const StoredModel>;

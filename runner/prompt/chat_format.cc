@@ -1,0 +1,126 @@
+#include "runner/prompt/chat_format.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "api/base/ascii.h"
+#include "runner/prompt/format_table.h"
+
+namespace quire::runner {
+namespace {
+
+constexpr std::string_view kWhatToDo =
+    "give the model a TEMPLATE in a Modelfile, or complete text with /api/generate or /v1/completions";
+
+// The format of an architecture whose vocabulary has these tokens. The first line that fits counts.
+struct FamilyRule {
+  std::string_view architecture;  // what its name begins with
+  std::string_view token, second_token;
+  std::string_view format;  // of FamilyFormats()
+  std::string_view shown;
+};
+constexpr auto kFamilyRules = std::to_array<FamilyRule>({
+    {"gemma4", "<|turn>", "<turn|>", "gemma4", "Gemma 4"},
+    {"gemma3", "<start_function_call>", "<end_of_turn>", "functiongemma", "FunctionGemma"},
+    {"gemma", "<start_of_turn>", "<end_of_turn>", "gemma3", "Gemma 3"},
+    {"llama", "<|start_header_id|>", "<|eot_id|>", "llama3", "Llama 3"},
+    {"lfm2", "<|im_start|>", "<|tool_call_start|>", "lfm2", "LFM2"},
+    {"qwen35", "<|im_start|>", "<tool_call>", "qwen3.5", "Qwen3.5"},
+    {"qwen3_5", "<|im_start|>", "<tool_call>", "qwen3.5", "Qwen3.5"},
+    {"qwen3", "<tool_call>", "<think>", "qwen3", "Qwen3"},
+    {"", "<|im_start|>", "<|im_end|>", "chatml", "ChatML"},
+});
+
+// Whether a name says that the model was tuned for chat: "gemma-3-1b-it", "Instruct".
+bool TellsChat(std::string_view name) {
+  constexpr auto kWords = std::to_array<std::string_view>({"it", "instruct", "chat", "thinking"});
+  std::string word;
+  for (size_t i = 0; i <= name.size(); ++i) {
+    const char c = i < name.size() ? name[i] : ' ';
+    if (api::IsAsciiAlnum(c)) {
+      word += api::AsciiLower(c);
+    } else {
+      if (std::ranges::find(kWords, word) != kWords.end()) return true;
+      word.clear();
+    }
+  }
+  return false;
+}
+
+bool IsTunedForChat(const weights::ModelFiles& files) {
+  const auto& config = files.config();
+  const auto tells = [&](const char* key) {
+    const auto value = config.find(key);
+    return value != config.end() && value->is_string() && TellsChat(value->get_ref<const std::string&>());
+  };
+  if (!config.is_object()) return false;
+  return tells("general.finetune") || tells("general.name") || tells("general.basename") ||
+         tells("_name_or_path");
+}
+
+// Gemma 4's large models differ in one turn; the small ones have embeddings of each layer.
+std::string_view VariantOf(std::string_view format, const weights::ModelFiles& files) {
+  if (format != "gemma4" || !files.config().is_object()) return format;
+  for (const char* key : {"gemma4.embedding_length_per_layer_input", "hidden_size_per_layer_input"}) {
+    const auto found = files.config().find(key);
+    if (found != files.config().end() && found->is_number() && found->get<double>() > 0) return format;
+  }
+  return "gemma4-large";
+}
+
+void ChooseByFamily(const weights::ModelFiles& files, const std::function<bool(std::string_view)>& has_token,
+                    ChatFormat& format) {
+  const std::string architecture = files.architecture();
+  for (const FamilyRule& rule : kFamilyRules) {
+    if (!architecture.starts_with(rule.architecture)) continue;
+    if (!has_token(rule.token) || !has_token(rule.second_token)) continue;
+    format.source = TemplateOf(*FindFormat(FamilyFormats(), VariantOf(rule.format, files)));
+    format.of_family = true;
+    const bool sure = !rule.architecture.empty() && IsTunedForChat(files);
+    format.notes.push_back(
+        fmt::format("no chat template: using the {} format{}", rule.shown,
+                    sure ? " of the family" : ", guessed from the vocabulary; a TEMPLATE replaces it"));
+    return;
+  }
+  format.refusal = fmt::format("the model has no chat template, and no known format fits; {}", kWhatToDo);
+  format.notes.push_back("no chat template, and no known format fits: text is completed, chats are refused");
+}
+
+}  // namespace
+
+ChatFormat ChooseChatFormat(const weights::ModelFiles& files, const api::ipc::PromptNames& names,
+                            bool go_template, const std::function<bool(std::string_view)>& has_token) {
+  ChatFormat format;
+  format.source = files.chat_template();
+  const bool own = !format.source.empty();
+  if (own || go_template) {
+    // The template is there.
+  } else if (names.renderer.empty()) {
+    ChooseByFamily(files, has_token, format);
+  } else if (const NamedFormat* known = FindFormat(RendererFormats(), names.renderer); known != nullptr) {
+    format.source = TemplateOf(*known);
+    format.of_family = true;
+    format.notes.push_back(fmt::format("no chat template: using the format of RENDERER {}", names.renderer));
+  } else {
+    format.refusal = fmt::format("this version has no prompt format for the model's RENDERER \"{}\"; {}",
+                                 names.renderer, kWhatToDo);
+    format.notes.push_back(fmt::format(
+        "RENDERER {} is not known, and there is no chat template: text is completed, chats are refused",
+        names.renderer));
+  }
+  if (own || names.parser.empty()) return format;
+  if (const NamedFormat* known = FindFormat(ParserFormats(), names.parser); known != nullptr) {
+    format.answers = TemplateOf(*known);
+    format.plain_answers = format.answers.empty();
+  } else {
+    format.notes.push_back(
+        fmt::format("PARSER {} is not known: answers are read as the template shows", names.parser));
+  }
+  return format;
+}
+
+}  // namespace quire::runner

@@ -1,0 +1,147 @@
+#include "runner/prompt/chat_format.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+
+#include "runner/prompt/format_table.h"
+#include "runner/prompt/prompt_template.h"
+
+namespace quire::runner {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+struct FakeFiles : weights::ModelFiles {
+  weights::Format format() const override { return weights::Format::kGguf; }
+  std::string path() const override { return "model"; }
+  std::string architecture() const override { return of; }
+  const weights::Tensor* Find(std::string_view) const override { return nullptr; }
+  const std::vector<weights::Tensor>& tensors() const override { return no_tensors; }
+  const nlohmann::ordered_json& config() const override { return metadata; }
+  const nlohmann::ordered_json& generation_config() const override { return none; }
+  const nlohmann::ordered_json& tokenizer_config() const override { return none; }
+  const std::string& tokenizer_json() const override { return empty; }
+  std::string chat_template() const override { return source; }
+  std::vector<int32_t> end_of_generation_ids() const override { return {}; }
+
+  std::vector<weights::Tensor> no_tensors;
+  nlohmann::ordered_json metadata = nlohmann::ordered_json::object(), none;
+  std::string empty, source, of = "llama";
+};
+
+ChatFormat Choose(const FakeFiles& files, const std::set<std::string, std::less<>>& tokens,
+                  const api::ipc::PromptNames& names = {}, bool go_template = false) {
+  return ChooseChatFormat(files, names, go_template,
+                          [&](std::string_view token) { return tokens.contains(token); });
+}
+
+std::string PromptOf(const ChatFormat& format) {
+  const auto parsed = PromptTemplate::Parse(format.source, {{"bos_token", "<s>"}});
+  EXPECT_TRUE(parsed.has_value());
+  const auto segments = (*parsed)->Render(std::vector<api::Message>{{.role = "user", .content = "Hi"}}, {});
+  std::string text;
+  for (const PromptSegment& segment : *segments) text += segment.text;
+  return text;
+}
+
+const std::set<std::string, std::less<>> kChatMlTokens = {"<|im_start|>", "<|im_end|>"};
+
+TEST(ChatFormat, TheFilesOwnTemplateCountsWithoutAWord) {
+  FakeFiles files;
+  files.source = "own";
+  const ChatFormat format = Choose(files, kChatMlTokens, {.renderer = "gemma4", .parser = "gemma4"});
+  EXPECT_EQ(format.source, "own");
+  EXPECT_EQ(format.answers, "");
+  EXPECT_THAT(format.notes, IsEmpty());
+}
+
+TEST(ChatFormat, ARendererNamesTheFormat) {
+  const ChatFormat format = Choose({}, kChatMlTokens, {.renderer = "gemma4-large", .parser = "gemma4"});
+  EXPECT_EQ(PromptOf(format), "<s><|turn>user\nHi<turn|>\n<|turn>model\n<|channel>thought\n<channel|>");
+  EXPECT_THAT(format.answers, HasSubstr("<|tool_call>"));
+  EXPECT_THAT(format.notes, ElementsAre("no chat template: using the format of RENDERER gemma4-large"));
+}
+
+TEST(ChatFormat, AnUnknownRendererIsRefusedByName) {
+  const ChatFormat format = Choose({}, kChatMlTokens, {.renderer = "nobody-1"});
+  EXPECT_EQ(format.source, "");
+  EXPECT_THAT(format.refusal, HasSubstr("RENDERER \"nobody-1\""));
+  EXPECT_THAT(format.refusal, HasSubstr("TEMPLATE"));
+  EXPECT_THAT(format.notes, ElementsAre(HasSubstr("RENDERER nobody-1 is not known")));
+}
+
+TEST(ChatFormat, AnUnknownParserIsNamed) {
+  const ChatFormat format = Choose({}, {}, {.renderer = "gemma4", .parser = "nobody-2"});
+  EXPECT_THAT(format.notes, ElementsAre(HasSubstr("RENDERER gemma4"), HasSubstr("PARSER nobody-2")));
+}
+
+TEST(ChatFormat, PassthroughReadsAnswersAsText) {
+  EXPECT_TRUE(Choose({}, {}, {.renderer = "gemma4", .parser = "passthrough"}).plain_answers);
+}
+
+TEST(ChatFormat, TheFamilyAndItsTokensShowTheFormat) {
+  FakeFiles files;
+  files.of = "gemma3";
+  const std::set<std::string, std::less<>> tokens = {"<start_of_turn>", "<end_of_turn>"};
+  ChatFormat format = Choose(files, tokens);
+  EXPECT_EQ(PromptOf(format), "<s><start_of_turn>user\nHi<end_of_turn>\n<start_of_turn>model\n");
+  EXPECT_THAT(format.notes, ElementsAre(HasSubstr("Gemma 3 format, guessed")));
+  for (const char* name : {"Gemma 3 1b It", "gemma-3-1b-it-qat", "X Instruct", "chat"}) {
+    files.metadata["general.name"] = name;
+    EXPECT_THAT(Choose(files, tokens).notes,
+                ElementsAre("no chat template: using the Gemma 3 format of the family"));
+  }
+  for (const char* name : {"Gemma 3 1b Pt", "Italian", "permit"}) {
+    files.metadata["general.name"] = name;
+    EXPECT_THAT(Choose(files, tokens).notes, ElementsAre(HasSubstr("guessed"))) << name;
+  }
+  files.of = "llama";
+  EXPECT_EQ(Choose(files, tokens).source, "");
+}
+
+TEST(ChatFormat, LargeGemma4ModelsHaveNoEmbeddingsOfLayers) {
+  FakeFiles files;
+  files.of = "gemma4";
+  const std::set<std::string, std::less<>> tokens = {"<|turn>", "<turn|>"};
+  EXPECT_THAT(PromptOf(Choose(files, tokens)), HasSubstr("thought"));
+  files.metadata["gemma4.embedding_length_per_layer_input"] = 256;
+  EXPECT_EQ(PromptOf(Choose(files, tokens)), "<s><|turn>user\nHi<turn|>\n<|turn>model\n");
+}
+
+TEST(ChatFormat, ChatMlNeedsItsTokens) {
+  const ChatFormat format = Choose({}, kChatMlTokens);
+  EXPECT_EQ(PromptOf(format), "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
+  EXPECT_THAT(format.notes, ElementsAre(HasSubstr("ChatML format, guessed")));
+  const ChatFormat none = Choose({}, {"<|im_start|>"});
+  EXPECT_EQ(none.source, "");
+  EXPECT_THAT(none.refusal, HasSubstr("no chat template"));
+  EXPECT_THAT(none.notes, ElementsAre(HasSubstr("chats are refused")));
+}
+
+TEST(ChatFormat, ATemplateOfTheManifestIsTheUsersWish) {
+  const ChatFormat format = Choose({}, kChatMlTokens, {.parser = "gemma4"}, /*go_template=*/true);
+  EXPECT_EQ(format.source, "");
+  EXPECT_THAT(format.answers, HasSubstr("<|tool_call>"));
+  EXPECT_THAT(format.notes, IsEmpty());
+}
+
+TEST(ChatFormat, EveryNameHasAFileThatParses) {
+  for (const auto formats : {RendererFormats(), FamilyFormats(), ParserFormats()}) {
+    for (const NamedFormat& format : formats) {
+      if (format.file.empty() && format.name == "passthrough") continue;
+      SCOPED_TRACE(format.name);
+      const std::string source = TemplateOf(format);
+      EXPECT_NE(source, format.file.empty() ? "" : format.settings);
+      EXPECT_TRUE(PromptTemplate::Parse(source, {}).has_value());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace quire::runner
