@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <future>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
@@ -19,6 +20,7 @@
 #include "runner/constraint/output_format.h"
 #include "runner/engine/byte_class.h"
 #include "runner/engine/cache_budget.h"
+#include "runner/engine/chat_form.h"
 #include "runner/engine/convert.h"
 #include "runner/engine/cpu_count.h"
 #include "runner/engine/encoder_engine.h"
@@ -244,7 +246,7 @@ ipc::Inspected Inspect(const Shared& shared, const ipc::InspectModel& request) {
   description.num_ctx = load.num_ctx;
   const auto go = request.go_template.empty() ? nullptr : PromptTemplate::ParseGo(request.go_template);
   if (!go) description.template_error = go.error().message;
-  DescribePrompts(**files, request.names, go ? go->get() : nullptr, description);
+  DescribeChats(**files, request.names, request.go_template, description);
   return description;
 }
 

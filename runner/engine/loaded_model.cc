@@ -3,17 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "runner/engine/log_line.h"
+#include "runner/engine/chat_form.h"
 #include "runner/engine/markup_grammar.h"
 #include "runner/engine/prompt_builder.h"
 #include "runner/kernels/numa_plan.h"
 #include "runner/models/sentence_pooling.h"
-#include "runner/prompt/chat_format.h"
-#include "runner/tokenizer/config_tokens.h"
 #include "runner/tokenizer/model_tokenizer.h"
 #include "runner/weights/metadata_only.h"
 #include "runner/weights/quantize_on_load.h"
@@ -21,82 +18,6 @@
 
 namespace quire::runner::engine {
 namespace {
-
-std::string TextOf(const tokenizer::Tokenizer& tokenizer, std::optional<api::TokenId> id) {
-  return id ? std::string(tokenizer.TokenBytes(*id)) : "";
-}
-
-// BOS and EOS as the tokenizer has them, the others as the files name them.
-PromptTemplate::Tokens TemplateTokens(const weights::ModelFiles& files,
-                                      const tokenizer::Tokenizer& tokenizer) {
-  PromptTemplate::Tokens tokens = {{"bos_token", TextOf(tokenizer, tokenizer.bos_id())},
-                                   {"eos_token", TextOf(tokenizer, tokenizer.eos_id())}};
-  if (files.format() == weights::Format::kGguf) {
-    for (const auto& [name, key] : {std::pair{"unk_token", "tokenizer.ggml.unknown_token_id"},
-                                    {"sep_token", "tokenizer.ggml.seperator_token_id"},
-                                    {"pad_token", "tokenizer.ggml.padding_token_id"},
-                                    {"cls_token", "tokenizer.ggml.cls_token_id"},
-                                    {"mask_token", "tokenizer.ggml.mask_token_id"}}) {
-      const auto id = files.config().find(key);
-      if (id == files.config().end() || !id->is_number_unsigned()) continue;
-      if (id->get<uint64_t>() >= static_cast<uint64_t>(tokenizer.vocab_size())) continue;
-      tokens.emplace_back(name, TextOf(tokenizer, id->get<api::TokenId>()));
-    }
-    return tokens;
-  }
-  for (const char* name : tokenizer::kNamedTokens) {
-    const std::string_view text = tokenizer::ConfigToken(files.tokenizer_config(), name);
-    const auto known = std::ranges::find(tokens, name, &PromptTemplate::Tokens::value_type::first);
-    if (known == tokens.end()) {
-      if (!text.empty()) tokens.emplace_back(name, text);
-    } else if (known->second.empty()) {
-      known->second = text;
-    }
-  }
-  return tokens;
-}
-
-api::Result<std::shared_ptr<const PromptTemplate>> BuildTemplate(const weights::ModelFiles& files,
-                                                                 const tokenizer::Tokenizer& tokenizer,
-                                                                 std::string_view go_template,
-                                                                 const ChatFormat& format) {
-  if (!go_template.empty()) {
-    auto parsed = PromptTemplate::ParseGo(go_template);
-    if (parsed || format.source.empty()) return parsed;
-    LogLine("using the chat template from the model file: " + parsed.error().message);
-  }
-  if (format.source.empty()) return PromptTemplate::Without(format.refusal);
-  return PromptTemplate::Build(format.source, files.path(), TemplateTokens(files, tokenizer));
-}
-
-std::function<bool(std::string_view)> TokenTest(const tokenizer::Tokenizer& tokenizer) {
-  return [&tokenizer](std::string_view text) {
-    const auto tokens = tokenizer.Encode(text, tokenizer::SpecialTokens::kParse);
-    return tokens && tokens->size() == 1;
-  };
-}
-
-// How answers are read. `prompts` is the template in use.
-output::Format FormatOf(const ChatFormat& chat, const tokenizer::Tokenizer& tokenizer,
-                        const PromptTemplate* go) {
-  const bool by_go = go != nullptr && !go->go_source().empty();
-  if (chat.plain_answers) return output::Detect("", [](std::string_view) { return false; });
-  const std::string_view source = by_go ? go->go_source() : chat.source;
-  output::Format format =
-      output::Detect(chat.answers.empty() ? source : std::string_view(chat.answers), TokenTest(tokenizer));
-  if (by_go) {
-    format.takes_tools = go->UsesGo("Tools");
-    format.can_think = (format.can_think || go->UsesGo("Think")) && (format.thinking || format.harmony);
-  } else if (!chat.answers.empty()) {
-    const output::Format prompts = output::Detect(source, TokenTest(tokenizer));
-    format.takes_tools = prompts.takes_tools;
-    format.has_efforts = prompts.has_efforts;
-  }
-  // A family's format is asked to think only where the vocabulary can say so.
-  const bool marked = format.thinking == nullptr || format.HasTokenOf(format.thinking->begin);
-  if (chat.of_family && !marked) format.can_think = false;
-  return format;
-}
 
 // The first control token of what stands before an answer; where the template puts nothing there, the first
 // one of a conversation that is not its begin.
@@ -119,27 +40,6 @@ std::optional<api::TokenId> FindTurnStartToken(const tokenizer::Tokenizer& token
 }
 
 }  // namespace
-
-void DescribePrompts(const weights::ModelFiles& files, const api::ipc::PromptNames& names,
-                     const PromptTemplate* go, api::ipc::Inspected& described) {
-  described.chat_template = files.chat_template();
-  std::vector<std::string>& capabilities = described.capabilities;
-  capabilities.clear();
-  if (models::IsEncoder(files))
-    return capabilities.emplace_back(models::HasScoreHead(files) ? "rerank" : "embedding"), void();
-  if (models::RanksByAnswer(files)) return capabilities.emplace_back("rerank"), void();
-  if (models::IsSavedWithoutHead(files)) return capabilities.emplace_back("embedding"), void();
-  capabilities.emplace_back("completion");
-  const auto tokenizer = tokenizer::LoadTokenizer(files);
-  if (!tokenizer) return;
-  ChatFormat chat = ChooseChatFormat(files, names, go != nullptr, TokenTest(**tokenizer));
-  const output::Format format = FormatOf(chat, **tokenizer, go);
-  if (format.supports_tools()) capabilities.emplace_back("tools");
-  if (format.can_think) capabilities.emplace_back("thinking");
-  if ((go != nullptr && go->SupportsFim()) || FindFimTokens(**tokenizer)) capabilities.emplace_back("insert");
-  described.chat_template = std::move(chat.source);
-  std::ranges::move(chat.notes, std::back_inserter(described.repairs));
-}
 
 const cache::Layout* DraftParts::cache_layout() const {
   if (model) return &model->cache_layout();
@@ -300,14 +200,12 @@ api::Result<OpenedModel> Open(const weights::ModelSource& source, const Progress
   loaded.tokenizer = std::move(*tokenizer);
 
   progress(0.2F, "parsing chat template");
-  ChatFormat chat = ChooseChatFormat(*loaded.files, options.names, !options.go_template.empty(),
-                                     TokenTest(*loaded.tokenizer));
-  auto prompt_template = BuildTemplate(*loaded.files, *loaded.tokenizer, options.go_template, chat);
-  if (!prompt_template) return std::unexpected(prompt_template.error());
-  loaded.prompt_template = std::move(*prompt_template);
+  auto chat = ReadChatForm(*loaded.files, *loaded.tokenizer, options.names, options.go_template);
+  if (!chat) return std::unexpected(chat.error());
+  loaded.prompt_template = std::move(chat->prompt_template);
+  loaded.format = std::move(chat->format);
+  loaded.prompt_notes = std::move(chat->notes);
   loaded.turn_start_token = FindTurnStartToken(*loaded.tokenizer, *loaded.prompt_template);
-  loaded.format = FormatOf(chat, *loaded.tokenizer, loaded.prompt_template.get());
-  loaded.prompt_notes = std::move(chat.notes);
   loaded.pooling = models::ReadPooling(*loaded.files);
   loaded.sentence = std::make_shared<const SentenceSettings>(SentenceSettings::Of(*loaded.files));
   for (const int32_t id : loaded.files->end_of_generation_ids()) loaded.end_of_generation.insert(id);

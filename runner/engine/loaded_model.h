@@ -68,12 +68,6 @@ std::shared_ptr<const constraint::VocabularyIndex> IndexVocabulary(
 
 using Progress = std::function<void(float fraction, std::string_view stage)>;
 
-// What /api/show tells of prompts and answers, without loading weights: the capabilities ("completion", and those of the
-// template), the chat template, and what was decided about it, added to the repairs. `go`, unless null, is what goes
-// before the files' own template.
-void DescribePrompts(const weights::ModelFiles& files, const api::ipc::PromptNames& names,
-                     const PromptTemplate* go, api::ipc::Inspected& described);
-
 struct LoadOptions {
   // The type that float matrices get on the way (weights/quantize_on_load.h); empty: they stay as they are.
   std::string_view quantize_on_load = {};

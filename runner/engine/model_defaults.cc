@@ -17,6 +17,8 @@ namespace quire::runner::engine {
 weights::GenerationDefaults LoadModelDefaults(const LoadedModel& model, bool used) {
   for (const std::string& repair : model.files->repairs()) LogLine("read differently: " + repair);
   for (const std::string& note : model.prompt_notes) LogLine("read differently: " + note);
+  for (const std::string& shape : model.prompt_template->unserved())
+    LogLine("chat template: refuses or drops " + shape);
   if (!used) return {};
   weights::GenerationDefaults defaults =
       weights::ReadGenerationDefaults(*model.files, model.tokenizer->vocab_size());

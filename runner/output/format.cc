@@ -7,6 +7,7 @@
 #include "runner/output/harmony_parser.h"
 #include "runner/output/tagged_parser.h"
 #include "runner/output/tool_call_syntax.h"
+#include "runner/output/write_calls.h"
 
 namespace quire::runner::output {
 namespace {
@@ -397,6 +398,8 @@ Format Detect(std::string_view chat_template, const std::function<bool(std::stri
   FindTokens(format, has_token);
   return format;
 }
+
+const ToolCallSyntax& GenericCalls() { return std::ranges::find(kFamilies, "qwen", &Family::name)->calls; }
 
 std::unique_ptr<Parser> MakeParser(const ParserSetup& setup) {
   if (setup.format.harmony) return std::make_unique<HarmonyParser>(setup);

@@ -25,6 +25,7 @@ struct ThinkingForm {
 struct Format {
   std::string_view family;                    // for logs; "plain" when nothing is known
   const ToolCallSyntax* calls = nullptr;      // null: unknown tool call syntax
+  bool generic_calls = false;                 // `calls` is none of the model's own
   const ThinkingForm* thinking = nullptr;     // null: nothing in an answer is thinking
   std::string_view text_begin, text_end;      // around an answer's text, not part of it; mostly empty
   bool harmony = false;                       // channels; calls and thinking are both known

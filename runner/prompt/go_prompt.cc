@@ -16,16 +16,17 @@ using jinja::Value;
 
 // Neighbors that say the same role are one message, as Ollama hands them over; not those with calls, and not
 // the results of calls.
-std::vector<api::Message> Collate(std::span<const api::Message> messages) {
-  std::vector<api::Message> collated;
-  for (const api::Message& message : messages) {
-    const bool joins = !collated.empty() && collated.back().role == message.role && message.role != "tool" &&
-                       collated.back().tool_calls.empty() && message.tool_calls.empty() &&
-                       message.thinking.empty();
+std::vector<Turn> Collate(std::span<const Turn> turns) {
+  std::vector<Turn> collated;
+  for (const Turn& turn : turns) {
+    const api::Message& message = turn.message;
+    const bool joins = !collated.empty() && collated.back().message.role == message.role &&
+                       message.role != "tool" && collated.back().message.tool_calls.empty() &&
+                       message.tool_calls.empty() && message.thinking.empty();
     if (joins) {
-      collated.back().content += "\n\n" + message.content;
+      AppendContent(collated.back(), "\n\n", turn);
     } else {
-      collated.push_back(message);
+      collated.push_back(turn);
     }
   }
   return collated;
@@ -55,13 +56,13 @@ Value Data(std::vector<std::pair<std::string, Value>> entries, const GoThinking&
   return Value::MakeDict(std::move(entries));
 }
 
-Value ConversationData(std::span<const api::Message> messages, const Value& list, Value tools,
+Value ConversationData(std::span<const Turn> turns, const Value& list, Value tools,
                        const GoThinking& thinking) {
   std::string system;
-  for (const api::Message& message : messages) {
-    if (message.role != "system") continue;
+  for (const Turn& turn : turns) {
+    if (turn.message.role != "system") continue;
     if (!system.empty()) system += "\n\n";
-    system += message.content;
+    system += turn.message.content;
   }
   std::vector<Value> items;
   items.reserve(list.as_list().items.size());
@@ -111,22 +112,22 @@ class Rounds {
 }  // namespace
 
 api::Result<jinja::TrackedText> RenderGoPrompt(const gotemplate::Template& parsed,
-                                               std::span<const api::Message> conversation,
+                                               std::span<const Turn> conversation,
                                                std::span<const api::Tool> tools, std::string_view suffix,
                                                const std::tm& now, const GoThinking& thinking) {
-  const std::vector<api::Message> messages = Collate(conversation);
-  const auto list = MessagesValue(messages, ArgumentStyle::kObjects, suffix);
+  const std::vector<Turn> turns = Collate(conversation);
+  const auto list = MessagesValue(turns, {}, suffix);
   if (!list) return std::unexpected(list.error());
   if (parsed.Uses("Messages")) {
     auto tool_list = ToolsValue(tools, Value::MakeList({}));
     if (!tool_list) return std::unexpected(std::move(tool_list).error());
-    const std::array data = {ConversationData(messages, *list, *std::move(tool_list), thinking)};
+    const std::array data = {ConversationData(turns, *list, *std::move(tool_list), thinking)};
     return parsed.Render(data, false, now);
   }
   Rounds rounds(thinking);
-  for (size_t i = 0; i < messages.size(); ++i) {
+  for (size_t i = 0; i < turns.size(); ++i) {
     const Value* content = list->as_list().items[i].as_dict().Find(std::string_view("content"));
-    rounds.Add(messages[i], *content);
+    rounds.Add(turns[i].message, *content);
   }
   return parsed.Render(std::move(rounds).Take(), true, now);
 }

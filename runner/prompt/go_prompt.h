@@ -10,6 +10,7 @@
 #include "api/base/request.h"
 #include "runner/gotemplate/template.h"
 #include "runner/jinja/template.h"
+#include "runner/prompt/turns.h"
 
 namespace quire::runner {
 
@@ -29,7 +30,7 @@ struct GoThinking {
 // the last message's content. kInvalidArgument: what the template says of the messages, or what in them is no
 // UTF-8 or no JSON.
 api::Result<jinja::TrackedText> RenderGoPrompt(const gotemplate::Template& parsed,
-                                               std::span<const api::Message> messages,
+                                               std::span<const Turn> conversation,
                                                std::span<const api::Tool> tools, std::string_view suffix,
                                                const std::tm& now, const GoThinking& thinking = {});
 

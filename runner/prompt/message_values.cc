@@ -11,6 +11,7 @@
 
 #include "api/base/utf8.h"
 #include "runner/jinja/json_reader.h"
+#include "runner/jinja/text.h"
 
 namespace quire::runner {
 namespace {
@@ -31,23 +32,97 @@ api::Result<Value> ReadRequestJson(jinja::JsonReader& reader, const std::string&
   return value;
 }
 
+Value DictOf(std::vector<Value::Entry> entries) {
+  return Value(std::make_shared<const jinja::Dict>(std::move(entries), jinja::Charge()));
+}
+
+const Value* Member(const Value& dict, std::string_view name) {
+  const Value* found = dict.is_dict() ? dict.as_dict().Find(name) : nullptr;
+  return found == nullptr || found->is_none() ? nullptr : found;
+}
+
+// The dict with another value of a member, in its place or at the end.
+Value With(const Value& dict, const char* name, Value value) {
+  std::vector<Value::Entry> entries = dict.as_dict().entries();
+  entries.emplace_back(Value::String(name),
+                       std::move(value));  // of equal keys the last value counts, at the first place
+  return DictOf(std::move(entries));
+}
+
+// A schema of a tool's arguments with what templates read without asking whether it is there. Its depth is bounded by
+// JsonReader.
+Value CompleteSchema(Value schema, const TurnRules& rules, bool property) {
+  if (schema.is_list()) {
+    std::vector<Value> items;
+    for (const Value& item : schema.as_list().items) items.push_back(CompleteSchema(item, rules, false));
+    return Value::MakeList(std::move(items));
+  }
+  if (!schema.is_dict()) return schema;
+  if (rules.complete_properties && property && Member(schema, "description") == nullptr) {
+    schema = With(schema, "description", Value::String(""));
+  }
+  if (const Value* type = Member(schema, "type"); rules.single_types && type != nullptr && type->is_list()) {
+    const auto& types = type->as_list().items;
+    const auto one = std::ranges::find_if(
+        types, [](const Value& name) { return name.is_string() && name.as_view() != "null"; });
+    if (!types.empty()) schema = With(schema, "type", one == types.end() ? types.front() : *one);
+  }
+  if (const Value* properties = Member(schema, "properties");
+      properties != nullptr && properties->is_dict()) {
+    std::vector<Value::Entry> entries;
+    for (const auto& [name, value] : properties->as_dict().entries()) {
+      // `true` allows everything, as {} does.
+      const bool any = rules.complete_properties && value.kind() == jinja::Kind::kBool;
+      entries.emplace_back(name, CompleteSchema(any ? DictOf({}) : value, rules, true));
+    }
+    schema = With(schema, "properties", DictOf(std::move(entries)));
+  }
+  for (const char* inner : {"items", "anyOf", "oneOf", "allOf"}) {
+    if (const Value* member = Member(schema, inner); member != nullptr) {
+      schema = With(schema, inner, CompleteSchema(*member, rules, false));
+    }
+  }
+  return schema;
+}
+
+Value CompleteTool(const Value& definition, const TurnRules& rules) {
+  if (!rules.complete_tools && !rules.complete_properties && !rules.single_types) return definition;
+  const Value* found = Member(definition, "function");
+  if (found == nullptr || !found->is_dict()) return definition;
+  Value function = *found;
+  if (rules.complete_tools && Member(function, "description") == nullptr) {
+    function = With(function, "description", Value::String(""));
+  }
+  const Value* parameters = Member(function, "parameters");
+  Value schema = parameters == nullptr ? DictOf({}) : *parameters;
+  if (rules.complete_tools && schema.is_dict()) {
+    if (Member(schema, "type") == nullptr) schema = With(schema, "type", Value::String("object"));
+    if (Member(schema, "properties") == nullptr) schema = With(schema, "properties", DictOf({}));
+  }
+  if (parameters != nullptr || rules.complete_tools) {
+    function = With(function, "parameters", CompleteSchema(std::move(schema), rules, false));
+  }
+  return With(definition, "function", std::move(function));
+}
+
 // Makes the dicts of one conversation; they share their keys.
 class MessageBuilder {
  public:
-  explicit MessageBuilder(ArgumentStyle style) : style_(style) {}
+  explicit MessageBuilder(const ValueForm& form) : form_(form) {}
 
-  api::Result<Value> Message(const api::Message& message, std::string_view suffix) {
+  api::Result<Value> Message(const Turn& turn, std::string_view suffix) {
+    const api::Message& message = turn.message;
     entries_.clear();
     error_.reset();
-    Add(role_, "role", message.role, IsWellKnownRole(message.role) ? Trust::kTemplate : Trust::kRequest);
-    Add(content_, "content", suffix.empty() ? message.content : message.content + std::string(suffix));
+    Add(role_, message.role, IsWellKnownRole(message.role) ? Trust::kTemplate : Trust::kRequest);
+    entries_.emplace_back(content_, Content(turn, suffix));
     if (!message.thinking.empty()) {
-      Add(reasoning_content_, "thinking", message.thinking);
+      Add(reasoning_content_, message.thinking);
       entries_.emplace_back(thinking_, entries_.back().second);
     }
     if (!message.tool_calls.empty()) AddToolCalls(message.tool_calls);
-    if (!message.tool_name.empty()) Add(name_, "name", message.tool_name);
-    if (!message.tool_call_id.empty()) Add(tool_call_id_, "tool_call_id", message.tool_call_id);
+    if (!message.tool_name.empty()) Add(name_, message.tool_name);
+    if (!message.tool_call_id.empty()) Add(tool_call_id_, message.tool_call_id);
     if (error_) return std::unexpected(*std::move(error_));
     return DictOf(std::move(entries_));
   }
@@ -55,28 +130,55 @@ class MessageBuilder {
  private:
   using Entries = std::vector<Value::Entry>;
 
-  static Value DictOf(Entries entries) {
-    return Value(std::make_shared<const jinja::Dict>(std::move(entries), jinja::Charge()));
+  static Value Text(std::string text, Trust trust = Trust::kRequest) {
+    return Value::String(std::move(text), trust);
   }
 
-  Value Text(const char* field, std::string text, Trust trust = Trust::kRequest) {
-    if (api::IsValidUtf8(text)) return Value::String(std::move(text), trust);
-    error_ = api::Error{api::ErrorCode::kInvalidArgument, fmt::format("{} is not valid UTF-8", field), field};
-    return Value();
+  // The text, or a list of one part that is it.
+  Value Content(const Turn& turn, std::string_view suffix) {
+    const api::Message& message = turn.message;
+    std::string text = message.content + std::string(suffix);
+    if (text.empty() && form_.null_content && !message.tool_calls.empty()) return Value();
+    Value value = turn.markers.empty() ? Text(std::move(text)) : Marked(turn, std::move(text));
+    if ((form_.content_parts & PartOf(message.role)) == 0) return value;
+    return Value::MakeList({DictOf({{type_, text_}, {text_, std::move(value)}})});
   }
 
-  void Add(const Value& key, const char* field, std::string text, Trust trust = Trust::kRequest) {
-    entries_.emplace_back(key, Text(field, std::move(text), trust));
+  Value Marked(const Turn& turn, std::string text) {
+    std::vector<jinja::ByteRange> untrusted;
+    size_t at = 0;
+    for (const jinja::ByteRange& marker : turn.markers) {
+      if (marker.begin > at) untrusted.push_back({at, marker.begin});
+      at = marker.end;
+    }
+    if (at < text.size()) untrusted.push_back({at, text.size()});
+    return Value(
+        std::make_shared<const jinja::Text>(std::move(text), std::move(untrusted), false, jinja::Charge()));
   }
 
+  static uint8_t PartOf(std::string_view role) {
+    if (role == "system") return TurnRules::kSystemPart;
+    if (role == "assistant") return TurnRules::kAssistantPart;
+    return role == "tool" ? TurnRules::kToolPart : TurnRules::kUserPart;
+  }
+
+  void Add(const Value& key, std::string text, Trust trust = Trust::kRequest) {
+    entries_.emplace_back(key, Text(std::move(text), trust));
+  }
+
+  // Models write malformed arguments, and clients send them back: they are shown, not refused.
   Value Arguments(const std::string& json) {
-    const std::string& text = json.empty() ? kNoArguments : json;
+    const std::string& text = json.find_first_not_of(" \t\r\n") == std::string::npos ? kNoArguments : json;
+    Value shown = Text(text);
+    if (form_.arguments == ArgumentStyle::kText) return shown;
     auto parsed = ReadRequestJson(json_, text, "arguments");
-    if (!parsed) {
+    if (!parsed && parsed.error().code != api::ErrorCode::kInvalidArgument) {
       error_ = std::move(parsed).error();
       return Value();
     }
-    return style_ == ArgumentStyle::kObjects ? *std::move(parsed) : Text("arguments", text);
+    if (parsed && parsed->is_none()) return DictOf({});
+    if (parsed && parsed->is_dict()) return *std::move(parsed);
+    return DictOf({{raw_, std::move(shown)}});
   }
 
   void AddToolCalls(const std::vector<api::ToolCall>& calls) {
@@ -84,10 +186,10 @@ class MessageBuilder {
     list.reserve(calls.size());
     for (const api::ToolCall& call : calls) {
       Entries function;
-      function.emplace_back(name_, Text("name", call.name));
+      function.emplace_back(name_, Text(call.name));
       function.emplace_back(arguments_, Arguments(call.arguments_json));
       Entries entry;
-      if (!call.id.empty()) entry.emplace_back(id_, Text("id", call.id));
+      if (!call.id.empty()) entry.emplace_back(id_, Text(call.id));
       entry.emplace_back(type_, function_);
       entry.emplace_back(function_, DictOf(std::move(function)));
       list.push_back(DictOf(std::move(entry)));
@@ -97,7 +199,7 @@ class MessageBuilder {
 
   inline static const std::string kNoArguments = "{}";
 
-  ArgumentStyle style_;
+  const ValueForm& form_;
   jinja::JsonReader json_{Trust::kRequest};  // of the arguments of all calls
   Entries entries_;
   std::optional<api::Error> error_;
@@ -111,18 +213,44 @@ class MessageBuilder {
   const Value id_ = Value::String("id");
   const Value type_ = Value::String("type");
   const Value function_ = Value::String("function");
+  const Value text_ = Value::String("text");
+  const Value raw_ = Value::String("_raw");
   const Value arguments_ = Value::String("arguments");
 };
 
 }  // namespace
 
-api::Result<Value> MessagesValue(std::span<const api::Message> messages, ArgumentStyle style,
-                                 std::string_view suffix) {
-  MessageBuilder builder(style);
-  std::vector<Value> list;
-  list.reserve(messages.size());
+api::Result<void> CheckTexts(std::span<const api::Message> messages) {
   for (size_t i = 0; i < messages.size(); ++i) {
-    auto value = builder.Message(messages[i], i + 1 == messages.size() ? suffix : std::string_view());
+    const api::Message& message = messages[i];
+    const char* wrong = nullptr;
+    const auto check = [&wrong](const char* field, std::string_view text) {
+      if (wrong == nullptr && !api::IsValidUtf8(text)) wrong = field;
+    };
+    check("role", message.role);
+    check("content", message.content);
+    check("thinking", message.thinking);
+    for (const api::ToolCall& call : message.tool_calls) {
+      check("id", call.id);
+      check("name", call.name);
+      check("arguments", call.arguments_json);
+    }
+    check("name", message.tool_name);
+    check("tool_call_id", message.tool_call_id);
+    if (wrong == nullptr) continue;
+    return api::Fail(api::ErrorCode::kInvalidArgument,
+                     fmt::format("messages[{}]: {} is not valid UTF-8", i, wrong), wrong);
+  }
+  return {};
+}
+
+api::Result<Value> MessagesValue(std::span<const Turn> turns, const ValueForm& form,
+                                 std::string_view suffix) {
+  MessageBuilder builder(form);
+  std::vector<Value> list;
+  list.reserve(turns.size());
+  for (size_t i = 0; i < turns.size(); ++i) {
+    auto value = builder.Message(turns[i], i + 1 == turns.size() ? suffix : std::string_view());
     if (!value) {
       api::Error error = std::move(value).error();
       error.message = fmt::format("messages[{}]: {}", i, error.message);
@@ -133,7 +261,7 @@ api::Result<Value> MessagesValue(std::span<const api::Message> messages, Argumen
   return Value::MakeList(std::move(list));
 }
 
-api::Result<Value> ToolsValue(std::span<const api::Tool> tools, const Value& none) {
+api::Result<Value> ToolsValue(std::span<const api::Tool> tools, const Value& none, const TurnRules& rules) {
   if (tools.empty()) return none;
   jinja::JsonReader reader(Trust::kRequest);
   std::vector<Value> list;
@@ -141,7 +269,7 @@ api::Result<Value> ToolsValue(std::span<const api::Tool> tools, const Value& non
   for (const api::Tool& tool : tools) {
     auto definition = ReadRequestJson(reader, tool.definition_json, "tools");
     if (!definition) return definition;
-    list.push_back(*std::move(definition));
+    list.push_back(CompleteTool(*definition, rules));
   }
   return Value::MakeList(std::move(list));
 }

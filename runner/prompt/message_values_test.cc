@@ -24,8 +24,8 @@ std::string ObjectOf(int keys) {
   return text + "}";
 }
 
-std::vector<api::Message> CallWith(std::string arguments) {
-  return {{.role = "assistant", .content = "", .tool_calls = {{"c1", "f", std::move(arguments)}}}};
+std::vector<Turn> CallWith(std::string arguments) {
+  return {{{.role = "assistant", .content = "", .tool_calls = {{"c1", "f", std::move(arguments)}}}}};
 }
 
 const Value& ArgumentsOf(const Value& messages) {
@@ -38,7 +38,7 @@ const Value& ArgumentsOf(const Value& messages) {
 TEST(MessageValues, ObjectsOfManyKeysAreReadInLinearTime) {
   const std::string object = ObjectOf(kKeys);
   const WorkLimit limit(3 * kUnitsPerKey * kKeys);
-  const auto messages = MessagesValue(CallWith(object), ArgumentStyle::kObjects, {});
+  const auto messages = MessagesValue(CallWith(object), {}, {});
   ASSERT_TRUE(messages.has_value());
   EXPECT_EQ(ArgumentsOf(*messages).as_dict().entries().size(), size_t{kKeys});
   const auto tools = ToolsValue(std::vector<api::Tool>{{.name = "f", .definition_json = object}}, Value());
@@ -53,17 +53,18 @@ TEST(MessageValues, ACanceledRequestStopsReading) {
   const std::string object = ObjectOf(10'000);
   const std::atomic<bool> canceled = true;
   const WorkBudget budget(std::chrono::hours(1), canceled);
-  EXPECT_THROW(MessagesValue(CallWith(object), ArgumentStyle::kText, {}), WorkStopped);
+  EXPECT_THROW(MessagesValue(CallWith(object), {}, {}), WorkStopped);
   const std::vector<api::Tool> tools = {{.name = "f", .definition_json = object}};
   EXPECT_THROW(ToolsValue(tools, Value()), WorkStopped);
   EXPECT_THROW(ArgumentValues(object), WorkStopped);
 }
 
 TEST(MessageValues, ManyCallsCountTogether) {
-  std::vector<api::Message> messages = CallWith(R"({"a":1})");
-  messages.front().tool_calls.resize(20'000, messages.front().tool_calls.front());
+  std::vector<Turn> turns = CallWith(R"({"a":1})");
+  std::vector<api::ToolCall>& calls = turns.front().message.tool_calls;
+  calls.resize(20'000, calls.front());
   const WorkLimit limit(20'000);
-  EXPECT_THROW(MessagesValue(messages, ArgumentStyle::kObjects, {}), WorkStopped);
+  EXPECT_THROW(MessagesValue(turns, {}, {}), WorkStopped);
 }
 
 TEST(MessageValues, VariablesAreTheMembersOfAnObject) {

@@ -1,5 +1,6 @@
 #include "runner/prompt/prompt_template.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 
 #include "api/base/utf8.h"
 #include "runner/prompt/go_prompt.h"
+#include "runner/prompt/turn_probe.h"
 
 namespace quire::runner {
 namespace {
@@ -33,6 +35,14 @@ std::vector<PromptSegment> Segments(const jinja::TrackedText& tracked, size_t en
   return segments;
 }
 
+// The tools as one JSON text; empty without any.
+jinja::Value FunctionsText(std::span<const api::Tool> tools) {
+  std::string text;
+  for (const api::Tool& tool : tools) text += (text.empty() ? "[" : ", ") + tool.definition_json;
+  if (!text.empty()) text += ']';
+  return jinja::Value::String(std::move(text), jinja::Trust::kRequest);
+}
+
 bool Contains(const api::Result<jinja::TrackedText>& rendered, std::string_view part) {
   return rendered && rendered->text.find(part) != std::string::npos;
 }
@@ -47,27 +57,32 @@ std::tm LocalTime(int64_t seconds) {
 }
 
 api::Result<std::shared_ptr<const PromptTemplate>> PromptTemplate::Parse(std::string_view source,
-                                                                         Tokens tokens) {
+                                                                         Tokens tokens,
+                                                                         WriteCalls write_calls) {
   for (const auto& [name, text] : tokens) {
     if (api::IsValidUtf8(text)) continue;
     return api::Fail(api::ErrorCode::kBadModel, fmt::format("the model's {} is not valid UTF-8", name));
   }
   auto parsed = jinja::Template::Parse(source);
   if (!parsed) return std::unexpected(std::move(parsed).error());
-  std::shared_ptr<PromptTemplate> made(new PromptTemplate(*std::move(parsed), std::move(tokens)));
+  std::shared_ptr<PromptTemplate> made(
+      new PromptTemplate(*std::move(parsed), std::move(tokens), std::move(write_calls)));
   made->no_tools_ = made->ProbeNoTools();
   made->style_ = made->ProbeArgumentStyle();
+  made->Probe(source);
   return made;
 }
 
-api::Result<std::shared_ptr<const PromptTemplate>> PromptTemplate::ParseGo(std::string_view source) {
+api::Result<std::shared_ptr<const PromptTemplate>> PromptTemplate::ParseGo(std::string_view source,
+                                                                           WriteCalls write_calls) {
   auto parsed = gotemplate::Template::Parse(source);
   if (parsed && !parsed->Uses("Messages") && !parsed->Uses("Response")) {
     parsed = gotemplate::Template::Parse(std::string(source) + "{{ .Response }}");
   }
   if (!parsed) return std::unexpected(std::move(parsed).error());
-  std::shared_ptr<PromptTemplate> made(new PromptTemplate(*std::move(parsed), {}));
+  std::shared_ptr<PromptTemplate> made(new PromptTemplate(*std::move(parsed), {}, std::move(write_calls)));
   made->go_source_ = source;
+  if (made->write_calls_) made->Probe(source);
   return made;
 }
 
@@ -88,17 +103,34 @@ api::Result<std::vector<PromptSegment>> PromptTemplate::RenderFim(std::string_vi
 }
 
 api::Result<std::shared_ptr<const PromptTemplate>> PromptTemplate::Build(std::string_view source,
-                                                                         std::string_view path,
-                                                                         Tokens tokens) {
-  auto built = Parse(source, std::move(tokens));
-  if (!built) {
-    return api::Fail(api::ErrorCode::kBadModel, fmt::format("{}: {}", path, built.error().message));
+                                                                         std::string_view tool_use,
+                                                                         std::string_view path, Tokens tokens,
+                                                                         WriteCalls write_calls) {
+  auto built = Parse(source, tokens, write_calls);
+  if (auto checked = Parse("", tokens, write_calls); !checked) {  // the tokens
+    return api::Fail(api::ErrorCode::kBadModel, fmt::format("{}: {}", path, checked.error().message));
   }
-  return built;
+  std::shared_ptr<PromptTemplate> made(built ? new PromptTemplate(**built)
+                                             : new PromptTemplate(built.error(), tokens, write_calls));
+  if (!built) {
+    made->notes_.push_back(fmt::format("{}; chats are refused", built.error().message));
+    made->refusal_ =
+        fmt::format("the model's chat template cannot be read, so it cannot chat: {}", built.error().message);
+  }
+  if (tool_use.empty()) return made;
+  auto with_tools = Parse(tool_use, std::move(tokens), std::move(write_calls));
+  if (with_tools) {
+    for (const std::string& note : (*with_tools)->notes_) made->notes_.push_back("with tools, " + note);
+    made->with_tools_ = *std::move(with_tools);
+  } else {
+    made->notes_.push_back(fmt::format("tool_use: {}; it is not used", with_tools.error().message));
+  }
+  return made;
 }
 
 std::shared_ptr<const PromptTemplate> PromptTemplate::Without(std::string refusal) {
-  std::shared_ptr<PromptTemplate> made(new PromptTemplate(jinja::Template::Parse("").value(), {}));
+  std::shared_ptr<PromptTemplate> made(
+      new PromptTemplate(api::Error{api::ErrorCode::kUnsupported, refusal, {}}, {}, {}));
   made->refusal_ = std::move(refusal);
   return made;
 }
@@ -107,7 +139,9 @@ std::shared_ptr<const PromptTemplate> PromptTemplate::Without(std::string refusa
 // that, and get an empty list.
 jinja::Value PromptTemplate::ProbeNoTools() {
   const std::vector<api::Message> messages = {{.role = "user", .content = "q"}};
-  const auto renders = [&] { return RenderText(messages, {}, {}, true, style_, std::tm{}).has_value(); };
+  const auto renders = [&] {
+    return RenderText(messages, {}, {.add_generation_prompt = true}, rules_, style_).has_value();
+  };
   if (renders()) return jinja::Value();
   no_tools_ = jinja::Value::MakeList({});
   return renders() ? no_tools_ : jinja::Value();
@@ -120,49 +154,56 @@ ArgumentStyle PromptTemplate::ProbeArgumentStyle() const {
       {.role = "user", .content = "q"},
       {.role = "assistant", .content = "", .tool_calls = {{"call00001", "f", R"({"needle": "hay"})"}}},
       {.role = "tool", .content = "r", .tool_name = "f", .tool_call_id = "call00001"}};
-  const auto with = [&](ArgumentStyle style) {
-    return RenderText(messages, {}, {}, false, style, std::tm{});
-  };
+  const auto with = [&](ArgumentStyle style) { return RenderText(messages, {}, {}, rules_, style); };
   const auto objects = with(ArgumentStyle::kObjects);
   if (objects && !Contains(objects, "'needle'")) return ArgumentStyle::kObjects;
   return Contains(with(ArgumentStyle::kText), R"({"needle")") ? ArgumentStyle::kText
                                                               : ArgumentStyle::kObjects;
 }
 
+void PromptTemplate::Probe(std::string_view source) {
+  const auto render = [&](std::span<const api::Message> messages, std::span<const api::Tool> tools,
+                          const TurnRules& rules) -> api::Result<std::string> {
+    auto rendered = RenderText(messages, tools, {.add_generation_prompt = true}, rules, style_);
+    if (!rendered) return std::unexpected(std::move(rendered).error());
+    return std::move(rendered->text);
+  };
+  TurnProbe probe = ProbeTurnRules(source, render);
+  rules_ = std::move(probe.rules);
+  notes_ = std::move(probe.notes);
+  unserved_ = std::move(probe.unserved);
+}
+
 std::optional<PromptTemplate::Turns> PromptTemplate::ProbeTurns() const {
   const std::vector<api::Message> messages = {{.role = "user", .content = "q"}};
-  const auto turn = RenderText(messages, {}, {}, false, style_, std::tm{});
-  const auto whole = RenderText(messages, {}, {}, true, style_, std::tm{});
+  const auto turn = RenderText(messages, {}, {}, rules_, style_);
+  const auto whole = RenderText(messages, {}, {.add_generation_prompt = true}, rules_, style_);
   if (!turn || !whole) return std::nullopt;
   if (!whole->text.starts_with(turn->text)) return Turns{turn->text, {}};
   return Turns{turn->text, whole->text.substr(turn->text.size())};
 }
 
-api::Result<jinja::TrackedText> PromptTemplate::RenderText(std::span<const api::Message> messages,
-                                                           std::span<const api::Tool> tools,
-                                                           std::string_view suffix,
-                                                           bool add_generation_prompt, ArgumentStyle style,
-                                                           const std::tm& now,
-                                                           const ThinkingSwitch& thinking) const {
-  if (const auto* go = std::get_if<gotemplate::Template>(&template_)) {
-    if (!thinking.arguments_json.empty()) {
-      return api::Fail(api::ErrorCode::kUnsupported, "the model's template takes no variables of a request",
-                       "chat_template_kwargs");
-    }
-    return RenderGoPrompt(
-        *go, messages, tools, suffix, now,
-        {.set = thinking.on.has_value(), .on = thinking.on.value_or(false), .level = thinking.effort});
-  }
-  auto message_list = MessagesValue(messages, style, suffix);
+api::Result<jinja::TrackedText> PromptTemplate::RenderJinja(std::span<const Turn> turns,
+                                                            std::span<const api::Tool> tools,
+                                                            const Setting& setting, const TurnRules& rules,
+                                                            ArgumentStyle style) const {
+  auto message_list = MessagesValue(turns, {style, rules.content_parts, rules.null_content}, setting.suffix);
   if (!message_list) return std::unexpected(std::move(message_list).error());
-  auto tool_list = ToolsValue(tools, no_tools_);
+  auto tool_list = ToolsValue(tools, no_tools_, rules);
   if (!tool_list) return std::unexpected(std::move(tool_list).error());
   std::vector<std::pair<std::string, jinja::Value>> variables = {
       {"messages", *std::move(message_list)},
-      {"tools", *std::move(tool_list)},
+      {"tools", rules.tools_as_text ? no_tools_ : *std::move(tool_list)},
       {"documents", jinja::Value()},
-      {"add_generation_prompt", jinja::Value(add_generation_prompt)}};
+      {"add_generation_prompt", jinja::Value(setting.add_generation_prompt)}};
+  if (rules.functions_text) {
+    variables.emplace_back("functions",
+                           FunctionsText(rules.tools_as_text ? std::span<const api::Tool>() : tools));
+    variables.emplace_back("datetime",
+                           jinja::Value::String(fmt::format("{:%b %d %Y %H:%M:%S}", setting.now)));
+  }
   for (const auto& [name, text] : tokens_) variables.emplace_back(name, jinja::Value::String(text));
+  const ThinkingSwitch& thinking = setting.thinking;
   if (thinking.on) {
     for (const char* name : {"enable_thinking", "thinking"})
       variables.emplace_back(name, jinja::Value(*thinking.on));
@@ -176,7 +217,44 @@ api::Result<jinja::TrackedText> PromptTemplate::RenderText(std::span<const api::
     std::ranges::move(*arguments, std::back_inserter(variables));
   }
   return std::get<jinja::Template>(template_).RenderTracked(jinja::Value::MakeDict(std::move(variables)),
-                                                            {.now = now});
+                                                            {.now = setting.now});
+}
+
+api::Result<jinja::TrackedText> PromptTemplate::RenderText(std::span<const api::Message> messages,
+                                                           std::span<const api::Tool> tools,
+                                                           const Setting& setting, const TurnRules& rules,
+                                                           ArgumentStyle style) const {
+  if (!readable()) return api::Fail(api::ErrorCode::kUnsupported, refusal_, "messages");
+  const std::vector<Turn> turns = ArrangeTurns(messages, tools, rules, write_calls_);
+  const auto* go = std::get_if<gotemplate::Template>(&template_);
+  if (go == nullptr) return RenderJinja(turns, tools, setting, rules, style);
+  if (!setting.thinking.arguments_json.empty()) {
+    return api::Fail(api::ErrorCode::kUnsupported, "the model's template takes no variables of a request",
+                     "chat_template_kwargs");
+  }
+  const ThinkingSwitch& thinking = setting.thinking;
+  return RenderGoPrompt(
+      *go, turns, rules.tools_as_text ? std::span<const api::Tool>() : tools, setting.suffix, setting.now,
+      {.set = thinking.on.has_value(), .on = thinking.on.value_or(false), .level = thinking.effort});
+}
+
+api::Result<jinja::TrackedText> PromptTemplate::RenderAnyhow(std::span<const api::Message> messages,
+                                                             std::span<const api::Tool> tools,
+                                                             const Setting& setting) const {
+  if (auto checked = CheckTexts(messages); !checked) return std::unexpected(std::move(checked).error());
+  auto rendered = RenderText(messages, tools, setting, rules_, style_);
+  if (rendered || rendered.error().code != api::ErrorCode::kInvalidArgument) return rendered;
+  if (go_source_.empty() && !ToolsValue(tools, no_tools_)) return rendered;  // they are no JSON
+  std::vector<TurnRules> attempts(2, rules_);
+  attempts[0].complete_tools = attempts[0].complete_properties = attempts[0].single_types = true;
+  attempts[1].tools_as_text = true;
+  if (tools.empty()) attempts.clear();
+  attempts.push_back(PlainestRules(rules_));
+  for (const TurnRules& rules : attempts) {
+    auto other = RenderText(messages, tools, setting, rules, style_);
+    if (other) return other;
+  }
+  return rendered;
 }
 
 api::Result<std::vector<PromptSegment>> PromptTemplate::Render(std::span<const api::Message> messages,
@@ -184,7 +262,8 @@ api::Result<std::vector<PromptSegment>> PromptTemplate::Render(std::span<const a
                                                                const std::tm& now,
                                                                const ThinkingSwitch& thinking,
                                                                api::PromptEnd ending) const {
-  if (!refusal_.empty()) return api::Fail(api::ErrorCode::kUnsupported, refusal_, "messages");
+  if (with_tools_ != nullptr && !tools.empty())
+    return with_tools_->Render(messages, tools, now, thinking, ending);
   if (ending == api::PromptEnd::kMessages && !go_source_.empty()) {
     return api::Fail(api::ErrorCode::kUnsupported, "the model's template always begins an answer",
                      "add_generation_prompt");
@@ -194,8 +273,11 @@ api::Result<std::vector<PromptSegment>> PromptTemplate::Render(std::span<const a
   const bool to_continue = may_continue && !messages.empty() && messages.back().role == "assistant" &&
                            !messages.back().content.empty() && messages.back().tool_calls.empty();
   const auto rendered =
-      RenderText(messages, tools, to_continue ? kEndMark : std::string_view(),
-                 !to_continue && ending != api::PromptEnd::kMessages, style_, now, thinking);
+      RenderAnyhow(messages, tools,
+                   {.suffix = to_continue ? kEndMark : std::string_view(),
+                    .add_generation_prompt = !to_continue && ending != api::PromptEnd::kMessages,
+                    .now = now,
+                    .thinking = thinking});
   if (!rendered) return std::unexpected(rendered.error());
   const size_t end = to_continue ? rendered->text.rfind(kEndMark) : rendered->text.size();
   if (end == std::string::npos) {

@@ -17,16 +17,9 @@
 #include "runner/gotemplate/template.h"
 #include "runner/jinja/template.h"
 #include "runner/prompt/message_values.h"
+#include "runner/prompt/turns.h"
 
 namespace quire::runner {
-
-// A stretch of the rendered prompt. What came from the request (contents, names, tools) is not from the
-// template, so that the tokenizer can read special-token text in it as the plain text it is. A role that
-// every chat knows counts as the template's: many build their markers of it.
-struct PromptSegment {
-  std::string text;
-  bool from_template = false;
-};
 
 // Template variables of a request; those about thinking are none when unset.
 struct ThinkingSwitch {
@@ -44,16 +37,29 @@ class PromptTemplate {
   // The texts of special tokens by the names that templates have for them ("bos_token", "eos_token", "unk_token", ...).
   using Tokens = std::vector<std::pair<std::string, std::string>>;
 
-  // The chat template of the model at `path`. kBadModel names the file and the line.
+  // The chat template of the model at `path`; for requests with tools `tool_use`, unless that is empty. One that cannot be
+  // read costs chats only: Render() says what is wrong. kBadModel names the file: a token is not UTF-8. Like Parse() and ParseGo(), it shows the template small conversations and finds out what it refuses
+  // or drops (turn_probe.h). `write_calls`: how the model writes calls.
   static api::Result<std::shared_ptr<const PromptTemplate>> Build(std::string_view source,
-                                                                  std::string_view path, Tokens tokens);
+                                                                  std::string_view tool_use,
+                                                                  std::string_view path, Tokens tokens,
+                                                                  WriteCalls write_calls = WriteGenericCalls);
   // Of a model without one: messages are refused with kUnsupported and this reason.
   static std::shared_ptr<const PromptTemplate> Without(std::string refusal);
-  // The same from the template's text alone.
-  static api::Result<std::shared_ptr<const PromptTemplate>> Parse(std::string_view source,
-                                                                  Tokens tokens = {});
-  // From a Go template, as a Modelfile's TEMPLATE has it. kBadModel names the line.
-  static api::Result<std::shared_ptr<const PromptTemplate>> ParseGo(std::string_view source);
+  // The same from the template's text alone. kBadModel names the line.
+  static api::Result<std::shared_ptr<const PromptTemplate>> Parse(std::string_view source, Tokens tokens = {},
+                                                                  WriteCalls write_calls = WriteGenericCalls);
+  // From a Go template, as a Modelfile's TEMPLATE has it. kBadModel names the line. `write_calls` null: without finding
+  // anything out, for one that serves a single request without tools.
+  static api::Result<std::shared_ptr<const PromptTemplate>> ParseGo(std::string_view source,
+                                                                    WriteCalls write_calls = nullptr);
+
+  // What is put in another way than a request says it, a line each.
+  const std::vector<std::string>& notes() const { return notes_; }
+  // Shapes of conversations that the template refuses, or of which it drops a text, in every way.
+  const std::vector<std::string>& unserved() const { return unserved_; }
+  const TurnRules& rules() const { return rules_; }
+  bool readable() const { return !std::holds_alternative<api::Error>(template_); }
 
   // The prompt up to where the model's answer begins, or to where `ending` says. A last message of the assistant's is
   // an answer to go on with: the prompt then ends right behind its content. `now` is what strftime_now shows. Neighboring segments differ in origin. kInvalidArgument carries
@@ -76,7 +82,7 @@ class PromptTemplate {
 
   // Whether this is a Go template that takes a field of this name.
   bool UsesGo(std::string_view field) const;
-  // Not empty: there is no template, and Render() returns this.
+  // Not empty: no template can be used, and Render() returns this.
   const std::string& refusal() const { return refusal_; }
   // The template's text where it is a Go template, otherwise empty.
   const std::string& go_source() const { return go_source_; }
@@ -90,22 +96,41 @@ class PromptTemplate {
   std::optional<Turns> ProbeTurns() const;
 
  private:
-  PromptTemplate(std::variant<jinja::Template, gotemplate::Template> parsed, Tokens tokens)
-      : template_(std::move(parsed)), tokens_(std::move(tokens)) {}
+  using Parsed = std::variant<jinja::Template, gotemplate::Template, api::Error>;
+  PromptTemplate(Parsed parsed, Tokens tokens, WriteCalls write_calls)
+      : template_(std::move(parsed)), tokens_(std::move(tokens)), write_calls_(std::move(write_calls)) {}
 
+  // What a rendering shows beside messages and tools.
+  struct Setting {
+    std::string_view suffix = {};  // behind the last message's content
+    bool add_generation_prompt = false;
+    std::tm now = {};
+    ThinkingSwitch thinking = {};
+  };
   api::Result<jinja::TrackedText> RenderText(std::span<const api::Message> messages,
-                                             std::span<const api::Tool> tools, std::string_view suffix,
-                                             bool add_generation_prompt, ArgumentStyle style,
-                                             const std::tm& now, const ThinkingSwitch& thinking = {}) const;
+                                             std::span<const api::Tool> tools, const Setting& setting,
+                                             const TurnRules& rules, ArgumentStyle style) const;
+  api::Result<jinja::TrackedText> RenderJinja(std::span<const Turn> turns, std::span<const api::Tool> tools,
+                                              const Setting& setting, const TurnRules& rules,
+                                              ArgumentStyle style) const;
+  // The same, and where the template refuses it the plainest form that it takes.
+  api::Result<jinja::TrackedText> RenderAnyhow(std::span<const api::Message> messages,
+                                               std::span<const api::Tool> tools,
+                                               const Setting& setting) const;
+  void Probe(std::string_view source);
   jinja::Value ProbeNoTools();
   ArgumentStyle ProbeArgumentStyle() const;
 
-  std::variant<jinja::Template, gotemplate::Template> template_;
+  Parsed template_;
   std::string go_source_;
   std::string refusal_;
   Tokens tokens_;
+  WriteCalls write_calls_;
   jinja::Value no_tools_;  // what stands for no tools: None, or an empty list
   ArgumentStyle style_ = ArgumentStyle::kObjects;
+  TurnRules rules_;
+  std::vector<std::string> notes_, unserved_;
+  std::shared_ptr<const PromptTemplate> with_tools_;  // takes requests with tools; or null
 };
 
 }  // namespace quire::runner

@@ -35,7 +35,7 @@ std::string Join(const std::vector<PromptSegment>& segments) {
 std::shared_ptr<const PromptTemplate> Demo() {
   auto files = weights::Open(kDemo);
   EXPECT_TRUE(files.has_value());
-  auto built = PromptTemplate::Build((*files)->chat_template(), kDemo,
+  auto built = PromptTemplate::Build((*files)->chat_template(), "", kDemo,
                                      {{"bos_token", "<|startoftext|>"}, {"eos_token", "<|im_end|>"}});
   EXPECT_TRUE(built.has_value());
   return *built;
@@ -132,14 +132,16 @@ TEST(PromptTemplate, FindsTheEndOfAnAnswerWhateverFollowsIt) {
 }
 
 TEST(PromptTemplate, AnAssistantWithoutTextIsNotContinued) {
-  const auto chat =
-      From("{% for m in messages %}({{ m.content }}){% endfor %}{% if add_generation_prompt %}>{% endif %}");
+  const auto chat = From(
+      "{% for m in messages %}({{ m.content }}{% for c in m.tool_calls %}{{ c.function.name }}"
+      "{{ c.function.arguments | tojson }}{% endfor %}){% endfor %}{% if add_generation_prompt %}>{% endif "
+      "%}");
   EXPECT_EQ(Join(*chat->Render(std::vector<api::Message>{{.role = "assistant", .content = ""}}, {})), "()>");
   EXPECT_EQ(
       Join(*chat->Render(
           std::vector<api::Message>{{.role = "assistant", .content = "a", .tool_calls = {{"", "f", "{}"}}}},
           {})),
-      "(a)>");
+      "(af{})>");
 }
 
 TEST(PromptTemplate, GivesArgumentsInTheStyleTheTemplateWants) {
@@ -192,11 +194,6 @@ TEST(PromptTemplate, RefusesWhatIsNoJson) {
   EXPECT_EQ(From("x")->Render({}, ToolOf(std::string(100'000, '['))).error().field, "tools");
   const std::string deep = std::string(1000, '[') + std::string(1000, ']');
   EXPECT_THAT(From("x")->Render({}, ToolOf(deep)).error().message, HasSubstr("nested deeper"));
-  const std::vector<api::Message> messages = {
-      {.role = "user", .content = "q"},
-      {.role = "assistant", .content = "", .tool_calls = {{"", "f", "{\"a\":"}}}};
-  EXPECT_EQ(From("x")->Render(messages, {}).error().field, "arguments");
-  EXPECT_EQ(From("x")->Render(messages, {}).error().message, "messages[1]: arguments is not JSON");
 }
 
 TEST(PromptTemplate, RefusesWhatIsNotUtf8) {
@@ -217,9 +214,19 @@ TEST(PromptTemplate, RefusesWhatIsNotUtf8) {
   EXPECT_EQ(PromptTemplate::Parse("x", {{"bos_token", bad}}).error().code, api::ErrorCode::kBadModel);
 }
 
-TEST(PromptTemplate, NamesTheFileOfATemplateThatDoesNotParse) {
-  EXPECT_EQ(PromptTemplate::Build("\n{% if %}", "model", {}).error().message,
-            "model: chat template line 2: unexpected '%}'");
+TEST(PromptTemplate, ATemplateThatDoesNotParseCostsChatsOnly) {
+  const auto broken = PromptTemplate::Build("\n{% if %}", "", "model", {});
+  ASSERT_TRUE(broken.has_value());
+  EXPECT_THAT((*broken)->notes(), ElementsAre("chat template line 2: unexpected '%}'; chats are refused"));
+  const auto refused = (*broken)->Render(std::vector<api::Message>{{.role = "user", .content = "Hi"}}, {});
+  EXPECT_EQ(refused.error().code, api::ErrorCode::kUnsupported);
+  EXPECT_THAT(refused.error().message, HasSubstr("chat template line 2: unexpected '%}'"));
+  const auto named = PromptTemplate::Build("default", "{{ tools | tojson }}", "model", {});
+  ASSERT_TRUE(named.has_value());
+  EXPECT_EQ(Join(*(*named)->Render({}, {})), "default");
+  EXPECT_EQ(Join(*(*named)->Render({}, ToolOf(R"({"a":1})"))), R"([{"a": 1}])");
+  const auto bad = PromptTemplate::Build("x", "", "model", {{"bos_token", "\xff"}});
+  EXPECT_THAT(bad.error().message, HasSubstr("model: the model's bos_token"));
 }
 
 TEST(PromptTemplate, WithoutATemplateMessagesAreRefused) {

@@ -85,6 +85,8 @@ class ModelFiles {
   // The model's Jinja chat template (chat_template.jinja, tokenizer_config.json or tokenizer.chat_template);
   // empty when it has none.
   virtual std::string chat_template() const = 0;
+  // Another one that the files give a name ("tool_use"); empty when they do not.
+  virtual std::string named_chat_template(std::string_view) const { return {}; }
   // Ids that end a generation, as far as generation_config.json, config.json or keys of the GGUF name them. May be
   // empty; Tokenizer::ends() has those that the vocabulary shows.
   virtual std::vector<int32_t> end_of_generation_ids() const = 0;

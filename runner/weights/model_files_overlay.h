@@ -60,6 +60,9 @@ class ModelFilesOverlay final : public ModelFiles {
   std::string sentence_config() const override { return files_->sentence_config(); }
   std::string sentence_prompts() const override { return files_->sentence_prompts(); }
   std::string chat_template() const override { return files_->chat_template(); }
+  std::string named_chat_template(std::string_view name) const override {
+    return files_->named_chat_template(name);
+  }
   std::vector<int32_t> end_of_generation_ids() const override { return files_->end_of_generation_ids(); }
   std::span<const std::string> repairs() const override { return files_->repairs(); }
 
