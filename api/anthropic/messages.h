@@ -83,6 +83,16 @@ class TokenCountEncoder : public ReplyEncoder {
   std::string OnFinished(const Finished& finished, const EventContext& context) override;
 };
 
+struct ModelEntry {
+  std::string id;  // shortest full form
+  std::chrono::system_clock::time_point created;
+  int32_t context_length = 0;  // of requests, tokens; 0 = not known
+  bool thinks = false;
+};
+
+// /v1/models in this dialect, whose clients send anthropic-version.
+std::string EncodeModels(const std::vector<ModelEntry>& models);
+
 // {"type":"error","error":{"type","message"},"request_id"}; an empty id is left out.
 std::string ErrorBody(const Error& error, std::string_view request_id = {});
 

@@ -1,9 +1,12 @@
 #include <fmt/format.h>
 
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <utility>
+#include <vector>
 
 #include "api/anthropic/messages.h"
+#include "api/base/timestamp.h"
 #include "api/json/encode_parts.h"
 #include "api/json/read.h"
 
@@ -185,6 +188,54 @@ std::string TokenCountEncoder::OnDelta(const TextDelta&, const EventContext&) { 
 
 std::string TokenCountEncoder::OnFinished(const Finished& finished, const EventContext&) {
   const Json body = {{"input_tokens", finished.usage.prompt_tokens}};
+  return DumpJson(body);
+}
+
+namespace {
+
+// Every key that the dialect's clients know is there.
+Json CapabilitiesOf(const ModelEntry& model) {
+  const auto support = [](bool supported, std::initializer_list<std::pair<const char*, bool>> parts) {
+    Json object = {{"supported", supported}};
+    for (const auto& [name, there] : parts) object[name] = Json{{"supported", there}};
+    return object;
+  };
+  const bool thinks = model.thinks;
+  Json types = Json::object();
+  for (const auto& [name, there] : std::initializer_list<std::pair<const char*, bool>>{
+           {"adaptive", thinks}, {"between_tools", thinks}, {"disabled", true}, {"enabled", thinks}}) {
+    types[name] = Json{{"supported", there}};
+  }
+  Json thinking = support(thinks, {});
+  thinking["types"] = std::move(types);
+  Json capabilities = Json::object();
+  for (const char* name : {"batch", "citations", "code_execution", "image_input", "pdf_input"})
+    capabilities[name] = support(false, {});
+  capabilities["context_management"] = support(false, {});
+  capabilities["effort"] =
+      support(thinks, {{"high", thinks}, {"low", thinks}, {"max", thinks}, {"medium", thinks}});
+  capabilities["server_tools"] = support(false, {{"code_execution", false}, {"web_search", false}});
+  capabilities["structured_outputs"] = support(true, {});
+  capabilities["thinking"] = std::move(thinking);
+  return capabilities;
+}
+
+}  // namespace
+
+std::string EncodeModels(const std::vector<ModelEntry>& models) {
+  Json list = Json::array();
+  for (const ModelEntry& model : models) {
+    Json entry = {{"type", "model"}, {"id", model.id}, {"display_name", model.id}, {"lifecycle", "active"}};
+    entry["created_at"] = FormatTimestamp(model.created);
+    entry["max_input_tokens"] = model.context_length > 0 ? Json(model.context_length) : Json();
+    entry["max_tokens"] = entry["max_input_tokens"];
+    entry["capabilities"] = CapabilitiesOf(model);
+    list.push_back(std::move(entry));
+  }
+  Json body = {{"has_more", false}};
+  body["first_id"] = models.empty() ? Json() : Json(models.front().id);
+  body["last_id"] = models.empty() ? Json() : Json(models.back().id);
+  body["data"] = std::move(list);
   return DumpJson(body);
 }
 

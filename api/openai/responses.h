@@ -14,7 +14,9 @@
 #include <vector>
 
 #include "api/base/error.h"
+#include "api/base/event.h"
 #include "api/base/prompt.h"
+#include "api/base/reply_encoder.h"
 #include "api/base/request.h"
 #include "api/json/tool_fields.h"
 #include "api/json/type.h"
@@ -45,6 +47,13 @@ struct ResponsesRequest {
 };
 
 Result<ResponsesRequest> ParseResponses(std::string_view body);
+
+// Of /v1/responses/input_tokens: {"object","input_tokens"}.
+class InputTokensEncoder : public ReplyEncoder {
+ private:
+  std::string OnDelta(const TextDelta&, const EventContext&) override { return {}; }
+  std::string OnFinished(const Finished& finished, const EventContext& context) override;
+};
 
 // As the ToRequest() of a chat. Never cuts the prompt.
 Request ToRequest(ResponsesRequest request, const ModelDefaults& defaults);

@@ -300,4 +300,9 @@ std::string ResponsesEncoder::OnFailed(const Error& error) {
   return Numbered(std::move(event));
 }
 
+std::string InputTokensEncoder::OnFinished(const Finished& finished, const EventContext&) {
+  const Json body = {{"object", "response.input_tokens"}, {"input_tokens", finished.usage.prompt_tokens}};
+  return DumpJson(body);
+}
+
 }  // namespace quire::api::openai

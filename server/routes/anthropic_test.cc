@@ -72,6 +72,22 @@ TEST(AnthropicRoutes, CountingComputesNothing) {
   EXPECT_TRUE(daemon.backend().seen.requests[0].prompt_only);
 }
 
+TEST(OpenAiRoutes, ShapesOfOtherClients) {
+  TestDaemon daemon;
+  daemon.backend().script.events = HelloMessage();
+  const RawResponse count = daemon.Post("/v1/responses/input_tokens", R"({"model":"demo","input":"Hi"})");
+  EXPECT_EQ(count.body, R"({"object":"response.input_tokens","input_tokens":9})");
+  EXPECT_TRUE(daemon.backend().seen.requests[0].prompt_only);
+  const RawResponse fill = daemon.Post("/v1/fim/completions", R"({"model":"demo","prompt":"a","suffix":"b"})");
+  EXPECT_EQ(json::parse(fill.body)["choices"][0]["message"]["content"], "Hello");
+  EXPECT_TRUE(std::holds_alternative<api::FimPrompt>(daemon.backend().seen.requests[1].prompt));
+  const json list = json::parse(daemon.Get("/v1/models", "anthropic-version: 2023-06-01\r\n").body);
+  EXPECT_EQ(list["data"][0]["type"], "model");
+  EXPECT_EQ(list["first_id"], "demo:latest");
+  EXPECT_TRUE(list["data"][0]["capabilities"]["thinking"]["types"]["disabled"]["supported"]);
+  EXPECT_EQ(json::parse(daemon.Get("/v1/models").body)["object"], "list");
+}
+
 TEST(AnthropicRoutes, ErrorsHaveTheDialectsShapeAndTheRequestsId) {
   TestDaemon daemon;
   const auto expect = [&daemon](const std::string& path, const std::string& body, int status,

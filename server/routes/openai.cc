@@ -1,6 +1,9 @@
+#include <algorithm>
 #include <memory>
+#include <string>
 #include <utility>
 
+#include "api/anthropic/messages.h"
 #include "api/base/random_id.h"
 #include "api/openai/chat.h"
 #include "api/openai/completions.h"
@@ -13,6 +16,7 @@
 namespace quire::server {
 namespace {
 
+namespace anthropic = api::anthropic;
 namespace openai = api::openai;
 
 constexpr std::string_view kModelPath = "/v1/models/";
@@ -43,6 +47,12 @@ GenerationJob CompletionJob(openai::CompletionRequest parsed, const api::ModelDe
   return {openai::ToRequests(std::move(parsed), defaults), std::move(reply)};
 }
 
+// As Mistral's API has it: a completion in the shape of a chat.
+GenerationJob FimJob(openai::CompletionRequest parsed, const api::ModelDefaults& defaults) {
+  auto reply = std::make_unique<openai::ChatEncoder>(HeadOf(parsed, "fim-", parsed.prompts.size()));
+  return {openai::ToRequests(std::move(parsed), defaults), std::move(reply)};
+}
+
 Awaitable<openai::ModelEntry> EntryOf(Services& services, const StoredModel& model, std::string party) {
   const int32_t context_length = co_await services.inspector.DefaultContext(model, party);
   auto capabilities = co_await services.inspector.Capabilities(model, std::move(party));
@@ -58,6 +68,24 @@ std::shared_ptr<SharedBody> SharedModels(Services& services) {
         services,
         [&services](const StoredModel& model) { return EntryOf(services, model, std::string(kSharedParty)); },
         openai::EncodeModels);
+  };
+  return MakeSharedBody(encode);
+}
+
+Awaitable<anthropic::ModelEntry> AnthropicEntryOf(Services& services, const StoredModel& model) {
+  const openai::ModelEntry entry = co_await EntryOf(services, model, std::string(kSharedParty));
+  co_return anthropic::ModelEntry{
+      .id = entry.id,
+      .created = entry.created,
+      .context_length = entry.context_length,
+      .thinks = std::ranges::find(entry.capabilities, "thinking") != entry.capabilities.end()};
+}
+
+std::shared_ptr<SharedBody> SharedAnthropicModels(Services& services) {
+  const auto encode = [&services] {
+    return EncodeModelList<anthropic::ModelEntry>(
+        services, [&services](const StoredModel& model) { return AnthropicEntryOf(services, model); },
+        anthropic::EncodeModels);
   };
   return MakeSharedBody(encode);
 }
@@ -94,10 +122,18 @@ void AddOpenAiRoutes(Router& router, Services& services) {
     return AnswerRequest(services, exchange, openai::ParseCompletion, CompletionJob);
   };
   router.Add({"POST", "/v1/chat/completions", chat, true});
+  const auto fill = [&services](Exchange& exchange) {
+    return AnswerRequest(services, exchange, openai::ParseCompletion, FimJob);
+  };
   router.Add({"POST", "/v1/completions", complete, true});
+  router.Add({"POST", "/v1/fim/completions", fill, true});
   const std::shared_ptr<SharedBody> models = SharedModels(services);
+  const std::shared_ptr<SharedBody> of_anthropic = SharedAnthropicModels(services);
   for (const char* path : {"/v1/models", "/models"}) {
-    router.Add({"GET", path, [models](Exchange& exchange) { return SendShared(exchange, *models); }});
+    router.Add({"GET", path, [models, of_anthropic](Exchange& exchange) {
+                  const bool anthropic = exchange.request().Find("anthropic-version") != nullptr;
+                  return SendShared(exchange, anthropic ? *of_anthropic : *models);
+                }});
   }
   router.Add({"GET", std::string(kModelPath),
               [&services](Exchange& exchange) { return ShowModel(services, exchange); }});

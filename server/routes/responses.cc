@@ -14,6 +14,12 @@ namespace {
 
 namespace openai = api::openai;
 
+GenerationJob CountJob(openai::ResponsesRequest parsed, const api::ModelDefaults& defaults) {
+  api::Request request = openai::ToRequest(std::move(parsed), defaults);
+  request.prompt_only = true;
+  return {std::move(request), std::make_unique<openai::InputTokensEncoder>()};
+}
+
 }  // namespace
 
 GenerationJob MakeResponsesJob(openai::ResponsesRequest parsed, const api::ModelDefaults& defaults) {
@@ -41,7 +47,11 @@ void AddResponsesRoutes(Router& router, Services& services) {
   const auto respond = [&services](Exchange& exchange) {
     return AnswerRequest(services, exchange, openai::ParseResponses, MakeResponsesJob);
   };
+  const auto count = [&services](Exchange& exchange) {
+    return AnswerRequest(services, exchange, openai::ParseResponses, CountJob);
+  };
   router.Add({"POST", "/v1/responses", respond, true});
+  router.Add({"POST", "/v1/responses/input_tokens", count, true});
 }
 
 }  // namespace quire::server
