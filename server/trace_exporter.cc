@@ -16,6 +16,7 @@ namespace quire::server {
 namespace {
 
 constexpr size_t kBatchMax = 256;
+constexpr size_t kReplyBytesMax = size_t{64} << 10;
 constexpr std::chrono::seconds kBatchTime(1);
 constexpr std::chrono::seconds kLastBatch(1);
 
@@ -28,9 +29,11 @@ std::vector<std::string> TrustedHost(const std::string& url) {
 
 }  // namespace
 
-TraceExporter::TraceExporter(const std::string& endpoint, std::string instance)
+TraceExporter::TraceExporter(const std::string& endpoint, std::string instance,
+                             std::chrono::milliseconds time_max)
     : url_(endpoint + (endpoint.ends_with('/') ? "v1/traces" : "/v1/traces")),
       instance_(std::move(instance)),
+      time_max_(time_max),
       thread_([this] {
         pthread_setname_np(pthread_self(), "quire-traces");
         Run();
@@ -96,7 +99,9 @@ bool TraceExporter::Post(const std::vector<RequestTrace>& traces) {
   const registry::Request request{.method = "POST",
                                   .url = url_,
                                   .headers = {"Content-Type: application/json"},
-                                  .body = EncodeTraces(traces, instance_)};
+                                  .body = EncodeTraces(traces, instance_),
+                                  .time_max = time_max_,
+                                  .reply_bytes_max = kReplyBytesMax};
   const auto reply = http.Exchange(request);
   const bool taken = reply && reply->status >= 200 && reply->status < 300;
   if (!taken && !failed_) {

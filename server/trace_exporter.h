@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -20,7 +21,9 @@ class TraceExporter {
   static constexpr size_t kTracesMax = 2048;
 
   // `endpoint`: "http://127.0.0.1:4318"; "/v1/traces" is added.
-  TraceExporter(const std::string& endpoint, std::string instance);
+  // `time_max`: of an exchange, however slowly the collector goes on.
+  TraceExporter(const std::string& endpoint, std::string instance,
+                std::chrono::milliseconds time_max = std::chrono::seconds(10));
   // Traces that wait are sent once more, for at most a second.
   ~TraceExporter();
   TraceExporter(const TraceExporter&) = delete;
@@ -40,6 +43,7 @@ class TraceExporter {
   bool Post(const std::vector<RequestTrace>& traces);
 
   const std::string url_, instance_;
+  const std::chrono::milliseconds time_max_;
   std::atomic<bool> aborted_ = false;
   std::atomic<uint64_t> sent_ = 0, dropped_ = 0;
   std::mutex mutex_;

@@ -1,11 +1,18 @@
 #include "server/trace_spans.h"
 
+#include <arpa/inet.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <map>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <thread>
+#include <utility>
 
+#include "api/base/file_descriptor.h"
 #include "server/trace_exporter.h"
 
 namespace quire::server {
@@ -125,6 +132,52 @@ TEST(Traces, AreDroppedWhereNobodyCollectsThem) {
     std::this_thread::sleep_for(10ms);
   EXPECT_EQ(exporter.stats().dropped, 1U);
   EXPECT_EQ(exporter.stats().sent, 0U);
+}
+
+// Answers each request with `head`, then byte by byte.
+class DrippingCollector {
+ public:
+  explicit DrippingCollector(std::string head)
+      : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), head_(std::move(head)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    EXPECT_EQ(::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), size), 0);
+    EXPECT_EQ(::listen(listener_.get(), 4), 0);
+    EXPECT_EQ(::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+    port_ = ntohs(address.sin_port);
+    thread_ = std::jthread([this] {
+      const api::FileDescriptor fd(::accept(listener_.get(), nullptr, nullptr));
+      bool sent = ::send(fd.get(), head_.data(), head_.size(), MSG_NOSIGNAL) > 0;
+      while (sent) {
+        sent = ::send(fd.get(), "x", 1, MSG_NOSIGNAL) == 1;
+        std::this_thread::sleep_for(5ms);
+      }
+    });
+  }
+  std::string url() const { return fmt::format("http://127.0.0.1:{}", port_); }
+
+ private:
+  api::FileDescriptor listener_;
+  const std::string head_;
+  uint16_t port_ = 0;
+  std::jthread thread_;  // last
+};
+
+// A collector that goes on answering would have the thread, and with it all traces, for ever.
+TEST(Traces, ACollectorThatDripsIsLeft) {
+  const std::string head = "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n";
+  for (const std::string& begin :
+       {head, std::string("HTTP/1.1 200 OK\r\nX-Long: "), head + std::string(70'000, 'x')}) {
+    const DrippingCollector collector(begin);
+    TraceExporter exporter(collector.url(), "node-1", begin.size() < 1000 ? 300ms : 100s);
+    exporter.Export(*Trace(TracedRequest()));
+    const auto deadline = std::chrono::steady_clock::now() + 60s;
+    while (exporter.stats().dropped == 0 && std::chrono::steady_clock::now() < deadline)
+      std::this_thread::sleep_for(10ms);
+    EXPECT_EQ(exporter.stats().dropped, 1U);
+  }
 }
 
 }  // namespace

@@ -56,7 +56,9 @@ std::string_view BearerOf(std::string_view field) {
 
 void AccessControl::Replace(KeyRing keys) {
   keys_ = std::move(keys);
-  std::erase_if(records_, [this](const auto& record) { return !keys_.Names(record.first); });
+  const auto gone = [this](const auto& record) { return !keys_.Names(record.first); };
+  std::erase_if(records_, gone);
+  std::erase_if(uses_, [&](const auto& use) { return gone(use) && use.second->running == 0; });
 }
 
 const ApiKey* AccessControl::KeyOf(const HttpRequest& request) const {

@@ -126,6 +126,17 @@ TEST_F(AccessTest, NewKeysHoldFromTheNextRequestOn) {
   EXPECT_EQ(StatusOf({{"x-api-key", narrow_}}), 429);  // the one that runs still counts
 }
 
+TEST_F(AccessTest, NothingIsKeptOfAKeyThatWasRemoved) {
+  const std::vector<HeaderField> slow = {{"x-api-key", slow_}};
+  while (StatusOf(slow) == 200) {
+  }
+  access_.Replace(*KeyRing::Parse(lines_));
+  EXPECT_EQ(StatusOf(slow), 429) << "it stays";
+  access_.Replace({});
+  access_.Replace(*KeyRing::Parse(lines_));
+  EXPECT_EQ(StatusOf(slow), 200);
+}
+
 TEST_F(AccessTest, TellsHowAKeyWasUsed) {
   EXPECT_EQ(access_.Uses().at(0).requests, 0U);
   EXPECT_FALSE(access_.Uses().at(0).last);

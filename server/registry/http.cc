@@ -16,7 +16,6 @@
 namespace quire::server::registry {
 namespace {
 
-constexpr size_t kBodyBytesMax = size_t{4} << 20;
 constexpr size_t kHeaderBytesMax = size_t{64} << 10;
 constexpr long kConnectSeconds = 30;
 constexpr long kStalledSeconds = 60;
@@ -108,7 +107,7 @@ struct Http::Call {
     ::curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
     reply.status = static_cast<int>(status);
     if (sink && (status == 200 || status == 206)) return sink(reply, piece);
-    if (reply.body.size() + piece.size() > kBodyBytesMax) return !(too_large = true);
+    if (reply.body.size() + piece.size() > request.reply_bytes_max) return !(too_large = true);
     reply.body += piece;
     return true;
   }
@@ -149,6 +148,7 @@ void Http::SetUp(Call& call, char* why) {
   ::curl_easy_setopt(easy, CURLOPT_USERAGENT, "quire/" QUIRE_VERSION);
   ::curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, why);
   ::curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT, kConnectSeconds);
+  ::curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, static_cast<long>(call.request.time_max.count()));
   ::curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
   ::curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, kStalledSeconds);
   if (const char* authorities = std::getenv("SSL_CERT_FILE");

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -24,6 +26,9 @@ struct Request {
   int64_t body_offset = 0;
   int64_t body_bytes = 0;
   std::function<void(int64_t sent)> on_sent = {};
+  // Of the whole exchange; 0: none, but for a stream that stalls.
+  std::chrono::milliseconds time_max{0};
+  size_t reply_bytes_max = size_t{4} << 20;  // that no sink takes
 };
 
 struct Reply {
@@ -51,8 +56,8 @@ class Http {
   Http& operator=(const Http&) = delete;
 
   // Errors: kForbidden (HTTP, or an address that is not public, of a host that is not trusted), kUnavailable
-  // (no connection, no certificate, a broken or stalled stream, a body of more than 4 MiB that no sink
-  // takes), kCancelled.
+  // (no connection, no certificate, a broken or stalled stream, no end within time_max, a
+  // larger body that no sink takes), kCancelled.
   api::Result<Reply> Exchange(const Request& request, const Sink& sink = {});
 
  private:

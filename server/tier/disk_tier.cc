@@ -286,7 +286,8 @@ void DiskTier::WriteWorked() {
 
 std::unique_ptr<DiskTier::Writer> DiskTier::Create(StoredSegment segment, std::span<const int32_t> tokens,
                                                    const PrefixOrigin* origin) {
-  if (segment.token_bytes() != tokens.size_bytes() || segment.begins_prefix() != (origin != nullptr))
+  if (segment.bytes > StoredSegment::kBytesMax || segment.token_bytes() != tokens.size_bytes() ||
+      segment.begins_prefix() != (origin != nullptr))
     return nullptr;
   segment.origin_bytes = origin == nullptr ? 0 : EncodeOrigin(*origin).size();
   {

@@ -66,6 +66,9 @@ api::Result<std::unique_ptr<EventSocket>> EventSocket::Bind(const std::string& e
   const auto set = [&](int option, int value) { library->setsockopt(socket, option, &value, sizeof(value)); };
   set(ZMQ_LINGER, 0);
   set(ZMQ_SNDHWM, 10'000);
+  // What a subscriber sends is a topic. A connection that states more ends.
+  const int64_t message_bytes_max = 4096;
+  library->setsockopt(socket, ZMQ_MAXMSGSIZE, &message_bytes_max, sizeof(message_bytes_max));
   set(ZMQ_XPUB_VERBOSE, 1);  // a second subscriber of a topic is seen, too
   set(ZMQ_IPV6, endpoint.find('[') == std::string::npos ? 0 : 1);
   if (library->bind(socket, endpoint.c_str()) != 0)

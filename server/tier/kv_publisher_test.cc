@@ -1,10 +1,14 @@
 #include "server/tier/kv_publisher.h"
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <spdlog/spdlog.h>
+#include <sys/socket.h>
 #include <zmq.h>
 
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -13,6 +17,9 @@
 #include <numeric>
 #include <string>
 #include <utility>
+
+#include "api/base/file_descriptor.h"
+#include "server/tier/event_socket.h"
 
 namespace quire::server {
 namespace {
@@ -107,6 +114,42 @@ class Subscriber {
   void* const socket_;
   std::string last_;
 };
+
+// A subscriber states what it will send: the connection ends before any of it.
+TEST(EventSockets, ATopicIsShort) {
+  const auto socket = EventSocket::Bind("tcp://127.0.0.1:*");
+  if (!socket) GTEST_SKIP() << socket.error().message;
+  const std::string endpoint = (*socket)->endpoint();
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<uint16_t>(std::stoul(endpoint.substr(endpoint.rfind(':') + 1))));
+  const api::FileDescriptor peer(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::connect(peer.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+  const auto send = [&](const std::string& bytes) {
+    EXPECT_EQ(::send(peer.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(bytes.size()));
+  };
+  std::string greeting("\xff\0\0\0\0\0\0\0\x01\x7f\x03\0NULL", 16);
+  greeting.resize(64);
+  send(greeting);
+  std::array<char, 256> bytes;
+  ASSERT_EQ(::recv(peer.get(), bytes.data(), 92, MSG_WAITALL), 92) << "its greeting and READY";
+  const std::string ready("\x05READY\x0bSocket-Type\0\0\0\x03SUB", 25);
+  send(std::string("\x04") + static_cast<char>(ready.size()) + ready);
+  send(std::string("\0\x04\x01kv@", 6));
+  const auto deadline = steady_clock::now() + seconds(60);
+  bool subscribed = false;
+  while (!subscribed && steady_clock::now() < deadline) {
+    (*socket)->Wait(-1, std::chrono::milliseconds(10));
+    subscribed = (*socket)->PopSubscriptions();
+  }
+  ASSERT_TRUE(subscribed);
+  send(std::string("\x02\0\0\0\0\x40\0\0\0\x01", 10));  // a frame of 1 GiB
+  ssize_t n = 1;
+  while (n > 0) n = ::recv(peer.get(), bytes.data(), bytes.size(), 0);
+  EXPECT_TRUE(n == 0 || errno == ECONNRESET);
+}
 
 class KvPublishers : public ::testing::Test {
  protected:

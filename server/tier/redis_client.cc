@@ -272,7 +272,8 @@ int64_t RedisClient::Send(std::string_view bytes, Time deadline) {
 }
 
 int64_t RedisClient::Receive(char* out, size_t bytes, Time deadline) {
-  while (true) {
+  // Also of a server that sends without a pause.
+  while (std::chrono::steady_clock::now() < deadline && !aborted_) {
     if (!tls_) {
       const ssize_t n = ::recv(socket_.get(), out, bytes, 0);
       if (n >= 0) return n;
@@ -289,6 +290,7 @@ int64_t RedisClient::Receive(char* out, size_t bytes, Time deadline) {
                        (why == SSL_ERROR_WANT_WRITE && Wait(POLLOUT, deadline));
     if (!again) return -1;
   }
+  return -1;
 }
 
 api::Result<std::string> RedisClient::ReadLine(Time deadline) {
@@ -308,16 +310,17 @@ api::Result<std::string> RedisClient::ReadLine(Time deadline) {
   }
 }
 
-// A text of this length and the end of its line.
+// A text of this length and the end of its line. Memory for all of it is taken once a quarter has come.
 api::Result<std::string> RedisClient::ReadText(size_t bytes, Time deadline) {
   std::string text = input_.substr(read_, bytes + 2);
   read_ += text.size();
-  size_t have = text.size();
-  text.resize(bytes + 2);
-  while (have < text.size()) {
+  while (text.size() < bytes + 2) {
+    const size_t have = text.size();
+    if (have >= bytes / 4) text.reserve(bytes + 2);
+    text.resize(std::min(bytes + 2, have + kReadBytes));
     const int64_t n = Receive(text.data() + have, text.size() - have, deadline);
     if (n <= 0) return Fail(n == 0 ? "the connection was closed" : "no reply in time");
-    have += static_cast<size_t>(n);
+    text.resize(have + static_cast<size_t>(n));
   }
   if (!text.ends_with("\r\n")) return Fail("not the Redis protocol");
   text.resize(bytes);
@@ -325,6 +328,7 @@ api::Result<std::string> RedisClient::ReadText(size_t bytes, Time deadline) {
 }
 
 api::Result<RedisReply> RedisClient::ReadReply(Time deadline, int depth) {
+  if (!TakeRoom(sizeof(RedisReply))) return Fail("a reply that is too long");
   auto line = ReadLine(deadline);
   if (!line) return std::unexpected(line.error());
   RedisReply reply;
@@ -345,7 +349,7 @@ api::Result<RedisReply> RedisClient::ReadReply(Time deadline, int depth) {
   if (*number == -1) return reply;
   const auto size = static_cast<uint64_t>(*number);
   if (type == '$') {
-    if (size > kReplyBytesMax) return Fail("a reply that is too long");
+    if (!TakeRoom(size)) return Fail("a reply that is too long");
     auto text = ReadText(size, deadline);
     if (!text) return std::unexpected(text.error());
     reply.kind = RedisReply::Kind::kText;
@@ -363,8 +367,16 @@ api::Result<RedisReply> RedisClient::ReadReply(Time deadline, int depth) {
   return reply;
 }
 
-api::Result<std::vector<RedisReply>> RedisClient::Query(std::span<const Command> commands, Time deadline) {
+bool RedisClient::TakeRoom(size_t bytes) {
+  if (bytes > room_) return false;
+  room_ -= bytes;
+  return true;
+}
+
+api::Result<std::vector<RedisReply>> RedisClient::Query(std::span<const Command> commands, Time deadline,
+                                                        size_t bytes_max) {
   if (!connected()) return Fail("not connected");
+  room_ = bytes_max + commands.size() * (sizeof(RedisReply) + kLineBytesMax);
   std::string out;
   for (const Command& command : commands) {
     out += fmt::format("*{}\r\n", command.size());

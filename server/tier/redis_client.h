@@ -42,7 +42,8 @@ struct RedisReply {
 class RedisClient {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  static constexpr size_t kReplyBytesMax = size_t{256} << 20;  // of one text
+  static constexpr size_t kValueBytesMax = size_t{256} << 20;  // of a segment
+  static constexpr size_t kReplyBytesMax = size_t{8} << 20;    // of all other replies to a query
   static constexpr size_t kItemsMax = 1 << 16;
 
   explicit RedisClient(RedisAddress address);
@@ -60,8 +61,10 @@ class RedisClient {
   void Abort() { aborted_ = true; }
 
   using Command = std::vector<std::string_view>;
-  // Sends all commands and reads a reply to each; Redis's own errors are replies. kUnavailable: the connection is closed.
-  api::Result<std::vector<RedisReply>> Query(std::span<const Command> commands, Time deadline);
+  // Sends all commands and reads a reply to each; Redis's own errors are replies. What they take grows with the bytes that have
+  // come, not with the sizes that they state. kUnavailable: not before the deadline, or more than `bytes_max`; the connection is closed.
+  api::Result<std::vector<RedisReply>> Query(std::span<const Command> commands, Time deadline,
+                                             size_t bytes_max = kReplyBytesMax);
 
  private:
   struct Tls;
@@ -76,6 +79,7 @@ class RedisClient {
   api::Result<std::string> ReadLine(Time deadline);
   api::Result<std::string> ReadText(size_t bytes, Time deadline);
   api::Result<RedisReply> ReadReply(Time deadline, int depth);
+  bool TakeRoom(size_t bytes);
   std::unexpected<api::Error> Fail(std::string what);
 
   const RedisAddress address_;
@@ -84,6 +88,7 @@ class RedisClient {
   std::unique_ptr<Tls> tls_;
   std::string input_;
   size_t read_ = 0;  // of input_
+  size_t room_ = 0;  // bytes that the replies to a query may still take
 };
 
 }  // namespace quire::server

@@ -1,6 +1,7 @@
 // With a server that holds its answers back, which a real one cannot be made to do.
 #include "server/tier/redis_pool.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
@@ -9,8 +10,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
@@ -58,6 +61,7 @@ class FakeRedis {
   std::atomic<bool> silent = false;        // no question is answered but PING
   std::atomic<bool> holds_values = false;  // no GET is answered
   std::atomic<int> values = 0;             // GETs that came
+  std::atomic<int64_t> states = 0;         // the size of each value
 
  private:
   struct Client {
@@ -79,7 +83,8 @@ class FakeRedis {
     std::string out;
     for (size_t i = RemoveWord(client.input, "PING"); i > 0; --i) out += "+PONG\r\n";
     if (!silent) {
-      for (size_t i = RemoveWord(client.input, "STRLEN"); i > 0; --i) out += ":0\r\n";
+      for (size_t i = RemoveWord(client.input, "STRLEN"); i > 0; --i)
+        out += fmt::format(":{}\r\n", states.load());
       for (size_t i = RemoveWord(client.input, "SMEMBERS"); i > 0; --i) out += "*0\r\n";
     }
     if (RemoveWord(client.input, "GET") > 0) {
@@ -171,6 +176,19 @@ TEST_F(RedisPools, AServerThatAnswersTooLateIsLeftAlone) {
   }));
   for (int i = 0; i < 20; ++i) EXPECT_FALSE(Answers(tier));
   EXPECT_EQ(tier.stats().late, static_cast<uint64_t>(CircuitBreaker::kFailures));
+}
+
+TEST_F(RedisPools, StatedSizesAreClamped) {
+  RedisTier tier(Options(), *disk_);
+  ASSERT_TRUE(WaitUntil([&] { return Answers(tier); }));
+  for (const int64_t states : {int64_t{-5}, int64_t{7}, INT64_MAX}) {
+    redis_->states = states;
+    const auto answer = tier.LookUp({HashOf("a"), HashOf("b")}, {});
+    ASSERT_TRUE(answer);
+    const uint64_t expected =
+        states < 0 ? 0 : std::min<uint64_t>(static_cast<uint64_t>(states), RedisClient::kValueBytesMax);
+    EXPECT_EQ(answer->bytes, (std::vector<uint64_t>{expected, expected}));
+  }
 }
 
 // The time for an answer grows with the tokens that it can save.

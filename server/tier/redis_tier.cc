@@ -84,7 +84,8 @@ std::optional<RedisTier::Answer> RedisTier::LookUp(const std::vector<SnapshotKey
   }
   Answer answer;
   for (size_t i = 0; i < segments.size(); ++i)
-    answer.bytes.push_back(static_cast<uint64_t>(std::max<int64_t>((*replies)[i].integer, 0)));
+    answer.bytes.push_back(
+        static_cast<uint64_t>(std::clamp<int64_t>((*replies)[i].integer, 0, RedisClient::kValueBytesMax)));
   for (size_t i = segments.size(); i < replies->size(); ++i) answer.ends.push_back(EndsIn((*replies)[i]));
   return answer;
 }
@@ -117,7 +118,8 @@ bool RedisTier::Download(const SnapshotKey& key, const StoredSegment& local, std
   if (!client) return false;
   const std::string name = SegmentName(key);
   const std::vector<RedisClient::Command> commands = {{"GET", name}};
-  const auto replies = client->Query(commands, Clock::now() + options_.transfer_time);
+  const auto replies =
+      client->Query(commands, Clock::now() + options_.transfer_time, RedisClient::kValueBytesMax);
   pool_.Return(std::move(client), replies.has_value());
   if (!replies || replies->front().kind != RedisReply::Kind::kText) return false;
   if (!Store(replies->front().text, key, local, tokens, origin)) return false;

@@ -15,7 +15,6 @@ constexpr std::string_view kMagic = "QPREFIX2";
 constexpr size_t kVersionAt = 7;  // in the magic
 constexpr uint64_t kOriginBytesMax = uint64_t{64} << 10;
 constexpr int64_t kTokensMax = int64_t{1} << 32;
-constexpr uint64_t kBytesMax = uint64_t{1} << 48;
 
 // As it lies in the file: little-endian, as every machine that Quire runs on.
 struct FileHeader {
@@ -125,7 +124,8 @@ HeadState CheckHeader(const FileHeader& header) {
     return HeadState::kOtherVersion;
   }
   const bool sound = magic == kMagic && header.origin_bytes <= kOriginBytesMax && header.from >= 0 &&
-                     header.to >= header.from && header.to <= kTokensMax && header.bytes <= kBytesMax;
+                     header.to >= header.from && header.to <= kTokensMax &&
+                     header.bytes <= StoredSegment::kBytesMax;
   return sound ? HeadState::kValid : HeadState::kCorrupt;
 }
 

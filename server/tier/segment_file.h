@@ -44,7 +44,8 @@ struct StoredSegment {
   uint64_t token_bytes() const { return static_cast<uint64_t>(to - from) * sizeof(int32_t); }
   uint64_t file_bytes() const;
   static constexpr uint64_t kBlockBytes = 4096;
-  uint64_t disk_bytes() const;  // what its file takes at least: whole blocks
+  static constexpr uint64_t kBytesMax = uint64_t{1} << 48;  // of the caches; no larger one is added up
+  uint64_t disk_bytes() const;                              // what its file takes at least: whole blocks
   bool begins_prefix() const { return from == 0 && !state; }
 };
 

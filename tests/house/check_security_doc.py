@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Every test that docs/security.md names is there: GoogleTest cases, fuzzers, test files and their classes. Every
-system call that the sandbox test makes is in docs/security.md.
+system call that the sandbox test makes is in docs/security.md. Every environment variable that a document names is read
+somewhere.
 
 usage: check_security_doc.py ROOT
 """
@@ -9,6 +10,7 @@ import re
 import sys
 
 FOLDERS = ("api", "cache", "runner", "scheduler", "server", "tests")
+VARIABLE = r"\b(?:QUIRE|OLLAMA)_[A-Z0-9_]*[A-Z0-9]"
 CALLS = "runner/engine/testing/sandbox_calls.cc"
 
 
@@ -36,15 +38,31 @@ def undocumented(root):
     return [row for row in rows if f"`{row}`" not in text]
 
 
+def unread_variables(root):
+    folders = (*FOLDERS, "bench", "packaging", "systemd", ".ci")
+    files = [path for folder in folders for path in (root / folder).rglob("*") if path.is_file() and path.suffix != ".md"
+             and "data" not in path.parts]
+    files += [root / "CMakeLists.txt", root / "quickstart.sh"]
+    known = set()
+    for path in files:
+        known.update(re.findall(VARIABLE, path.read_text(errors="replace")))
+    for path in sorted([*root.glob("*.md"), *root.glob("*/*.md")]):
+        for name in sorted(set(re.findall(VARIABLE, path.read_text())) - known):
+            yield path.relative_to(root), name
+
+
 def main():
     root = pathlib.Path(sys.argv[1])
     lacking = list(missing(root))
     for name in lacking:
         print(f"docs/security.md names {name}, which is not there")
+    variables = list(unread_variables(root))
+    for path, name in variables:
+        print(f"{path} names {name}, which nothing reads")
     calls = undocumented(root)
     for name in calls:
         print(f"docs/security.md does not list the system call {name} of {CALLS}")
-    return 1 if lacking or calls else 0
+    return 1 if lacking or calls or variables else 0
 
 
 if __name__ == "__main__":
