@@ -232,6 +232,24 @@ class Chat(console_case.ConsoleCase):
         self.assertEqual(["PRE", "PRE", "PRE", "BLOCKQUOTE"], shown)
         self.quiet(page)
 
+    def test_a_conversation_that_cannot_be_drawn_is_deleted(self):
+        page = self.fresh_chat()
+        page.run("""Promise.all([import('/ui/conversation.mjs'), import('/ui/storage.mjs')]).then(([{newConversation, addMessage}, storage]) => {
+            const one = newConversation('m');
+            one.title = 'Many marks';
+            addMessage(one, null, {role: 'user', content: 'a'});
+            addMessage(one, one.leaf, {role: 'assistant', content: '>'.repeat(2000)});
+            return storage.saveConversation(one);
+        })""")
+        page.reload()
+        page.click(".conversations button", "Many marks")
+        self.assertEqual(2000, page.wait("document.querySelector('.message.assistant .text pre')?.innerText.length"))
+        page.click(".conversations li.current .remove")
+        page.wait("!document.querySelector('.conversations').innerText.includes('Many marks')")
+        self.assertEqual(0, page.run("import('/ui/storage.mjs').then(({allConversations}) => allConversations()).then((all) => "
+                                     "all.filter(({title}) => title === 'Many marks').length)"))
+        self.quiet(page)
+
     def test_hostile_text_executes_nothing(self):
         page = self.open()
         result = page.run(f"""import('/ui/markdown.mjs').then(({{formatted}}) => {{

@@ -208,6 +208,37 @@ class Snapshots(unittest.TestCase):
         self.cache(daemon, "export", longest["id"][:12], "--output", str(file))
         return longest
 
+    def test_a_folder_of_others_keeps_their_files(self):
+        self.folder.mkdir(mode=0o755)
+        theirs = {"new-plan.txt": "plan", "new-1-1": "one", "holiday.quire-prefix": "sun", "new-.quire-part": "part"}
+        for name, text in theirs.items():
+            (self.folder / name).write_text(text)
+        link = self.folder.with_name("link")
+        link.symlink_to(self.folder)
+        with self.daemon(QUIRE_SNAPSHOT_DIR=str(link)) as daemon:
+            messages, tokens = self.first_turn(daemon)
+            self.wait_stored(tokens)
+            self.cache(daemon, "prune", "--all")
+        self.assertEqual(theirs, {name: (self.folder / name).read_text() for name in theirs})
+        self.assertEqual(0o755, self.folder.stat().st_mode & 0o7777)
+        (self.folder / "secret").write_text("a diary")
+        for path, mode in ((self.folder / "secret", 0o755), (self.folder, 0o777)):
+            self.folder.chmod(mode)
+            before = sorted(self.folder.iterdir())
+            with self.daemon() as daemon:
+                self.first_turn(daemon)
+                self.assertRegex(daemon.log(), rf'snapshot tier: off error="[^"]*{path}')
+            self.assertEqual((before, mode), (sorted(self.folder.iterdir()), self.folder.stat().st_mode & 0o7777))
+            self.assertEqual("a diary", (self.folder / "secret").read_text())
+
+    def test_a_refused_start_leaves_no_folder(self):
+        with self.daemon(QUIRE_SNAPSHOT_BYTES="0") as daemon:
+            refused = subprocess.run([BIN / "quired"], env=daemon.environment | {"QUIRE_SNAPSHOT_BYTES": "64MiB"},
+                                     capture_output=True, text=True)
+        self.assertEqual(1, refused.returncode)
+        self.assertIn("is in use", refused.stderr)
+        self.assertFalse(self.folder.exists())
+
     def test_an_exported_prefix_is_reused_by_another_daemon(self):
         file = pathlib.Path(self.temporary.name) / "prefix"
         with self.daemon() as daemon:

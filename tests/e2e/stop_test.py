@@ -20,15 +20,18 @@ END_S = 20  # the drain, 10 s for what is under way, and time for a busy machine
 SLOW_MICROSECONDS = 100_000_000
 STOPPED = " stopped connections_left="
 EXPIRED = "stopping with work that does not end"
+TIER_ON, TIER_LEFT = "snapshot tier: on", "snapshot tier: it does not answer, and is left behind"
 
 
-class Stop(unittest.TestCase):
+class StopTest(unittest.TestCase):
+    environment = {}
+
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="quire-faults-")
         self.addCleanup(folder.cleanup)
         self.faults = faults.Faults(folder.name, "quired")
         self.started = 0
-        self.daemon = Daemon({"QUIRE_DRAIN_TIMEOUT": f"{DRAIN_S}s"} | faults.environment(folder.name)).start()
+        self.daemon = Daemon({"QUIRE_DRAIN_TIMEOUT": f"{DRAIN_S}s"} | self.environment | faults.environment(folder.name)).start()
         self.addCleanup(self.daemon.folder.cleanup)
         self.addCleanup(self.daemon.process.kill)
 
@@ -55,6 +58,8 @@ class Stop(unittest.TestCase):
         self.assertEqual(0, self.daemon.stop(), self.daemon.log())
         self.assertLess(time.monotonic() - begin, END_S, self.daemon.log())
 
+
+class Stop(StopTest):
     def test_a_wait_for_the_lock_of_the_store_ends(self):
         with open(pathlib.Path(self.daemon.environment["OLLAMA_MODELS"]) / ".quire-lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -93,6 +98,36 @@ class Stop(unittest.TestCase):
         self.daemon.process.send_signal(signal.SIGTERM)
         self.wait_for(lambda: STOPPED in self.daemon.log())  # nothing but that work is left
         self.check_end()
+        self.assertNotIn(EXPIRED, self.daemon.log())
+
+
+class StopWithPrefixes(StopTest):
+    environment = {"QUIRE_SNAPSHOT_BYTES": "64MiB"}
+
+    def chat(self, text):
+        message = {"role": "user", "content": text * 40}
+        reply = self.daemon.post("/api/chat", {"model": MODEL, "messages": [message], "stream": False,
+                                               "options": {"num_predict": 2}})
+        self.assertEqual(200, reply.status, reply.text)
+
+    def files(self):
+        return list(pathlib.Path(self.daemon.folder.name).rglob("*.quire-*"))
+
+    def test_a_tier_that_does_not_answer_is_not_waited_for(self):
+        self.wait_for(lambda: TIER_ON in self.daemon.log())
+        self.chat("Rivers were roads. ")
+        self.wait_for(self.files)
+        self.faults["file_delay_microseconds"] = SLOW_MICROSECONDS
+        self.chat("Boats carried stone. ")
+        begin = time.monotonic()
+        self.daemon.post("/api/chat", {"model": MODEL, "keep_alive": 0})
+        self.wait_for(lambda: not self.daemon.runner_pids())
+        print(f"unload: {time.monotonic() - begin:.2f} s", flush=True)
+        self.chat("Wine and bread. ")
+        begin = time.monotonic()
+        self.check_end()
+        print(f"end: {time.monotonic() - begin:.2f} s", flush=True)
+        self.assertIn(TIER_LEFT, self.daemon.log())
         self.assertNotIn(EXPIRED, self.daemon.log())
 
 
