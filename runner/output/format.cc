@@ -317,8 +317,12 @@ constexpr std::array<ThinkingForm, 6> kThinking = {{
     {"<think>", "</think>"},
 }};
 
-// Command R7B's text.
-constexpr std::string_view kTextBegin = "<|START_RESPONSE|>", kTextEnd = "<|END_RESPONSE|>";
+// The text of Cohere's models: Command R7B, and later ones.
+struct TextMarkers {
+  std::string_view begin, end;
+};
+constexpr std::array<TextMarkers, 2> kTextMarkers = {
+    {{"<|START_RESPONSE|>", "<|END_RESPONSE|>"}, {"<|START_TEXT|>", "<|END_TEXT|>"}}};
 
 // Harmony's channels are its own; Gemma's marker differs by one character.
 constexpr std::string_view kHarmonyMark = "<|channel|>";
@@ -350,7 +354,9 @@ std::string_view TokenOf(std::string_view marker) {
 bool IsMarkerToken(std::string_view token) {
   if (!token.starts_with('<') && !token.starts_with('[')) return false;
   const auto is = [token](std::string_view marker) { return TokenOf(marker) == token; };
-  return is(kTextBegin) || is(kTextEnd) || std::ranges::any_of(kHarmonyMarkers, is) ||
+  return std::ranges::any_of(kHarmonyMarkers, is) ||
+         std::ranges::any_of(kTextMarkers,
+                             [&](const auto& text) { return is(text.begin) || is(text.end); }) ||
          std::ranges::any_of(kThinking, [&](const auto& form) { return is(form.begin) || is(form.end); }) ||
          std::ranges::any_of(
              kFamilies, [&](const auto& family) { return is(family.calls.begin) || is(family.calls.end); });
@@ -374,9 +380,10 @@ Format Detect(std::string_view chat_template, const std::function<bool(std::stri
     FindTokens(format, has_token);
     return format;
   }
-  if (in_template(kTextBegin)) {
-    format.text_begin = kTextBegin;
-    format.text_end = kTextEnd;
+  for (const TextMarkers& text : kTextMarkers) {
+    if (!format.text_begin.empty() || !in_template(text.begin)) continue;
+    format.text_begin = text.begin;
+    format.text_end = text.end;
   }
   for (const bool by_token : {false, true}) {
     for (const Family& family : kFamilies) {

@@ -51,16 +51,6 @@ std::vector<Dialect> Dialects() {
         "<think>hm</think><response>x</response><|tool_call|>[" + weather + "]"},
        {"<think>", "</think>", "<response>", "</response>", " ", "<|tool_call|>", "[" + weather + "]"},
        {"<|tool_call|>", "<think>"}},
-      {FormatOf("tools <function_calls>"),
-       {"Ok\n<function_calls>get_weather(city=\"Zü\")\nnow()</function_calls>",
-        "<function_calls>" + weather + "</function_calls>"},
-       {"<function_calls>", "</function_calls>", "now()", "\n", weather},
-       {"<function_calls>"}},
-      {FormatOf("tools <start_function_call>"),
-       {"Ok<start_function_call>call:get_weather{city:<escape>Zü}<escape>,n:1}<end_function_call>"
-        "<start_function_call>call:now{}<end_function_call>"},
-       {"<start_function_call>", "<end_function_call>", "call:now{}", "<escape>"},
-       {"<start_function_call>"}},
       {FormatOf("tools ｜DSML｜"),
        {"Ok\n<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"get_weather\">\n<｜DSML｜parameter "
         "name=\"city\" "
@@ -108,6 +98,20 @@ std::vector<Dialect> Dialects() {
        {"<|channel|>analysis", "<|channel|>final", "<|message|>", "<|end|>", "<|start|>assistant",
         " to=functions.now", "<|call|>", "{}", "{\"a\""},
        {"<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|call|>"}},
+      {FormatOf("tools <function_calls>"),
+       {"Ok\n<function_calls>get_weather(city=\"Zü\")\nnow()</function_calls>",
+        "<function_calls>" + weather + "</function_calls>"},
+       {"<function_calls>", "</function_calls>", "now()", "\n", weather},
+       {"<function_calls>"}},
+      {FormatOf("tools <start_function_call>"),
+       {"Ok<start_function_call>call:get_weather{city:<escape>Zü}<escape>,n:1}<end_function_call>"
+        "<start_function_call>call:now{}<end_function_call>"},
+       {"<start_function_call>", "<end_function_call>", "call:now{}", "<escape>"},
+       {"<start_function_call>"}},
+      {FormatOf("tools <|START_ACTION|> <|START_THINKING|> <|START_TEXT|>"),
+       {"<|START_THINKING|>hm<|END_THINKING|><|START_TEXT|>Grüezi!<|END_TEXT|>"},
+       {"<|START_ACTION|>", "<|END_ACTION|>", "<|START_TEXT|>", "<|END_TEXT|>"},
+       {"<|START_ACTION|>", "<|END_ACTION|>", "<|START_TEXT|>", "<|END_TEXT|>"}},
   };
 }
 
