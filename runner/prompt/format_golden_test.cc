@@ -15,6 +15,7 @@
 #include "runner/jinja/json_reader.h"
 #include "runner/jinja/template.h"
 #include "runner/prompt/format_table.h"
+#include "runner/prompt/prompt_template.h"
 #include "tests/data/test_data.h"
 
 namespace quire::runner {
@@ -119,6 +120,49 @@ TEST(FormatGolden, RendersTheRecordedPrompts) {
       const auto rendered = format->Render(Variables(tokens, asked, false), {});
       ASSERT_TRUE(rendered.has_value()) << name << ", " << conversation << ": " << rendered.error().message;
       EXPECT_EQ(*rendered, prompt.get<std::string>()) << name << ", " << conversation;
+    }
+  }
+}
+
+std::vector<api::Message> AsMessages(const ordered_json& list) {
+  std::vector<api::Message> messages;
+  for (const ordered_json& json : list) {
+    api::Message& message = messages.emplace_back();
+    message.role = json["role"];
+    message.content = json["content"];
+    message.tool_name = json.value("name", "");
+    message.tool_call_id = json.value("tool_call_id", "");
+    for (const ordered_json& call : json.value("tool_calls", ordered_json::array())) {
+      message.tool_calls.push_back(
+          {call["id"], call["function"]["name"], call["function"]["arguments"].dump()});
+    }
+  }
+  return messages;
+}
+
+// As a request brings them: the same prompts, in which no text of the request is ever taken for the format's.
+TEST(FormatGolden, TextsOfARequestAreNeverTheFormats) {
+  std::ifstream file("runner/prompt/testing/format_prompts.json", std::ios::binary);
+  const ordered_json recorded = ordered_json::parse(file);
+  for (const auto& [name, golden] : recorded["formats"].items()) {
+    const auto format = PromptTemplate::Parse(SourceOf(name), {{"bos_token", golden["bos_token"]}});
+    ASSERT_TRUE(format.has_value()) << name;
+    for (const std::string conversation : {"turns", "calls"}) {
+      if (!golden["prompts"].contains(conversation)) continue;
+      SCOPED_TRACE(name + ", " + conversation);
+      const auto messages = AsMessages(recorded["conversations"][conversation]["messages"]);
+      const auto segments = (*format)->Render(messages, {});
+      ASSERT_TRUE(segments.has_value()) << segments.error().message;
+      std::string whole;
+      std::string of_format;
+      for (const PromptSegment& segment : *segments) {
+        whole += segment.text;
+        if (segment.from_template) of_format += segment.text + '\n';
+      }
+      EXPECT_EQ(whole, golden["prompts"][conversation].get<std::string>());
+      for (const std::string text : {"Be brief.", "Bye", "Weather?", "I look.", "12 C", "Thanks", "Bern"}) {
+        EXPECT_EQ(of_format.find(text), std::string::npos) << text;
+      }
     }
   }
 }

@@ -13,6 +13,7 @@ constexpr std::string_view kOlmo =
 
 constexpr auto kRenderers = std::to_array<NamedFormat>({
     {"cogito", "cogito"},
+    {"cohere", "cohere"},
     {"deepseek3.1", "deepseek3.1"},
     {"functiongemma", "functiongemma"},
     {"gemma4", "gemma4"},
@@ -55,6 +56,7 @@ constexpr auto kFamilies = std::to_array<NamedFormat>({
 // Where no format of ours has the markup, the marks by which answers are known.
 constexpr auto kParsers = std::to_array<NamedFormat>({
     {"cogito", "cogito"},
+    {"cohere", "cohere"},
     {"deepseek3", "deepseek3.1"},
     {"functiongemma", "functiongemma"},
     {"gemma4", "gemma4"},

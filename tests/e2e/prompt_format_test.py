@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Models whose files bring no chat template: the format that they get, what is said about it, and what is refused."""
+import pathlib
+import sys
+import tempfile
+import unittest
+
+from harness import ROOT, Daemon
+
+sys.path.append(str(ROOT / "tests/published"))
+import gguf_file  # noqa: E402
+
+F16 = ROOT / "packaging/models/quire-demo-F16.gguf"
+MESSAGES = [{"role": "user", "content": "Hi"}]
+CHATS = [("/api/chat", {"messages": MESSAGES, "stream": False}), ("/v1/chat/completions", {"messages": MESSAGES}),
+         ("/v1/messages", {"messages": MESSAGES, "max_tokens": 4}), ("/v1/responses", {"input": "Hi"}),
+         ("/apply-template", {"messages": MESSAGES})]
+
+
+class PromptFormats(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="quire-formats-")
+        cls.addClassCleanup(cls.folder.cleanup)
+        cls.bare = pathlib.Path(cls.folder.name) / "bare.gguf"
+        cls.plain = pathlib.Path(cls.folder.name) / "plain.gguf"
+        model = gguf_file.Gguf(F16)
+        del model.keys["tokenizer.chat_template"]
+        model.keys["general.name"] = (gguf_file.TEXT, "Something")
+        model.write(cls.bare)
+        tokens = model.keys["tokenizer.ggml.tokens"][1]
+        tokens[tokens.index("<|im_start|>")] = "<|other|>"
+        model.write(cls.plain)
+        cls.daemon = Daemon()
+        cls.daemon.__enter__()
+        cls.addClassCleanup(cls.daemon.__exit__, None, None, None)
+
+    def create(self, name, weights, *lines):
+        modelfile = pathlib.Path(self.folder.name) / "Modelfile"
+        modelfile.write_text("\n".join((f"FROM {weights}", *lines)) + "\n")
+        made = self.daemon.cli("create", name, "-f", str(modelfile))
+        self.assertEqual(0, made.returncode, made.stderr)
+        return self.daemon.post("/api/show", {"model": name}).json
+
+    def prompt(self, name):
+        return self.daemon.post("/apply-template", {"model": name, "messages": MESSAGES}).json["prompt"]
+
+    def test_a_family_gets_its_format_and_says_so(self):
+        shown = self.create("family", self.bare)
+        self.assertEqual(self.prompt("family"), "<|startoftext|><|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n")
+        self.assertEqual(len(shown["repairs"]), 1)
+        self.assertIn("LFM2", shown["repairs"][0])
+        self.assertIn("guessed", shown["repairs"][0])
+        self.assertIn("tools", shown["capabilities"])
+        self.assertIn("Read differently", self.daemon.cli("show", "family").stdout)
+        self.daemon.post("/api/chat", {"model": "family", "messages": MESSAGES, "stream": False, "options": {"num_predict": 1}})
+        self.assertIn("read differently: no chat template", self.daemon.log())
+
+    def test_a_renderer_and_a_parser_name_the_format(self):
+        shown = self.create("named", self.bare, "TEMPLATE {{ .Prompt }}", "RENDERER qwen3-coder", "PARSER qwen3-coder")
+        self.assertEqual(self.prompt("named"), "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n")
+        self.assertIn("tools", shown["capabilities"])
+        self.assertIn("RENDERER qwen3-coder", shown["repairs"][0])
+
+    def test_a_template_is_the_users_wish(self):
+        shown = self.create("wish", self.bare, "TEMPLATE {{ .Prompt }}")
+        self.assertEqual(self.prompt("wish"), "Hi")
+        self.assertNotIn("repairs", shown)
+
+    def check_completes_only(self, name, reason):
+        for path, body in CHATS:
+            reply = self.daemon.post(path, {"model": name, **body})
+            self.assertEqual(reply.status, 400, (path, reply.text))
+            self.assertIn(reason, reply.text, path)
+            self.assertIn("TEMPLATE", reply.text, path)
+        options = {"num_predict": 8, "temperature": 0}
+        texts = {"system": "Once", "prompt": "upon a time"}
+        joined = self.daemon.post("/api/generate", {"model": name, **texts, "options": options, "stream": False}).json
+        raw = self.daemon.post("/api/generate", {"model": name, "prompt": "Once\n\nupon a time", "raw": True,
+                                                 "options": options, "stream": False}).json
+        self.assertEqual((joined["response"], joined["prompt_eval_count"]), (raw["response"], raw["prompt_eval_count"]))
+        again = self.daemon.post("/api/generate", {"model": name, "prompt": "x", "context": joined["context"],
+                                                   "options": options, "stream": False})
+        self.assertEqual(again.status, 200, again.text)
+        completed = self.daemon.post("/v1/completions", {"model": name, "prompt": "upon", "max_tokens": 2})
+        self.assertEqual(completed.status, 200, completed.text)
+        run = self.daemon.cli("run", name, "upon a time")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual(len(run.stderr.splitlines()), 1, run.stderr)
+        self.assertIn("completing", run.stderr)
+        self.assertNotEqual(run.stdout.strip(), "")
+
+    def test_an_unknown_renderer_is_refused_by_name(self):
+        shown = self.create("unknown", self.bare, "RENDERER nobody-9", "PARSER nobody-8")
+        self.assertEqual(shown["template"], "")
+        self.assertIn("RENDERER nobody-9", shown["repairs"][0])
+        self.assertIn("PARSER nobody-8", shown["repairs"][1])
+        self.check_completes_only("unknown", "nobody-9")
+
+    def test_a_vocabulary_without_the_tokens_has_no_chat(self):
+        shown = self.create("tokenless", self.plain)
+        self.assertIn("chats are refused", shown["repairs"][0])
+        self.check_completes_only("tokenless", "no chat template")
+
+
+if __name__ == "__main__":
+    unittest.main()
