@@ -85,7 +85,7 @@ class Turns {
       return message.Reject("role", "must be user, assistant or system");
     }
     const Json* content = message.Find("content");
-    if (content == nullptr) {
+    if (content == nullptr && role != "assistant") {
       return message.Reject("content", "is required and must be of type string or array of content blocks");
     }
     if (role == "system") return GetLaterSystem(message, *content);
@@ -93,8 +93,10 @@ class Turns {
     if (role == "assistant") omitted_.AnswerFollows();
     current_ = {.role = role, .content = {}};
     has_text_ = false;
-    ForEachBlock(message, "content", *content,
-                 [&](Fields& block, std::string_view type) { GetBlock(block, type); });
+    if (content != nullptr) {
+      ForEachBlock(message, "content", *content,
+                   [&](Fields& block, std::string_view type) { GetBlock(block, type); });
+    }
     if (!later_system_.empty()) {
       AppendLine(later_system_, current_.content);
       current_.content = std::exchange(later_system_, {});
@@ -168,7 +170,10 @@ class Turns {
 
   void GetToolUse(Fields& block) {
     ToolCall call{RequireString(block, "id"), RequireString(block, "name"), "{}"};
-    if (const Json* input = block.FindObject("input")) call.arguments_json = DumpJson(*input);
+    if (const Json* input = block.Find("input")) {
+      call.arguments_json =
+          input->is_string() ? ArgumentsOfText(input->get<std::string>()) : DumpJson(*input);
+    }
     called_[call.id] = call.name;
     current_.tool_calls.push_back(std::move(call));
     Count();

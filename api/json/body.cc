@@ -124,22 +124,28 @@ std::string GetRole(Fields& message) {
 
 namespace {
 
-// The JSON text of an object, whichever of its two forms it came in.
+// The JSON text of an object, whichever of its two forms it came in. What a model wrote malformed stays as it is: a client
+// sends its history back in every later request.
 std::string GetArguments(Fields& function) {
   const Json* arguments = function.Find("arguments");
   if (arguments == nullptr) return "{}";
-  if (arguments->is_object()) return DumpJson(*arguments);
-  if (arguments->is_string()) {
-    const auto& text = arguments->get_ref<const std::string&>();
-    if (text.empty()) return "{}";
-    const auto parsed = ReadJson(text);
-    if (parsed && parsed->is_object()) return DumpJson(*parsed);
-  }
-  function.Reject("arguments", "must be a JSON object");
-  return {};
+  return arguments->is_string() ? ArgumentsOfText(arguments->get<std::string>()) : DumpJson(*arguments);
 }
 
 }  // namespace
+
+std::string ArgumentsOfText(std::string text) {
+  if (text.find_first_not_of(" \t\r\n") == std::string::npos) return "{}";
+  const auto parsed = ReadJson(text);
+  return parsed && parsed->is_object() ? DumpJson(*parsed) : text;
+}
+
+ToolCall GetFunction(Fields& function) {
+  ToolCall call;
+  if (!function.Get("name", call.name)) function.Reject("name", "is required and must be of type string");
+  call.arguments_json = GetArguments(function);
+  return call;
+}
 
 std::vector<ToolCall> GetToolCalls(Fields& message) {
   std::vector<ToolCall> calls;
@@ -148,14 +154,15 @@ std::vector<ToolCall> GetToolCalls(Fields& message) {
   for (const Json& value : *list) {
     Fields call(value, message.PathOf(fmt::format("tool_calls[{}]", calls.size())), message.error());
     ToolCall& out = calls.emplace_back();
-    call.Get("id", out.id);
+    std::string id;
+    call.Get("id", id);
     if (const Json* function = call.FindObject("function")) {
       Fields fields(*function, call.PathOf("function"), message.error());
-      if (!fields.Get("name", out.name)) fields.Reject("name", "is required and must be of type string");
-      out.arguments_json = GetArguments(fields);
+      out = GetFunction(fields);
     } else {
       call.Reject("function", "is required and must be of type object");
     }
+    out.id = std::move(id);
     if (!message.ok()) break;
   }
   return calls;

@@ -51,6 +51,11 @@ class MessageList {
 // "role": a string, required; lower-cased.
 std::string GetRole(Fields& message);
 
+// The arguments of a call in its history: JSON in our form where the text is an object, else the text.
+std::string ArgumentsOfText(std::string text);
+// {"name", "arguments"} of a call in the history.
+ToolCall GetFunction(Fields& function);
+
 // "tool_calls" of an earlier answer; `arguments` may be an object or its JSON text.
 std::vector<ToolCall> GetToolCalls(Fields& message);
 

@@ -81,11 +81,28 @@ void GetGenerate(Fields& body, GenerateRequest& request) {
   body.AddUnread({}, request.unknown_options);
 }
 
+// A text, or a list of text parts as other servers take it.
+void GetContent(Fields& message, std::string& text) {
+  const Json* content = message.Find("content");
+  if (content == nullptr || !content->is_array()) {
+    message.Get("content", text);
+    return;
+  }
+  for (size_t i = 0; i < content->size() && message.ok(); ++i) {
+    Fields part((*content)[i], message.PathOf(fmt::format("content[{}]", i)), message.error());
+    std::string type, piece;
+    part.Get("type", type);
+    if (type != "text") part.Reject("type", "must be \"text\"");
+    if (!part.Get("text", piece)) part.Reject("text", "is required and must be of type string");
+    text += piece;
+  }
+}
+
 Message GetMessage(Fields& fields, const std::string& model, OmittedContent& omitted) {
   Message message;
   message.role = GetRole(fields);
   if (message.role == "assistant") omitted.AnswerFollows();
-  fields.Get("content", message.content);
+  GetContent(fields, message.content);
   fields.Get("thinking", message.thinking);
   fields.Get("tool_name", message.tool_name);
   fields.Get("tool_call_id", message.tool_call_id);

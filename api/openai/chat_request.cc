@@ -43,7 +43,9 @@ void GetContent(Fields& fields, Message& message, const std::string& model, Omit
   constexpr std::string_view kName = "content";
   const Json* content = fields.Find(kName);
   if (content == nullptr) {
-    if (message.tool_calls.empty()) fields.Reject(kName, "is required unless the message has tool_calls");
+    const bool may_lack = message.role == "assistant" || message.role == "tool";
+    if (!may_lack) fields.Reject(kName, "is required in a message of this role");
+    fields.Get("refusal", message.content);
   } else if (content->is_string()) {
     message.content = content->get<std::string>();
   } else if (content->is_array()) {
@@ -60,10 +62,19 @@ Message GetMessage(Fields& fields, const std::string& model, OmittedContent& omi
   Message message;
   message.role = GetRole(fields);
   if (message.role == "developer") message.role = "system";
+  if (message.role ==
+      "function") {  // what "tool" replaced: the result of the last call, by its function's name
+    message.role = "tool";
+    fields.Get("name", message.tool_name);
+  }
   if (std::ranges::find(kRoles, message.role) == kRoles.end()) {
     fields.Reject("role", "must be system, developer, user, assistant or tool");
   }
   message.tool_calls = GetToolCalls(fields);
+  if (const Json* call = fields.FindObject("function_call")) {  // what "tool_calls" replaced
+    Fields function(*call, fields.PathOf("function_call"), fields.error());
+    message.tool_calls.push_back(GetFunction(function));
+  }
   fields.Get("tool_call_id", message.tool_call_id);
   if (!fields.Get("reasoning_content", message.thinking)) fields.Get("reasoning", message.thinking);
   if (message.role == "assistant") omitted.AnswerFollows();

@@ -90,8 +90,11 @@ class Items {
     }
     const bool answer = message.role == "assistant";
     if (answer) omitted_.AnswerFollows();
-    message.content =
-        GetText(item, "content", answer ? OmittedContent::Turn::kHistory : OmittedContent::Turn::kNow);
+    // An answer may have been nothing but calls.
+    if (!answer || item.Find("content") != nullptr) {
+      message.content =
+          GetText(item, "content", answer ? OmittedContent::Turn::kHistory : OmittedContent::Turn::kNow);
+    }
     if (message.role == "assistant") message.thinking = std::exchange(thinking_, {});
     if (message.role == "user") thinking_.clear();
     messages_.push_back(std::move(message));
@@ -121,11 +124,7 @@ class Items {
     if (item.Get("namespace", space)) call.name = JoinName(space, call.name);
     std::string arguments;
     item.Get("arguments", arguments);
-    if (!arguments.empty()) {
-      const auto parsed = ReadJson(arguments);
-      if (!parsed || !parsed->is_object()) return item.Reject("arguments", "must be a JSON object");
-      call.arguments_json = DumpJson(*parsed);
-    }
+    call.arguments_json = ArgumentsOfText(std::move(arguments));
     AddCall(std::move(call));
   }
 

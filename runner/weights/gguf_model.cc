@@ -77,6 +77,7 @@ constexpr const char* kWorldTemplate =
 
 std::string TemplateOfGguf(const ordered_json& config) {
   std::string text = FindString(config, "tokenizer.chat_template");
+  if (text.empty()) text = FindString(config, "tokenizer.chat_template.default");
   return text == kWorldTemplateName ? kWorldTemplate : text;
 }
 
@@ -102,6 +103,9 @@ class GgufModel : public ModelFiles {
   const ordered_json& tokenizer_config() const override { return none_; }
   const std::string& tokenizer_json() const override { return no_text_; }
   std::string chat_template() const override { return TemplateOfGguf(*config_); }
+  std::string named_chat_template(std::string_view name) const override {
+    return FindString(*config_, fmt::format("tokenizer.chat_template.{}", name).c_str());
+  }
   std::vector<int32_t> end_of_generation_ids() const override { return end_ids_; }
   std::span<const std::string> repairs() const override { return repairs_.notes; }
 

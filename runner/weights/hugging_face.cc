@@ -76,24 +76,32 @@ api::Result<std::vector<int32_t>> EndIds(const ordered_json& object, const fs::p
   return ids;
 }
 
-// chat_template of tokenizer_config.json: a text, or a list of named texts of which "default" counts, else
-// the first.
-api::Result<std::string> TemplateOf(const ordered_json& tokenizer_config, const fs::path& file) {
-  const ordered_json* member = FindMember(tokenizer_config, "chat_template");
-  if (member == nullptr) return std::string();
-  if (member->is_string()) return member->get<std::string>();
+struct ChatTemplates {
+  std::string chat;
+  std::string tool_use;  // named so; mostly empty
+};
+
+// chat_template of tokenizer_config.json or chat_template.json: a text, or a list of named texts of which "default" counts,
+// else the first.
+api::Result<ChatTemplates> TemplatesOf(const ordered_json& object, const fs::path& file) {
+  const ordered_json* member = FindMember(object, "chat_template");
+  if (member == nullptr) return ChatTemplates();
+  if (member->is_string()) return ChatTemplates{member->get<std::string>(), {}};
   std::optional<std::string> chosen;
+  ChatTemplates templates;
   if (member->is_array()) {
     for (const ordered_json& entry : *member) {
       const ordered_json* name = FindMember(entry, "name");
       const ordered_json* text = FindMember(entry, "template");
       if (name == nullptr || text == nullptr || !text->is_string()) continue;
       if (!chosen || *name == "default") chosen = text->get<std::string>();
+      if (*name == "tool_use") templates.tool_use = text->get<std::string>();
     }
   }
   if (!chosen)
     return RefuseDirectory(file, "chat_template is neither a string nor a list of named templates");
-  return *chosen;
+  templates.chat = *std::move(chosen);
+  return templates;
 }
 
 class HuggingFaceModel : public ModelFiles {
@@ -108,7 +116,7 @@ class HuggingFaceModel : public ModelFiles {
     api::Result<std::optional<std::string>> pooling_json;
     api::Result<std::vector<SentenceModule>> modules;
     std::string sentence_config, sentence_prompts;
-    std::string chat_template;
+    std::string chat_template, tool_template;
     std::vector<int32_t> end_ids;
     std::vector<MappedFile> files;
     std::vector<std::unique_ptr<std::byte[]>> copies;  // of tensors that lie misaligned in their file
@@ -139,6 +147,9 @@ class HuggingFaceModel : public ModelFiles {
   std::string sentence_config() const override { return parts_.sentence_config; }
   std::string sentence_prompts() const override { return parts_.sentence_prompts; }
   std::string chat_template() const override { return parts_.chat_template; }
+  std::string named_chat_template(std::string_view name) const override {
+    return name == "tool_use" ? parts_.tool_template : std::string();
+  }
   std::vector<int32_t> end_of_generation_ids() const override { return parts_.end_ids; }
 
  private:
@@ -187,19 +198,33 @@ api::Result<ordered_json> ReadTokenizerConfig(const ModelSource& source) {
   return config;
 }
 
+// Files of templates go before those in tokenizer_config.json.
+api::Result<void> ReadTemplates(const ModelSource& source, const ordered_json& tokenizer_config,
+                                Parts& parts) {
+  constexpr std::string_view kJson = "chat_template.json";
+  auto text = ReadOptional(source, "chat_template.jinja", kTemplateBytesMax);
+  if (!text) return std::unexpected(text.error());
+  auto tool_use = ReadOptional(source, "additional_chat_templates/tool_use.jinja", kTemplateBytesMax);
+  if (!tool_use) return std::unexpected(tool_use.error());
+  auto object = ReadObject(source, kJson, kConfigBytesMax);
+  if (!object) return std::unexpected(object.error());
+  auto named = TemplatesOf(*object, source.PathOf(kJson));
+  if (named && named->chat.empty())
+    named = TemplatesOf(tokenizer_config, source.PathOf("tokenizer_config.json"));
+  if (!named && !*text) return std::unexpected(named.error());
+  // A template of the file tokenizer_config.json for tools belongs to the one beside it.
+  if (!*text) parts.tool_template = std::move(named->tool_use);
+  parts.chat_template = *text ? std::move(**text) : std::move(named->chat);
+  if (*tool_use) parts.tool_template = std::move(**tool_use);
+  return {};
+}
+
 api::Result<void> ReadTokenizer(const ModelSource& source, Parts& parts) {
-  const fs::path config_file = source.PathOf("tokenizer_config.json");
   auto config = ReadTokenizerConfig(source);
   if (!config) return std::unexpected(config.error());
   auto tokenizer = ReadOptional(source, "tokenizer.json", kTokenizerBytesMax);
   if (!tokenizer) return std::unexpected(tokenizer.error());
-  auto chat_template = ReadOptional(source, "chat_template.jinja", kTemplateBytesMax);
-  if (!chat_template) return std::unexpected(chat_template.error());
-  if (!*chat_template) {
-    auto named = TemplateOf(*config, config_file);
-    if (!named) return std::unexpected(named.error());
-    *chat_template = std::move(*named);
-  }
+  if (auto templates = ReadTemplates(source, *config, parts); !templates) return templates;
   if (!*tokenizer) {
     auto model = source.Open("tokenizer.model", kTokenizerBytesMax);
     if (model) {
@@ -210,7 +235,6 @@ api::Result<void> ReadTokenizer(const ModelSource& source, Parts& parts) {
   }
   parts.tokenizer_config = std::move(*config);
   parts.tokenizer_json = std::move(*tokenizer).value_or("");
-  parts.chat_template = std::move(**chat_template);
   return {};
 }
 

@@ -35,6 +35,7 @@ constexpr const char* kSentence = "quire.huggingface.sentence_config";
 constexpr const char* kSentencePrompts = "quire.huggingface.sentence_prompts";
 constexpr const char* kEndIds = "quire.huggingface.end_ids";
 constexpr const char* kTemplate = "tokenizer.chat_template";
+constexpr const char* kToolTemplate = "tokenizer.chat_template.tool_use";
 constexpr size_t kGgufDimensionsMax = 4;  // of a tensor in a GGUF file
 
 std::unexpected<api::Error> RefusePacked(const std::string& file, std::string_view reason) {
@@ -53,7 +54,8 @@ std::unexpected<api::Error> TooManyDimensions(const ModelFiles& files, const aut
 class PackedModel : public ModelFiles {
  public:
   struct Parts {
-    std::string architecture, tokenizer_json, chat_template, pooling, sentence_config, sentence_prompts;
+    std::string architecture, tokenizer_json, chat_template, tool_template, pooling, sentence_config,
+        sentence_prompts;
     std::vector<SentenceModule> modules;
     ordered_json config, generation_config, tokenizer_config;
     std::vector<int32_t> end_ids;
@@ -82,6 +84,9 @@ class PackedModel : public ModelFiles {
   std::string sentence_config() const override { return parts_.sentence_config; }
   std::string sentence_prompts() const override { return parts_.sentence_prompts; }
   std::string chat_template() const override { return parts_.chat_template; }
+  std::string named_chat_template(std::string_view name) const override {
+    return name == "tool_use" ? parts_.tool_template : std::string();
+  }
   std::vector<int32_t> end_of_generation_ids() const override { return parts_.end_ids; }
 
  private:
@@ -140,6 +145,7 @@ void AddTexts(GgufWriter& writer, const ModelFiles& files, const ordered_json& c
   add(kTokenizerConfig, DumpOrEmpty(files.tokenizer_config()));
   add(kTokenizer, files.tokenizer_json());
   add(kTemplate, files.chat_template());
+  add(kToolTemplate, files.named_chat_template("tool_use"));
   const auto pooling = files.pooling_json();
   if (pooling && *pooling) add(kPooling, **pooling);
   const auto modules = files.sentence_modules();
@@ -281,6 +287,7 @@ api::Result<std::shared_ptr<const ModelFiles>> OpenPacked(MappedFile file, GgufC
   }
   parts.tokenizer_json = TextAt(metadata, kTokenizer);
   parts.chat_template = TextAt(metadata, kTemplate);
+  parts.tool_template = TextAt(metadata, kToolTemplate);
   parts.pooling = TextAt(metadata, kPooling);
   parts.modules = ModulesIn(TextAt(metadata, kModules));
   parts.sentence_config = TextAt(metadata, kSentence);

@@ -26,9 +26,12 @@ std::unexpected<api::Error> Refuse(const Command& command, std::string_view what
   return api::Fail(api::ErrorCode::kInvalidArgument, fmt::format("(line {}): {}", command.line, what));
 }
 
-// The files of a sentence-transformers module ("1_Pooling"), named with its folder.
+// The files of a sentence-transformers module ("1_Pooling"), or the template for tools, named with their folder.
 void AddModule(const fs::path& folder, std::vector<LocalFile>& files) {
   const std::string module = folder.filename();
+  std::error_code failed;
+  if (module == "additional_chat_templates" && fs::is_regular_file(folder / "tool_use.jinja", failed))
+    files.push_back({module + "/tool_use.jinja", folder / "tool_use.jinja"});
   if (module.size() < 3 || module[0] < '0' || module[0] > '9' || module[1] != '_') return;
   std::error_code error;
   for (const char* name : {"config.json", "model.safetensors"}) {

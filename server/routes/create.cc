@@ -323,11 +323,13 @@ class Creation {
     co_return converted;
   }
 
-  // Files of a sentence-transformers module keep its folder's name, with a dot behind it: 1_Pooling.config.json.
+  // Files of a sentence-transformers module, and templates, keep their folder's name, with a dot behind it:
+  // 1_Pooling.config.json.
   static std::string NameOf(const ollama::CreateFile& file) {
     const std::filesystem::path path = file.path;
     const std::string folder = path.parent_path().filename().string(), name = path.filename().string();
-    const bool module = folder.size() > 2 && folder[0] >= '0' && folder[0] <= '9' && folder[1] == '_';
+    const bool module = folder == "additional_chat_templates" ||
+                        (folder.size() > 2 && folder[0] >= '0' && folder[0] <= '9' && folder[1] == '_');
     return module ? folder + "." + name : name;
   }
   static bool IsSafetensors(const ollama::CreateFile& file) { return file.path.ends_with(".safetensors"); }
