@@ -202,7 +202,8 @@ TEST(ParseChat, BodiesThatAreNoRequest) {
 TEST(ParseChat, MessageErrorsNameThePath) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {R"({"role":"user","content":5})", "messages[1].content"},
-      {R"({"role":"user","content":[{"type":"text","text":"x"}]})", "messages[1].content"},
+      {R"({"role":"user","content":[{"type":"text"}]})", "messages[1].content[0].text"},
+      {R"({"role":"user","content":[{"type":"image_url","text":"x"}]})", "messages[1].content[0].type"},
       {R"({"role":5})", "messages[1].role"},
       {R"({"content":"x"})", "messages[1].role"},
       {R"("x")", "messages[1]"},
@@ -212,15 +213,41 @@ TEST(ParseChat, MessageErrorsNameThePath) {
       {R"({"role":"a","tool_calls":5})", "messages[1].tool_calls"},
       {R"({"role":"a","tool_calls":[5]})", "messages[1].tool_calls[0]"},
       {R"({"role":"a","tool_calls":[{}]})", "messages[1].tool_calls[0].function"},
-      {R"({"role":"a","tool_calls":[{"function":{}}]})", "messages[1].tool_calls[0].function.name"},
-      {R"({"role":"a","tool_calls":[{"function":{"name":"f","arguments":"[]"}}]})",
-       "messages[1].tool_calls[0].function.arguments"}};
+      {R"({"role":"a","tool_calls":[{"function":{}}]})", "messages[1].tool_calls[0].function.name"}};
   for (const auto& [message, path] : cases) {
     const Error error =
         ChatError(R"({"model":"m","messages":[{"role":"user","content":""},)" + message + "]}");
     EXPECT_EQ(error.field, path);
     EXPECT_EQ(HttpStatus(error.code), 400);
   }
+}
+
+// A model's malformed call must not fail every later request.
+TEST(ParseChat, ArgumentsOfTheHistoryAreTakenAsTheyAre) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {R"("{\"a\": 1, \"b\":2}")", R"({"a":1,"b":2})"},
+      {R"("{\"a\":")", R"({"a":)"},
+      {R"("[]")", "[]"},
+      {"[]", "[]"},
+      {"null", "{}"},
+      {R"("")", "{}"},
+      {R"(" ")", "{}"}};
+  for (const auto& [arguments, expected] : cases) {
+    const auto chat = ParseChat(
+        R"({"model":"m","messages":[{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":)" +
+        arguments + "}}]}]}");
+    ASSERT_TRUE(chat) << arguments;
+    EXPECT_EQ(chat->messages[0].tool_calls.at(0).arguments_json, expected);
+  }
+}
+
+TEST(ParseChat, ContentMayBeTextParts) {
+  const auto chat = ParseChat(
+      R"({"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},)"
+      R"({"role":"assistant","content":[]}]})");
+  ASSERT_TRUE(chat) << chat.error().message;
+  EXPECT_EQ(chat->messages[0].content, "ab");
+  EXPECT_EQ(chat->messages[1].content, "");
 }
 
 TEST(ParseChat, ToolsAndThinkingReachTheRequest) {

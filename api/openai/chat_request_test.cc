@@ -90,7 +90,6 @@ TEST(OpenAiParse, MessagesMustSaySomething) {
       {R"({"role":"user","content":5})", "messages[0].content"},
       {R"({"role":"user","content":null})", "messages[0].content"},
       {R"({"role":"user"})", "messages[0].content"},
-      {R"({"role":"assistant","content":null,"tool_calls":[]})", "messages[0].content"},
       {R"({"role":"robot","content":"x"})", "messages[0].role"},
       {R"({"content":"x"})", "messages[0].role"},
       {R"({"role":"user","content":["x"]})", "messages[0].content[0]"},
@@ -132,6 +131,23 @@ TEST(OpenAiParse, WhatIsNotDoneIsRefusedByName) {
     EXPECT_EQ(error.field, path) << fields;
     EXPECT_EQ(HttpStatus(error.code), 400);
   }
+}
+
+TEST(OpenAiParse, AnswersAndResultsMayLackContent) {
+  const auto chat = ParseChat(R"({"model":"M","messages":[{"role":"user","content":"x"},
+    {"role":"assistant","content":null,"tool_calls":[]},{"role":"assistant","content":null,"refusal":"no"},
+    {"role":"assistant","content":null,"function_call":{"name":"f","arguments":"{\"a\":"}},
+    {"role":"function","name":"f","content":"r"},{"role":"tool","tool_call_id":"c"}]})");
+  ASSERT_TRUE(chat) << chat.error().message;
+  const Request request = ToRequest(*chat, {});
+  const auto& messages = std::get<ChatPrompt>(request.prompt).messages;
+  ASSERT_EQ(messages.size(), 6U);
+  EXPECT_EQ(messages[1].content, "");
+  EXPECT_EQ(messages[2].content, "no");
+  EXPECT_EQ(messages[3].tool_calls.at(0).name, "f");
+  EXPECT_EQ(messages[3].tool_calls.at(0).arguments_json, R"({"a":)");
+  EXPECT_EQ(messages[4].role, "tool");
+  EXPECT_EQ(messages[4].tool_name, "f");
 }
 
 TEST(OpenAiParse, ToolsAndThinkingReachTheRequest) {

@@ -126,6 +126,23 @@ TEST(GgufModel, HasTheTemplateThatAFileNames) {
   EXPECT_EQ(text_of("rwkv-worlds"), "rwkv-worlds");
 }
 
+TEST(GgufModel, HasTheTemplatesThatAFileNames) {
+  testing::TemporaryDirectory directory;
+  Image image;
+  image.GgufHeader(1, 3)
+      .TextPair("general.architecture", "llama")
+      .TextPair("tokenizer.chat_template.default", "d")
+      .TextPair("tokenizer.chat_template.tool_use", "t")
+      .TensorInfo("a", {8}, 0, 0)
+      .PadTo(32)
+      .Raw(std::string(32, 'a'));
+  directory.Write("m.gguf", image.bytes());
+  const auto files = Open(directory.path() / "m.gguf").value();
+  EXPECT_EQ(files->chat_template(), "d");
+  EXPECT_EQ(files->named_chat_template("tool_use"), "t");
+  EXPECT_EQ(files->named_chat_template("rag"), "");
+}
+
 TEST(GgufModel, LeavesTensorsOnDiskUntilTheyAreUsed) {
   constexpr uint64_t kElements = uint64_t{1} << 31;
   Image image;

@@ -107,6 +107,15 @@ TEST_F(HuggingFace, FindsTheChatTemplateInEveryForm) {
                    R"({"chat_template":[{"name":"rag","template":"r"},{"name":"default","template":"d"},)"
                    R"({"name":"tool_use","template":"t"}]})");
   EXPECT_EQ(Opened()->chat_template(), "d");
+  EXPECT_EQ(Opened()->named_chat_template("tool_use"), "t");
+  directory_.Write("chat_template.json", R"({"chat_template":"json"})");
+  EXPECT_EQ(Opened()->chat_template(), "json");
+  EXPECT_EQ(Opened()->named_chat_template("tool_use"), "");
+  fs::create_directory(directory_.path() / "additional_chat_templates");
+  directory_.Write("additional_chat_templates/tool_use.jinja", "tools");
+  EXPECT_EQ(Opened()->named_chat_template("tool_use"), "tools");
+  fs::remove_all(directory_.path() / "additional_chat_templates");
+  fs::remove(directory_.path() / "chat_template.json");
   directory_.Write("tokenizer_config.json", R"({"chat_template":[{"name":"rag","template":"r"}]})");
   EXPECT_EQ(Opened()->chat_template(), "r");
   directory_.Write("chat_template.jinja", "file");
