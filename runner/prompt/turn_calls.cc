@@ -13,8 +13,6 @@
 namespace quire::runner {
 namespace {
 
-using Turns = std::vector<Turn>;
-
 constexpr std::string_view kResultOpen = "<tool_response>\n", kResultClose = "\n</tool_response>";
 
 // A function's name as a JSON string.
@@ -77,13 +75,13 @@ std::string NewId(const api::ToolCall& call, CallIds ids, size_t number) {
 }
 
 // Calls one by one, each with its result behind it.
-void OneByOne(Turns& turns, size_t at) {
+void OneByOne(std::vector<Turn>& turns, size_t at) {
   const auto first = turns.begin() + static_cast<ptrdiff_t>(at);
   const auto end =
       std::find_if(first + 1, turns.end(), [](const Turn& turn) { return turn.message.role != "tool"; });
-  Turns results(std::make_move_iterator(first + 1), std::make_move_iterator(end));
+  std::vector<Turn> results(std::make_move_iterator(first + 1), std::make_move_iterator(end));
   Turn whole = std::move(*first);
-  Turns spread;
+  std::vector<Turn> spread;
   for (api::ToolCall& call : whole.message.tool_calls) {
     Turn one = spread.empty() ? whole : Turn{{.role = whole.message.role, .content = {}}, {}};
     auto own = std::ranges::find_if(results, [&](const Turn& result) {
@@ -127,7 +125,7 @@ bool Concerns(Scope scope, size_t index, size_t last_user) {
   return scope == Scope::kAll || (scope == Scope::kPast && index < last_user);
 }
 
-size_t LastUser(const Turns& turns) {
+size_t LastUser(const std::vector<Turn>& turns) {
   for (size_t i = turns.size(); i > 0; --i) {
     if (turns[i - 1].message.role == "user") return i - 1;
   }
@@ -136,7 +134,7 @@ size_t LastUser(const Turns& turns) {
 
 }  // namespace
 
-void NameCalls(Turns& turns, CallIds ids) {
+void NameCalls(std::vector<Turn>& turns, CallIds ids) {
   OpenCalls open;
   size_t number = 0;
   for (Turn& turn : turns) {
@@ -157,7 +155,7 @@ void NameCalls(Turns& turns, CallIds ids) {
   }
 }
 
-void OrphansAsUser(Turns& turns) {
+void OrphansAsUser(std::vector<Turn>& turns) {
   OpenCalls open;
   for (Turn& turn : turns) {
     const api::Message& message = turn.message;
@@ -168,7 +166,7 @@ void OrphansAsUser(Turns& turns) {
   }
 }
 
-void ArrangeCalls(Turns& turns, const TurnRules& rules, const WriteCalls& write_calls) {
+void ArrangeCalls(std::vector<Turn>& turns, const TurnRules& rules, const WriteCalls& write_calls) {
   const size_t last_user = LastUser(turns);
   for (size_t i = 0; i < turns.size(); ++i) {
     Turn& turn = turns[i];

@@ -95,7 +95,7 @@ void AnswerResults(Turns& turns, const TurnRules& rules) {
   }
 }
 
-void BeginWithUser(Turns& turns, const TurnRules& rules) {
+void PutUserFirst(Turns& turns, const TurnRules& rules) {
   const size_t first = LeadingSystems(turns);
   if (first >= turns.size() || !IsRole(turns[first], "assistant")) return;
   turns.insert(turns.begin() + static_cast<ptrdiff_t>(first), Made("user", rules.filler));
@@ -157,7 +157,7 @@ std::vector<Turn> ArrangeTurns(std::span<const api::Message> messages, std::span
   if (now.user_somewhere) LoneSystemAsUser(turns);
   ArrangeCalls(turns, now, write_calls);
   if (now.answer_results || now.join_user_to_result) AnswerResults(turns, now);
-  if (now.user_first) BeginWithUser(turns, now);
+  if (now.user_first) PutUserFirst(turns, now);
   JoinNeighbors(turns, now);
   return turns;
 }
