@@ -71,6 +71,26 @@ TEST_F(SlotFileTest, FilesArePrivate) {
   EXPECT_EQ(status.st_mode & 0777, 0600u);
 }
 
+TEST_F(SlotFileTest, WhatIsNotOursStaysAsItIs) {
+  fs::create_directory(folder_);
+  ASSERT_EQ(::chmod(folder_.c_str(), 0755), 0);
+  for (const char* name : {"new-1-1", "new-plan", "notes.quire-slot"})
+    std::ofstream(folder_ / name) << "theirs";
+  std::ofstream(folder_ / "new-0123456789abcdef.quire-part") << "of a process that was killed";
+  ASSERT_TRUE(SlotFiles(folder_, 1000, 0).Write(kOwner, "a", {{1}, "", 0}).has_value());
+  EXPECT_EQ(Files().size(), 4u);
+  struct stat status {};
+  ASSERT_EQ(::stat(folder_.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0755u);
+  for (const fs::path& folder : {folder_, folder_.parent_path()}) {
+    ASSERT_EQ(::chmod(folder.c_str(), 0777), 0);
+    const auto refused = SlotFiles(folder_).Write(kOwner, "b", {{1}, "", 0});
+    ASSERT_FALSE(refused.has_value());
+    EXPECT_EQ(refused.error().code, api::ErrorCode::kUnavailable);
+    ASSERT_EQ(::chmod(folder.c_str(), 0700), 0);
+  }
+}
+
 TEST_F(SlotFileTest, DamageIsNoSnapshot) {
   const SlotFiles files(folder_);
   ASSERT_TRUE(files.Write(kOwner, "a", {{1, 2, 3}, "salt", 512}).has_value());

@@ -78,6 +78,7 @@ class DiskTier {
 
   // Removes the files that the index had no room for when it was opened, unless its stop comes before. Slow where there are many.
   void RemoveSurplus();
+  bool stopped() const { return options_.stop.stop_requested(); }
 
   // Where the chains of these prefixes begin in this folder: two origins never share a key.
   SnapshotKey RootOf(const PrefixOrigin& origin) const { return RootKey(secret_, origin); }

@@ -58,6 +58,7 @@ std::shared_ptr<const SnapshotService::Loaded> SnapshotService::Load(Settings se
   if (settings.redis) loaded->redis = std::make_unique<RedisTier>(*std::move(settings.redis), *loaded->tier);
   if (settings.events)
     loaded->events = std::make_unique<KvPublisher>(*std::move(settings.events), changes, loaded->tier);
+  if (loaded->tier->stopped()) return loaded;
   const TierStats stats = loaded->tier->stats();
   spdlog::info("snapshot tier: on files={} bytes={} budget_bytes={} corrupt={}", stats.files, stats.bytes,
                stats.budget_bytes, stats.corrupt);

@@ -123,7 +123,6 @@ class StopWithPrefixes(StopTest):
         self.daemon.post("/api/chat", {"model": MODEL, "keep_alive": 0})
         self.wait_for(lambda: not self.daemon.runner_pids())
         print(f"unload: {time.monotonic() - begin:.2f} s", flush=True)
-        self.chat("Wine and bread. ")
         begin = time.monotonic()
         self.check_end()
         print(f"end: {time.monotonic() - begin:.2f} s", flush=True)
