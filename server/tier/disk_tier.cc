@@ -76,8 +76,7 @@ api::Result<std::unique_ptr<DiskTier>> DiskTier::Open(Options options) {
 // However many files there are, memory is taken for those that the index has room for.
 void DiskTier::LoadFiles() {
   const Lock lock(*this);
-  const uint64_t count =
-      std::min(options_.index_bytes / SegmentIndex::kEntryBytes, BudgetNow() / StoredSegment::kBlockBytes);
+  const uint64_t count = options_.index_bytes / SegmentIndex::kEntryBytes;
   const NewestSegments newest = FindNewest(options_.folder, options_.stop, count);
   surplus_ns_ = newest.surplus_ns;
   std::vector<FoundFile> found;
