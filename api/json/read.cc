@@ -9,11 +9,13 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
-#include "api/base/ascii.h"
-#include "api/base/utf8.h"
+#include "api/json/json_text.h"
 
 namespace quire::api {
 namespace {
@@ -62,27 +64,24 @@ void ResolveRepeatedKeys(Object& object) {
   members.resize(kept);
 }
 
-// SAX receiver that builds a Json and gives up, before memory is taken, on input that is too deep or has too
+// Builds a Json of the values that a parser reads, and gives up, before memory is taken, on input that is too deep or has too
 // many values.
 class BoundedBuilder {
  public:
-  using number_integer_t = Json::number_integer_t;
-  using number_unsigned_t = Json::number_unsigned_t;
-  using number_float_t = Json::number_float_t;
-  using string_t = Json::string_t;
   using binary_t = Json::binary_t;
 
   explicit BoundedBuilder(size_t values_max = kJsonValuesMax) : values_max_(values_max) {}
 
-  bool null() { return Add(nullptr); }
-  bool boolean(bool value) { return Add(value); }
-  bool number_integer(number_integer_t value) { return Add(value); }
-  bool number_unsigned(number_unsigned_t value) { return Add(value); }
-  bool number_float(number_float_t value, const string_t&) { return Add(value); }
-  bool string(string_t& value) { return Add(std::move(value)); }
-  bool binary(binary_t& value) { return Add(std::move(value)); }
-  bool start_object(size_t) { return Open(Json::object()); }
-  bool start_array(size_t) { return Open(Json::array()); }
+  bool null() { return Count() && Add(nullptr); }
+  bool boolean(bool value) { return Count() && Add(value); }
+  bool number_integer(int64_t value) { return Count() && Add(value); }
+  bool number_unsigned(uint64_t value) { return Count() && Add(value); }
+  bool number_float(double value) { return Count() && Add(value); }
+  bool string(const JsonString& text) { return Count() && Add(text.Value()); }
+  bool string(std::string_view text) { return Count() && Add(std::string(text)); }
+  bool binary(binary_t value) { return Count() && Add(std::move(value)); }
+  bool start_object() { return Open(Json::object()); }
+  bool start_array() { return Open(Json::array()); }
   bool end_array() {
     open_.pop_back();
     return true;
@@ -92,15 +91,12 @@ class BoundedBuilder {
     open_.pop_back();
     return true;
   }
-  bool key(string_t& name) {
-    key_ = std::move(name);
-    return Count();
-  }
-  template <class Exception>
-  bool parse_error(size_t position, const std::string&, const Exception& e) {
-    if (e.id == 406) return Fail(ErrorCode::kInvalidArgument, "number out of range");
+  bool key(const JsonString& name) { return Count() && SetKey(name.Value()); }
+  bool key(std::string_view name) { return Count() && SetKey(std::string(name)); }
+  bool syntax_error(size_t position) {
     return Fail(ErrorCode::kInvalidArgument, fmt::format("at byte {}", position));
   }
+  bool range_error() { return Fail(ErrorCode::kInvalidArgument, "number out of range"); }
 
   Json TakeRoot() { return std::move(root_); }
   Error TakeError() { return std::move(error_); }
@@ -114,10 +110,14 @@ class BoundedBuilder {
     if (++values_ <= values_max_) return true;
     return Fail(ErrorCode::kTooLarge, "too many values");
   }
+  // REQUIRES: it was counted.
   template <class Value>
   bool Add(Value&& value) {
-    if (!Count()) return false;
     Put(Json(std::forward<Value>(value)));
+    return true;
+  }
+  bool SetKey(std::string name) {
+    key_ = std::move(name);
     return true;
   }
   bool Open(Json container) {
@@ -146,7 +146,7 @@ class BoundedBuilder {
   const size_t values_max_;
   Json root_;
   std::vector<Json*> open_;
-  string_t key_;
+  std::string key_;
   size_t values_ = 0;
   Error error_{ErrorCode::kInvalidArgument, "malformed"};
 };
@@ -193,29 +193,27 @@ class MessagePackParser {
   template <class Float, std::unsigned_integral T>
   bool ReadFloat() {
     const auto bits = ReadNumber<T>();
-    return bits && builder_.number_float(std::bit_cast<Float>(*bits), {});
+    return bits && builder_.number_float(std::bit_cast<Float>(*bits));
   }
   bool ReadText(std::optional<size_t> size) {
     const auto bytes = ReadBytes(size);
     if (!bytes) return false;
-    std::string text(*bytes);
-    return builder_.string(text);
+    return builder_.string(*bytes);
   }
   bool ReadBinary(std::optional<size_t> size) {
     const auto bytes = ReadBytes(size);
     if (!bytes) return false;
-    Json::binary_t binary(std::vector<uint8_t>(bytes->begin(), bytes->end()));
-    return builder_.binary(binary);
+    return builder_.binary(Json::binary_t(std::vector<uint8_t>(bytes->begin(), bytes->end())));
   }
   bool ReadArray(std::optional<size_t> size) {
-    if (!size || !builder_.start_array(*size)) return false;
+    if (!size || !builder_.start_array()) return false;
     for (size_t i = 0; i < *size; ++i) {
       if (!ReadValue()) return false;
     }
     return builder_.end_array();
   }
   bool ReadMap(std::optional<size_t> size) {
-    if (!size || !builder_.start_object(*size)) return false;
+    if (!size || !builder_.start_object()) return false;
     for (size_t i = 0; i < *size; ++i) {
       if (!ReadKey() || !ReadValue()) return false;
     }
@@ -229,8 +227,7 @@ class MessagePackParser {
     if (*head >= 0xd9 && *head <= 0xdb) size = ReadSize(*head - 0xd9);
     const auto bytes = ReadBytes(size);
     if (!bytes) return false;
-    std::string key(*bytes);
-    return builder_.key(key);
+    return builder_.key(*bytes);
   }
   // Recursive: the builder refuses what is nested too deep.
   bool ReadValue() {
@@ -291,67 +288,57 @@ class MessagePackParser {
   BoundedBuilder& builder_;
 };
 
-bool IsHex4(std::string_view text, size_t at, uint32_t& value) {
-  if (at + 4 > text.size()) return false;
-  value = 0;
-  for (const char c : text.substr(at, 4)) {
-    const int digit = HexValue(c);
-    if (digit < 0) return false;
-    value = value * 16 + static_cast<uint32_t>(digit);
+// Adds up what BoundedBuilder would take, and gives up where it would.
+class MeasuringReceiver {
+ public:
+  bool null() { return Count(); }
+  bool boolean(bool) { return Count(); }
+  bool number_integer(int64_t) { return Count(); }
+  bool number_unsigned(uint64_t) { return Count(); }
+  bool number_float(double) { return Count(); }
+  bool string(const JsonString& text) {
+    memory_.objects += kBlockBytes + sizeof(std::string);
+    return AddText(text) && Count();
   }
-  return true;
-}
+  bool key(const JsonString& name) {
+    memory_.objects += 2 * (sizeof(Object::value_type) - sizeof(Json)) + 2 * sizeof(uint64_t);
+    return AddText(name) && Count();
+  }
+  bool start_object() { return Open(); }
+  bool start_array() { return Open(); }
+  bool end_object() { return Close(); }
+  bool end_array() { return Close(); }
+  bool syntax_error(size_t) { return false; }
+  bool range_error() { return false; }
 
-// Appends the escape that starts at `at` to `out`, a lone surrogate as U+FFFD, and gives the offset behind
-// it.
-size_t CopyEscape(std::string_view text, size_t at, std::string& out) {
-  uint32_t unit = 0;
-  if (at + 1 >= text.size() || text[at + 1] != 'u' || !IsHex4(text, at + 2, unit)) {
-    const size_t end = std::min(at + 2, text.size());
-    if (end - at == 2 && static_cast<unsigned char>(text[at + 1]) >= 0x80) {
-      out += '\\';
-      return at + 1;
-    }
-    out.append(text.substr(at, end - at));
-    return end;
-  }
-  size_t length = 6;
-  bool lone = unit >= 0xDC00 && unit <= 0xDFFF;
-  if (unit >= 0xD800 && unit <= 0xDBFF) {
-    uint32_t low = 0;
-    const bool paired =
-        text.substr(at + 6, 2) == "\\u" && IsHex4(text, at + 8, low) && low >= 0xDC00 && low <= 0xDFFF;
-    lone = !paired;
-    if (paired) length = 12;
-  }
-  if (lone) {
-    out += "\\ufffd";
-  } else {
-    out.append(text.substr(at, length));
-  }
-  return at + length;
-}
+  const JsonMemory& memory() const { return memory_; }
 
-// The text with every ill-formed UTF-8 byte and every escaped lone surrogate replaced by U+FFFD.
-std::string RepairUtf(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  size_t at = 0;
-  while (at < text.size()) {
-    const auto byte = static_cast<unsigned char>(text[at]);
-    if (byte == '\\') {
-      at = CopyEscape(text, at, out);
-    } else if (byte < 0x80) {
-      out += text[at++];
-    } else {
-      const CodePoint next = CodePointAt(text, at);
-      const size_t length = next.whole() ? next.bytes : 1;
-      out += next.whole() ? text.substr(at, length) : kReplacementCharacter;
-      at += length;
-    }
+ private:
+  static constexpr size_t kBlockBytes = 16;  // of the allocator, for each block
+  static constexpr size_t kInPlace = 15;     // bytes of a text that need no block
+
+  bool AddText(const JsonString& text) {
+    if (text.bytes > kInPlace) memory_.texts += text.bytes + 1 + kBlockBytes;
+    return true;
   }
-  return out;
-}
+  // A list that grows is there twice for a moment.
+  bool Count() {
+    memory_.objects += 2 * sizeof(Json);
+    return ++values_ <= kJsonValuesMax;
+  }
+  bool Open() {
+    memory_.objects += 2 * kBlockBytes + sizeof(Json::array_t);
+    return ++depth_ <= kJsonDepthMax && Count();
+  }
+  bool Close() {
+    --depth_;
+    return true;
+  }
+
+  JsonMemory memory_;
+  size_t values_ = 0;
+  size_t depth_ = 0;
+};
 
 }  // namespace
 
@@ -360,18 +347,16 @@ Result<Json> ReadJson(std::string_view text) {
     return Fail(ErrorCode::kInvalidArgument, "invalid JSON: raw NUL byte");
   }
   BoundedBuilder builder;
-  if (Json::sax_parse(text, &builder)) return builder.TakeRoot();
+  if (JsonTextParser(text, builder).Parse()) return builder.TakeRoot();
   Error error = builder.TakeError();
-  if (error.code == ErrorCode::kInvalidArgument) {
-    const std::string repaired = RepairUtf(text);
-    if (repaired != text) {
-      BoundedBuilder second;
-      if (Json::sax_parse(repaired, &second)) return second.TakeRoot();
-      error = second.TakeError();
-    }
-  }
   error.message = "invalid JSON: " + error.message;
   return std::unexpected(std::move(error));
+}
+
+JsonMemory MeasureJson(std::string_view text) {
+  MeasuringReceiver receiver;
+  JsonTextParser(text, receiver).Parse();
+  return receiver.memory();
 }
 
 Result<Json> ReadMessagePack(std::string_view bytes, size_t values_max) {

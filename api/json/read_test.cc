@@ -1,6 +1,7 @@
 #include "api/json/read.h"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -8,6 +9,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "api/base/utf8.h"
 
 namespace quire::api {
 namespace {
@@ -82,6 +85,66 @@ TEST(ReadJson, RefusesWhatIsNotJson) {
     EXPECT_EQ(value.error().code, ErrorCode::kInvalidArgument);
     EXPECT_TRUE(value.error().message.starts_with("invalid JSON")) << value.error().message;
   }
+}
+
+// Texts with changed bytes, beside the library's own reader.
+TEST(ReadJson, ReadsWhatTheLibraryReads) {
+  const std::vector<std::string> texts = {
+      R"( {"a":[1,-2,3.5e-3,0,-0,1e5,18446744073709551615,18446744073709551616,-9223372036854775808],"b":{}} )",
+      R"(["","\u0041\n\/\\\"","\ud83d\ude00",true,false,null,{"k":[[],[{}]]}])",
+      "\xEF\xBB\xBF[1e-400,0.1,123456789.125,-9223372036854775809,\"\xC3\xA4\xE2\x82\xAC\"]"};
+  const std::string bytes = "{}[]\",:\\u0129-+.eE tfn/\t";
+  std::minstd_rand random(1);
+  int valid = 0;
+  for (int round = 0; round < 20'000; ++round) {
+    std::string text = texts[random() % texts.size()];
+    for (int changes = static_cast<int>(random() % 3); changes > 0; --changes) {
+      const size_t at = random() % text.size();
+      if (random() % 2 == 0)
+        text.erase(at, 1);
+      else
+        text.insert(at, 1, bytes[random() % bytes.size()]);
+    }
+    const Json expected = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    const auto read = ReadJson(text);
+    if (expected.is_discarded()) {
+      // What we read as U+FFFD it refuses.
+      if (text.find("\\u") == std::string::npos && IsValidUtf8(text)) EXPECT_FALSE(read) << text;
+      continue;
+    }
+    ++valid;
+    ASSERT_TRUE(read) << text << read.error().message;
+    EXPECT_EQ(DumpJson(*read), RoundTrip(DumpJson(expected))) << text;
+  }
+  EXPECT_GT(valid, 5000);
+}
+
+size_t Allocated() {
+  const auto heap = ::mallinfo2();
+  return heap.uordblks + heap.hblkhd;
+}
+
+TEST(MeasureJson, IsWhatTheValueTakesAndNotMuchMore) {
+  const auto repeated = [](const char* one, size_t count) {
+    std::string text = "[";
+    for (size_t i = 0; i < count; ++i) text += one;
+    text.back() = ']';
+    return text;
+  };
+  for (const std::string& text :
+       {repeated("\"\",", 100'000), repeated("0,", 100'000), repeated("[],", 100'000),
+        repeated("{},", 100'000),
+        repeated("{\"role\":\"user\",\"content\":\"a text of some length\"},", 50'000),
+        "[\"" + std::string(1'000'000, '\xFF') + "\"]", "[\"" + std::string(1'000'000, 'x') + "\"]"}) {
+    const JsonMemory memory = MeasureJson(text);
+    const size_t before = Allocated();
+    const auto value = ReadJson(text);
+    ASSERT_TRUE(value);
+    const size_t taken = Allocated() - before;
+    EXPECT_LE(taken, memory.texts + memory.objects) << text.substr(0, 20);
+    EXPECT_GE(3 * taken, memory.texts + memory.objects) << text.substr(0, 20);
+  }
+  EXPECT_EQ(MeasureJson("[\"" + std::string(1000, '\xFF') + "\"]").texts, 3000U + 1 + 16);
 }
 
 TEST(ReadJson, BoundsTheDepth) {
