@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "api/json/text.h"
+
 namespace quire::api::anthropic {
 namespace {
 
@@ -43,7 +45,7 @@ std::optional<std::string> PlainDocument(Fields& block) {
 
 std::string RequireString(Fields& fields, std::string_view name) {
   std::string text;
-  if (!fields.Get(name, text)) fields.Reject(name, "is required and must be of type string");
+  if (!fields.Take(name, text)) fields.Reject(name, "is required and must be of type string");
   return text;
 }
 
@@ -59,7 +61,8 @@ void AppendLine(std::string& text, const std::string& more) {
 void ForEachBlock(Fields& fields, std::string_view name, const Json& content,
                   const std::function<void(Fields& block, std::string_view type)>& visit) {
   if (content.is_string()) {
-    const Json block = {{"type", "text"}, {"text", content}};
+    Json block = {{"type", "text"}};
+    block["text"] = TakeText(content);
     Fields one(block, fields.PathOf(name), fields.error());
     return visit(one, std::string_view("text"));
   }

@@ -15,6 +15,7 @@
 #include "api/json/omitted_content.h"
 #include "api/json/option_fields.h"
 #include "api/json/read.h"
+#include "api/json/text.h"
 
 namespace quire::api::anthropic {
 namespace {
@@ -73,7 +74,7 @@ class Turns {
     ForEachBlock(body_, "system", *system, [&](Fields& block, std::string_view type) {
       if (type != "text") return block.Reject("type", "must be \"text\"");
       if (!text.empty()) text += '\n';
-      text += RequireString(block, "text");
+      AppendText(text, RequireString(block, "text"));
       if (Marks(block)) message.restore_point = true;
     });
     if (!text.empty()) Add(std::move(message));
@@ -137,7 +138,7 @@ class Turns {
   void GetBlock(Fields& block, std::string_view type) {
     const bool assistant = current_.role == "assistant";
     if (type == "text") {
-      current_.content += RequireString(block, "text");
+      AppendText(current_.content, RequireString(block, "text"));
       has_text_ = true;
     } else if (type == "tool_use" && assistant) {
       GetToolUse(block);
@@ -147,7 +148,7 @@ class Turns {
       block.Reject("type",
                    fmt::format("\"{}\" is not allowed in a message with role {}", type, current_.role));
     } else if (type == "thinking") {
-      current_.thinking += RequireString(block, "thinking");
+      AppendText(current_.thinking, RequireString(block, "thinking"));
     } else if (type != "redacted_thinking") {
       AddContent(block, type, current_.content,
                  assistant ? OmittedContent::Turn::kHistory : OmittedContent::Turn::kNow);
@@ -194,7 +195,7 @@ class Turns {
     if (const Json* content = block.Find("content")) {
       ForEachBlock(block, "content", *content, [&](Fields& inner, std::string_view type) {
         if (type == "text") {
-          result.content += RequireString(inner, "text");
+          AppendText(result.content, RequireString(inner, "text"));
         } else {
           AddContent(inner, type, result.content, OmittedContent::Turn::kHistory);
         }
@@ -397,7 +398,7 @@ void GetPromptFields(Fields& body, MessagesRequest& request) {
 
 template <class GetAll>
 Result<MessagesRequest> Parse(std::string_view text, GetAll get_all) {
-  const auto json = ReadBody(text);
+  auto json = ReadBody(text);
   if (!json) return std::unexpected(json.error());
   MessagesRequest request;
   FirstError error;

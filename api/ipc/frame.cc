@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "api/base/text_bounds.h"
 #include "api/ipc/bounds_check.h"
 #include "api/ipc/frame_bounds.h"
 #include "api/ipc/message_fields.h"
@@ -17,6 +18,7 @@
 #include "api/ipc/packer.h"
 #include "api/json/fields.h"
 #include "api/json/read.h"
+#include "api/json/text.h"
 
 namespace quire::api::ipc {
 namespace {
@@ -26,6 +28,7 @@ constexpr size_t kVersionAt = 4;
 constexpr size_t kTypeAt = 6;
 constexpr size_t kLengthAt = 8;
 constexpr size_t kReservedAt = 12;
+constexpr size_t kRequestBytes = 4096;  // of the frame of a request beside its texts, usually
 constexpr size_t kBufferKept = size_t{1}
                                << 20;  // an empty buffer larger than this goes back to the allocator
 
@@ -131,7 +134,7 @@ class Unpacker {
     } else if constexpr (std::same_as<T, bool> || std::same_as<T, uint64_t>) {
       fields_.Get(name, out);
     } else if constexpr (Text<T>) {
-      fields_.Get(name, out);
+      fields_.Take(name, out);
       if (((out.size() > static_cast<size_t>(bounds)) || ...)) fields_.Reject(name, "is too long");
     } else if constexpr (Optional<T>) {
       (*this)(name, out.emplace());
@@ -201,7 +204,7 @@ class Unpacker {
       if (!fields_.ok()) return;
       if constexpr (Text<typename T::value_type>) {
         if (!value.is_string()) return fields_.Reject(name, "must be an array of strings");
-        out.push_back(value.get_ref<const std::string&>());
+        out.push_back(TakeText(value));
       } else {
         Unpacker(value, path, fields_.error()).GetStruct(out.emplace_back());
       }
@@ -239,7 +242,7 @@ template <class Message>
 Result<Message> Decode(const FrameReader::Frame& frame) {
   const auto bounds = BoundsOf(kIsToDaemon<Message> ? Receiver::kDaemon : Receiver::kRunner, frame.type);
   if (!bounds) return Fail(ErrorCode::kInvalidArgument, fmt::format("unknown message type {}", frame.type));
-  const auto payload = ReadMessagePack(frame.payload, bounds->values);
+  auto payload = ReadMessagePack(frame.payload, bounds->values);
   if (!payload) return std::unexpected(payload.error());
   FirstError error;
   Unpacker unpacker(*payload, "payload", error);
@@ -290,6 +293,8 @@ Result<void> Check(const SubmitView& submit) {
 std::string Encode(const SubmitView& submit) {
   const uint16_t type = TypeOfSubmit();
   std::string frame;
+  frame.reserve(kRequestBytes +
+                TextBytes(submit.request.prompt));  // a long text is not copied again and again
   AppendFrameOf(type, submit, frame);
   return frame;
 }
@@ -306,7 +311,7 @@ Result<ToDaemon> DecodeToDaemon(const FrameReader::Frame& frame) { return Decode
 void FrameReader::Append(std::string_view bytes) {
   if (begin_ == buffer_.size()) {
     if (buffer_.capacity() > kBufferKept) {
-      buffer_ = std::string();
+      std::string().swap(buffer_);  // an assignment keeps the memory
     } else {
       buffer_.clear();
     }

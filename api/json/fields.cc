@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "api/base/ascii.h"
+#include "api/json/text.h"
 
 namespace quire::api {
 namespace {
@@ -147,15 +148,23 @@ bool Fields::Get(std::string_view name, bool& out) {
   return true;
 }
 
-bool Fields::Get(std::string_view name, std::string& out) {
+const Json* Fields::FindText(std::string_view name) {
   const Json* value = Find(name);
-  if (value == nullptr) return false;
-  if (!value->is_string()) {
-    Reject(name, "must be of type string");
-    return false;
-  }
-  out = value->get_ref<const std::string&>();
-  return true;
+  if (value == nullptr || value->is_string()) return value;
+  Reject(name, "must be of type string");
+  return nullptr;
+}
+
+bool Fields::Get(std::string_view name, std::string& out) {
+  const Json* value = FindText(name);
+  if (value != nullptr) out = value->get_ref<const std::string&>();
+  return value != nullptr;
+}
+
+bool Fields::Take(std::string_view name, std::string& out) {
+  const Json* value = FindText(name);
+  if (value != nullptr) out = TakeText(*value);
+  return value != nullptr;
 }
 
 std::optional<int64_t> Fields::Integer(std::string_view name, int64_t min, int64_t max) {

@@ -46,6 +46,8 @@ class Fields {
   // Each leaves `out` alone and gives false when the member is absent or an error was met.
   bool Get(std::string_view name, bool& out);
   bool Get(std::string_view name, std::string& out);
+  // The same with the text moved out of the value (TakeText): it can be had once.
+  bool Take(std::string_view name, std::string& out);
   bool Get(std::string_view name, int32_t& out, int32_t min = std::numeric_limits<int32_t>::min(),
            int32_t max = std::numeric_limits<int32_t>::max());
   bool Get(std::string_view name, int64_t& out, int64_t min = std::numeric_limits<int64_t>::min(),
@@ -82,6 +84,7 @@ class Fields {
   size_t PositionOf(std::string_view name) const;  // of the member; their number: there is none
   void BuildIndex() const;
   const Json* FindAs(std::string_view name, bool array);
+  const Json* FindText(std::string_view name);
   std::optional<int64_t> Integer(std::string_view name, int64_t min, int64_t max);
 
   const Json* object_ = nullptr;    // nullptr when the value is not an object

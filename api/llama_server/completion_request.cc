@@ -12,6 +12,7 @@
 #include "api/json/format_fields.h"
 #include "api/json/option_fields.h"
 #include "api/json/sampler_fields.h"
+#include "api/json/text.h"
 #include "api/json/tokens.h"
 #include "api/llama_server/completion.h"
 #include "api/openai/chat.h"
@@ -31,13 +32,13 @@ bool HasNumber(const Json& list) {
 
 // A text, token ids, or both in a row.
 std::optional<Prompt> PromptOf(const Json& value) {
-  if (value.is_string()) return RawPrompt{value.get<std::string>()};
+  if (value.is_string()) return RawPrompt{TakeText(value)};
   if (!value.is_array() || value.empty()) return std::nullopt;
   if (auto tokens = AsTokenIds(value)) return TokenPrompt{*std::move(tokens)};
   MixedPrompt mixed;
   for (const Json& one : value) {
     if (one.is_string()) {
-      mixed.pieces.push_back({one.get<std::string>(), {}});
+      mixed.pieces.push_back({TakeText(one), {}});
       continue;
     }
     const auto token = AsTokenIds(Json::array({one}));
@@ -75,10 +76,10 @@ void GetPrompts(Fields& body, CompletionRequest& request) {
 void GetFim(Fields& body, CompletionRequest& request) {
   FimPrompt fim;
   std::string line;
-  body.Get("input_prefix", fim.prefix);
-  body.Get("input_suffix", fim.suffix);
-  body.Get(kPrompt, line);
-  fim.prefix += line;
+  body.Take("input_prefix", fim.prefix);
+  body.Take("input_suffix", fim.suffix);
+  body.Take(kPrompt, line);
+  AppendText(fim.prefix, std::move(line));
   if (const Json* list = body.FindArray("input_extra")) {
     if (list->size() > kFimFilesMax) {
       return body.Reject("input_extra", fmt::format("must contain at most {} files", kFimFilesMax));
@@ -87,7 +88,7 @@ void GetFim(Fields& body, CompletionRequest& request) {
       Fields file(one, body.PathOf(fmt::format("input_extra[{}]", fim.files.size())), body.error());
       FimFile& out = fim.files.emplace_back();
       file.Get("filename", out.name);
-      if (!file.Get("text", out.text)) file.Reject("text", "is required and must be of type string");
+      if (!file.Take("text", out.text)) file.Reject("text", "is required and must be of type string");
     }
   }
   request.texts.emplace_back();
@@ -189,7 +190,7 @@ void GetChoices(Fields& body, CompletionRequest& request, size_t body_bytes) {
 
 template <class Get>
 Result<CompletionRequest> Parse(std::string_view text, Get get) {
-  const auto json = ReadBody(text);
+  auto json = ReadBody(text);
   if (!json) return std::unexpected(json.error());
   CompletionRequest request;
   FirstError error;

@@ -43,7 +43,7 @@ std::string IdsBody(const std::vector<TokenId>& ids) {
 // The text and the ids that /tokenize and /detokenize take, and the model, which both may leave out.
 template <class Parsed, class GetRest>
 Result<Parsed> Parse(std::string_view text, GetRest get_rest) {
-  const auto json = ReadBody(text);
+  auto json = ReadBody(text);
   if (!json) return std::unexpected(json.error());
   Parsed parsed;
   FirstError error;
@@ -65,7 +65,7 @@ Request PromptRequest(Prompt prompt) {
 
 Result<TokenizeRequest> ParseTokenize(std::string_view body) {
   return Parse<TokenizeRequest>(body, [](Fields& fields, TokenizeRequest& request) {
-    if (!fields.Get("content", request.content)) {
+    if (!fields.Take("content", request.content)) {
       fields.Reject("content", "is required and must be of type string");
     }
     fields.Get("add_special", request.add_special);

@@ -65,12 +65,12 @@ void GetContext(Fields& body, std::vector<TokenId>& context) {
 
 void GetGenerate(Fields& body, GenerateRequest& request) {
   GetCommon(body, request);
-  body.Get("prompt", request.prompt);
-  body.Get("system", request.system);
+  body.Take("prompt", request.prompt);
+  body.Take("system", request.system);
   body.Get("raw", request.raw);
   GetContext(body, request.context);
-  body.Get("suffix", request.suffix);
-  body.Get("template", request.go_template);
+  body.Take("suffix", request.suffix);
+  body.Take("template", request.go_template);
   if (request.raw && (!request.system.empty() || !request.go_template.empty() || !request.context.empty())) {
     body.Reject("raw", "cannot be combined with system, template or context");
   }
@@ -85,7 +85,7 @@ void GetGenerate(Fields& body, GenerateRequest& request) {
 void GetContent(Fields& message, std::string& text) {
   const Json* content = message.Find("content");
   if (content == nullptr || !content->is_array()) {
-    message.Get("content", text);
+    message.Take("content", text);
     return;
   }
   for (size_t i = 0; i < content->size() && message.ok(); ++i) {
@@ -103,7 +103,7 @@ Message GetMessage(Fields& fields, const std::string& model, OmittedContent& omi
   message.role = GetRole(fields);
   if (message.role == "assistant") omitted.AnswerFollows();
   GetContent(fields, message.content);
-  fields.Get("thinking", message.thinking);
+  fields.Take("thinking", message.thinking);
   fields.Get("tool_name", message.tool_name);
   fields.Get("tool_call_id", message.tool_call_id);
   message.tool_calls = GetToolCalls(fields);
@@ -133,7 +133,7 @@ Request BaseRequest(const CommonRequest& common, const ModelDefaults& defaults) 
 
 template <class Parsed, class GetAll>
 Result<Parsed> Parse(std::string_view text, GetAll get_all) {
-  const auto json = ReadBody(text);
+  auto json = ReadBody(text);
   if (!json) return std::unexpected(json.error());
   Parsed parsed;
   FirstError error;

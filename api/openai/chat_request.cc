@@ -27,8 +27,8 @@ std::string GetParts(Fields& message, const Json& parts, const std::string& mode
     std::string piece;
     if (!part.Get("type", type)) part.Reject("type", "is required and must be of type string");
     if (type == "text" || type == "refusal") {
-      if (!part.Get(type, piece)) part.Reject(type, "is required and must be of type string");
-      text += piece;
+      if (!part.Take(type, piece)) part.Reject(type, "is required and must be of type string");
+      AppendText(text, std::move(piece));
     } else if (part.ok()) {
       if (!text.empty() && text.back() != '\n') text += '\n';
       text += omitted.LineFor(part, "type", type, turn,
@@ -47,7 +47,7 @@ void GetContent(Fields& fields, Message& message, const std::string& model, Omit
     if (!may_lack) fields.Reject(kName, "is required in a message of this role");
     fields.Get("refusal", message.content);
   } else if (content->is_string()) {
-    message.content = content->get<std::string>();
+    message.content = TakeText(*content);
   } else if (content->is_array()) {
     const bool now = message.role == "user" || message.role == "system";
     message.content = GetParts(fields, *content, model, omitted,
@@ -76,7 +76,7 @@ Message GetMessage(Fields& fields, const std::string& model, OmittedContent& omi
     message.tool_calls.push_back(GetFunction(function));
   }
   fields.Get("tool_call_id", message.tool_call_id);
-  if (!fields.Get("reasoning_content", message.thinking)) fields.Get("reasoning", message.thinking);
+  if (!fields.Take("reasoning_content", message.thinking)) fields.Take("reasoning", message.thinking);
   if (message.role == "assistant") omitted.AnswerFollows();
   GetContent(fields, message, model, omitted);
   return message;
@@ -155,7 +155,7 @@ void GetBody(Fields& body, ChatRequest& request, size_t body_bytes) {
 }  // namespace
 
 Result<ChatRequest> ParseChat(std::string_view text) {
-  const auto json = ReadBody(text);
+  auto json = ReadBody(text);
   if (!json) return std::unexpected(json.error());
   ChatRequest request;
   FirstError error;

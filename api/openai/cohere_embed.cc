@@ -31,7 +31,7 @@ std::optional<std::string> CohereContentOf(const Json& input) {
     if (type == part.end() || !IsText(*type, "text") || value == part.end() || !value->is_string()) {
       return std::nullopt;
     }
-    text += value->get_ref<const std::string&>();
+    AppendText(text, TakeText(*value));
   }
   return text;
 }
@@ -49,7 +49,7 @@ void GetCohereTexts(Fields& body, EmbedRequest& request) {
   request.inputs.reserve(list->size());
   for (const Json& value : *list) {
     auto text = contents            ? CohereContentOf(value)
-                : value.is_string() ? std::optional(value.get<std::string>())
+                : value.is_string() ? std::optional(TakeText(value))
                                     : std::nullopt;
     if (!text) {
       return body.Reject(request.field, contents ? "must be an array of objects whose \"content\" is text"

@@ -8,6 +8,7 @@
 #include "api/json/body.h"
 #include "api/json/copy_budget.h"
 #include "api/json/format_fields.h"
+#include "api/json/text.h"
 #include "api/json/tokens.h"
 #include "api/openai/chat.h"
 #include "api/openai/completions.h"
@@ -30,7 +31,7 @@ void GetPrompts(Fields& body, Prompts& prompts) {
   const Json* value = body.Find(kPrompt);
   if (value == nullptr) return body.Reject(kPrompt, "is required");
   if (value->is_string()) {
-    prompts.push_back(RawPrompt{value->get<std::string>()});
+    prompts.push_back(RawPrompt{TakeText(*value)});
     return;
   }
   if (!value->is_array() || value->empty()) return RejectPrompt(body);
@@ -46,7 +47,7 @@ void GetPrompts(Fields& body, Prompts& prompts) {
   for (const Json& one : *value) {
     if (one.type() != value->front().type()) return RejectPrompt(body);
     if (one.is_string()) {
-      prompts.push_back(RawPrompt{one.get<std::string>()});
+      prompts.push_back(RawPrompt{TakeText(one)});
       continue;
     }
     auto tokens = AsTokenIds(one);
@@ -67,7 +68,7 @@ void GetSpecial(Fields& body, Prompts& prompts) {
 // With a suffix every prompt is what comes before the place that is to be filled in. Each of the `choices` has both.
 void GetSuffix(Fields& body, size_t choices, CopyBudget& copies, Prompts& prompts) {
   std::string suffix;
-  body.Get("suffix", suffix);
+  body.Take("suffix", suffix);
   if (suffix.empty() || !copies.Share("suffix", suffix.size(), choices, kForAllChoices)) return;
   for (auto& prompt : prompts) {
     auto* raw = std::get_if<RawPrompt>(&prompt);
@@ -124,7 +125,7 @@ void GetCompletionBody(Fields& body, CompletionRequest& request, size_t body_byt
 }  // namespace
 
 Result<CompletionRequest> ParseCompletion(std::string_view text) {
-  const auto json = ReadBody(text);
+  auto json = ReadBody(text);
   if (!json) return std::unexpected(json.error());
   CompletionRequest request;
   FirstError error;

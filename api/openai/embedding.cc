@@ -13,6 +13,7 @@
 #include "api/json/copy_budget.h"
 #include "api/json/option_fields.h"
 #include "api/json/read.h"
+#include "api/json/text.h"
 #include "api/openai/cohere_embed.h"
 #include "api/openai/unsupported_fields.h"
 
@@ -44,11 +45,11 @@ const Json* TextMember(const Json& value) {
 
 // A text; where the dialect is strict also token ids or an object with a text.
 std::optional<EmbedPrompt> PromptOf(const Json& value, bool strict) {
-  if (value.is_string()) return EmbedPrompt{value.get_ref<const std::string&>()};
+  if (value.is_string()) return EmbedPrompt{TakeText(value)};
   if (!strict) return std::nullopt;
   if (IsTokenList(value)) return EmbedPrompt{"", TokensOf(value)};
   const Json* const text = TextMember(value);
-  return text == nullptr ? std::nullopt : std::optional(EmbedPrompt{text->get_ref<const std::string&>()});
+  return text == nullptr ? std::nullopt : std::optional(EmbedPrompt{TakeText(*text)});
 }
 
 // Texts or token ids, at least one.
@@ -96,7 +97,7 @@ void GetPrompt(Fields& body, EmbedRequest& request) {
   EmbedPrompt prompt;
   request.one_text = true;
   prompt.normalize = false;
-  body.Get("prompt", prompt.text);
+  body.Take("prompt", prompt.text);
   if (!prompt.text.empty()) request.inputs.push_back(std::move(prompt));
 }
 
@@ -282,7 +283,7 @@ std::string EmbedRequest::NameOf(size_t i) const {
 }
 
 Result<EmbedRequest> ParseEmbed(EmbedDialect dialect, std::string_view text) {
-  const auto json = ReadBody(text);
+  auto json = ReadBody(text);
   if (!json) return std::unexpected(json.error());
   EmbedRequest request;
   request.dialect = dialect;

@@ -15,6 +15,7 @@
 #include "api/json/copy_budget.h"
 #include "api/json/option_fields.h"
 #include "api/json/read.h"
+#include "api/json/text.h"
 #include "api/openai/unsupported_fields.h"
 
 namespace quire::api {
@@ -28,10 +29,10 @@ void AddDocument(std::string document, RerankRequest& request) {
 
 // A text, or an object with one.
 std::optional<std::string> DocumentOf(const Json& value) {
-  if (value.is_string()) return value.get<std::string>();
+  if (value.is_string()) return TakeText(value);
   if (!value.is_object()) return std::nullopt;
   const auto text = value.find("text");
-  return text != value.end() && text->is_string() ? std::optional(text->get<std::string>()) : std::nullopt;
+  return text != value.end() && text->is_string() ? std::optional(TakeText(*text)) : std::nullopt;
 }
 
 const Json* FindTexts(Fields& body, std::string_view name) {
@@ -49,7 +50,7 @@ const Json* FindTexts(Fields& body, std::string_view name) {
 
 void GetDocuments(Fields& body, CopyBudget& copies, RerankRequest& request) {
   std::string& query = request.pairs.shared.query;
-  if (!body.Get("query", query) && body.ok()) body.Reject("query", "is required");
+  if (!body.Take("query", query) && body.ok()) body.Reject("query", "is required");
   if (query.empty()) body.Reject("query", "must not be empty");
   request.texts = request.dialect == RerankDialect::kJina && body.Has("texts");
   request.pairs.field = request.texts ? "texts" : "documents";
@@ -73,7 +74,7 @@ std::vector<std::string> TextsOf(Fields& body, std::string_view name) {
     body.Reject(name, "is required");
     return {};
   }
-  if (value->is_string()) return {value->get<std::string>()};
+  if (value->is_string()) return {TakeText(*value)};
   const Json* list = FindTexts(body, name);
   std::vector<std::string> texts;
   for (size_t i = 0; list != nullptr && i < list->size(); ++i) {
@@ -81,7 +82,7 @@ std::vector<std::string> TextsOf(Fields& body, std::string_view name) {
       body.Reject(name, "must be a string or an array of strings");
       return {};
     }
-    texts.push_back((*list)[i].get<std::string>());
+    texts.push_back(TakeText((*list)[i]));
   }
   return texts;
 }
@@ -198,7 +199,7 @@ std::string EncodeTexts(const RerankRequest& request, const std::vector<Ranked>&
 }  // namespace
 
 Result<RerankRequest> ParseRerank(RerankDialect dialect, std::string_view text) {
-  const auto json = ReadBody(text);
+  auto json = ReadBody(text);
   if (!json) return std::unexpected(json.error());
   RerankRequest request;
   request.dialect = dialect;

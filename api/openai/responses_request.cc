@@ -12,6 +12,7 @@
 #include "api/json/format_fields.h"
 #include "api/json/omitted_content.h"
 #include "api/json/read.h"
+#include "api/json/text.h"
 #include "api/json/tool_fields.h"
 #include "api/openai/chat.h"
 #include "api/openai/parts.h"
@@ -28,7 +29,7 @@ bool OneOf(std::string_view value, std::initializer_list<std::string_view> known
 
 std::string RequireString(Fields& fields, std::string_view name) {
   std::string text;
-  if (!fields.Get(name, text)) fields.Reject(name, "is required and must be of type string");
+  if (!fields.Take(name, text)) fields.Reject(name, "is required and must be of type string");
   return text;
 }
 
@@ -41,7 +42,9 @@ class Items {
     constexpr std::string_view kName = "input";
     const Json* input = body_.Find(kName);
     if (input != nullptr && input->is_string()) {
-      return {{"user", input->get<std::string>()}};
+      std::vector<Message> messages(1);
+      messages.front() = {.role = "user", .content = TakeText(*input)};
+      return messages;
     }
     if (input == nullptr || !input->is_array() || input->empty()) {
       body_.Reject(kName, "is required and must be a string or a non-empty array of items");
@@ -161,7 +164,7 @@ class Items {
 
   std::string GetText(Fields& item, std::string_view name, OmittedContent::Turn turn) {
     const Json* content = item.Find(name);
-    if (content != nullptr && content->is_string()) return content->get<std::string>();
+    if (content != nullptr && content->is_string()) return TakeText(*content);
     if (content == nullptr || !content->is_array()) {
       item.Reject(name, "is required and must be of type string or array of parts");
       return {};
@@ -171,7 +174,7 @@ class Items {
       Fields part((*content)[i], item.PathOf(fmt::format("{}[{}]", name, i)), item.error());
       const std::string type = RequireString(part, "type");
       if (OneOf(type, {"input_text", "output_text", "text"})) {
-        text += RequireString(part, "text");
+        AppendText(text, RequireString(part, "text"));
       } else if (type == "refusal") {
         text += RequireString(part, "refusal");
       } else if (part.ok()) {
@@ -232,7 +235,7 @@ void GetTools(Fields& body, ResponsesRequest& request) {
 void GetResponsesBody(Fields& body, ResponsesRequest& request) {
   request.model = GetModel(body);
   body.Get("stream", request.stream);
-  body.Get("instructions", request.instructions);
+  body.Take("instructions", request.instructions);
   request.keep_alive = GetKeepAlive(body);
   request.cache_salt = GetCacheSalt(body);
   GetSampling(body, request.options, request.unknown_options);
@@ -273,7 +276,7 @@ void JoinLeadingSystem(std::vector<Message>& messages) {
 }  // namespace
 
 Result<ResponsesRequest> ParseResponses(std::string_view text) {
-  const auto json = ReadBody(text);
+  auto json = ReadBody(text);
   if (!json) return std::unexpected(json.error());
   ResponsesRequest request;
   FirstError error;
