@@ -83,7 +83,7 @@ class Daemon {
                     ? nullptr
                     : std::make_unique<TraceExporter>(options.otlp_endpoint, MachineName())),
         snapshots_(SnapshotsOf(options, runner.open_path(), MachineName(), memory_.reserve_bytes)),
-        dispatcher_(io_.get_executor(), runner, SchedulerLimitsOf(options, memory_.bytes, snapshots_)),
+        dispatcher_(io_.get_executor(), runner, SchedulerLimitsOf(options, memory_, snapshots_)),
         backend_(dispatcher_),
         models_(ModelStore::At(options.models), pools_),
         inspector_(backend_, io_.get_executor()),
@@ -256,7 +256,8 @@ void Daemon::Run() {
   if (const auto interval = WatchdogInterval()) asio::co_spawn(io_, FeedWatchdog(*interval), asio::detached);
   spdlog::info("quired {} listening address={} models={} keys={}", QUIRE_VERSION, address_,
                models_.root().string(), options_.keys.size());
-  spdlog::info("model memory budget memory_bytes={} source=\"{}\"", memory_.bytes, memory_.from);
+  spdlog::info("model memory budget memory_bytes={} reserve_bytes={} source=\"{}\"", memory_.bytes,
+               memory_.reserve_bytes, memory_.from);
   for (const std::string& warning : options_.warnings) spdlog::warn("{}", warning);
   if (!restricted_.empty()) spdlog::warn("{}", restricted_);
   if (remote_ && options_.keys.empty()) spdlog::warn("remote clients are allowed without authentication");

@@ -24,8 +24,10 @@ size_t ConnectionsOf(const Options& options) {
   return connections;
 }
 
-// Of the reserve bodies may take half and answers a quarter. A reserve of 2 GiB has room for the usual limits.
+// Of the reserve bodies may take half and answers a quarter. A reserve of 2 GiB has room for the usual limits. A body of the
+// largest size is there twice while it is read, as itself and as what it becomes.
 void LimitToReserve(uint64_t reserve_bytes, TransportLimits& limits) {
+  limits.parser.body_bytes = std::min(limits.parser.body_bytes, reserve_bytes / 6);
   limits.buffered_bodies_bytes = std::min(limits.buffered_bodies_bytes, reserve_bytes / 2);
   limits.answers_bytes = std::min(limits.answers_bytes, reserve_bytes / 4);
   limits.answer_bytes_max = std::min(limits.answer_bytes_max, limits.answers_bytes / 2);
@@ -36,9 +38,9 @@ void LimitToReserve(uint64_t reserve_bytes, TransportLimits& limits) {
 TransportLimits TransportLimitsOf(const Options& options, int64_t reserve_bytes) {
   TransportLimits limits;
   if (reserve_bytes > 0) LimitToReserve(static_cast<uint64_t>(reserve_bytes), limits);
-  limits.parser.body_bytes = options.max_body_bytes;
+  if (options.max_body_bytes > 0) limits.parser.body_bytes = options.max_body_bytes;
   // A quarter is for small bodies.
-  limits.buffered_bodies_bytes = std::max(limits.buffered_bodies_bytes, options.max_body_bytes / 3 * 4 + 4);
+  limits.buffered_bodies_bytes = std::max(limits.buffered_bodies_bytes, limits.parser.body_bytes / 3 * 4 + 4);
   limits.connections = ConnectionsOf(options);
   limits.idle_timeout = options.idle_timeout;
   limits.header_timeout = options.header_timeout;
@@ -48,11 +50,16 @@ TransportLimits TransportLimitsOf(const Options& options, int64_t reserve_bytes)
   return limits;
 }
 
-scheduler::Limits SchedulerLimitsOf(const Options& options, int64_t memory_bytes,
+scheduler::Limits SchedulerLimitsOf(const Options& options, const MemoryBudget& memory,
                                     std::shared_ptr<SnapshotService> snapshots) {
   scheduler::Limits limits;
   limits.snapshots = std::move(snapshots);
-  limits.memory_bytes = memory_bytes;
+  limits.memory_bytes = memory.bytes;
+  if (memory.reserve_bytes > 0) {
+    scheduler::PreparationLimits& sent = limits.preparation;
+    sent.all = std::min(sent.all, static_cast<size_t>(memory.reserve_bytes) / 4);
+    sent.party = std::min(sent.party, sent.all / 2);
+  }
   if (options.max_loaded_models > 0) limits.loaded_models_max = options.max_loaded_models;
   if (options.context_length > 0) limits.default_num_ctx = options.context_length;
   limits.queue_max = options.max_queue;

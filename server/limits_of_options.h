@@ -6,6 +6,7 @@
 
 #include "scheduler/dispatcher.h"
 #include "server/http/transport.h"
+#include "server/memory_budget.h"
 #include "server/options.h"
 #include "server/tier/snapshot_service.h"
 
@@ -15,8 +16,9 @@ namespace quire::server {
 // answers hold is bounded by `reserve_bytes` of memory, too (MemoryBudget).
 TransportLimits TransportLimitsOf(const Options& options, int64_t reserve_bytes);
 
-// `memory_bytes`: of all models together. `snapshots` may be null.
-scheduler::Limits SchedulerLimitsOf(const Options& options, int64_t memory_bytes,
+// `memory`: of all models together, and the reserve, of which frames on their way to one runner take a quarter at most.
+// `snapshots` may be null.
+scheduler::Limits SchedulerLimitsOf(const Options& options, const MemoryBudget& memory,
                                     std::shared_ptr<SnapshotService> snapshots);
 
 }  // namespace quire::server

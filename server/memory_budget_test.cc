@@ -33,13 +33,19 @@ TEST(TransportLimitsOf, BodiesAndAnswersFitIntoTheReserve) {
     EXPECT_EQ(limits.buffered_bodies_bytes, usual.buffered_bodies_bytes) << reserve;
     EXPECT_EQ(limits.answers_bytes, usual.answers_bytes) << reserve;
     EXPECT_EQ(limits.answer_bytes_max, usual.answer_bytes_max) << reserve;
+    EXPECT_EQ(limits.parser.body_bytes, usual.parser.body_bytes) << reserve;
   }
   const TransportLimits small = TransportLimitsOf({}, 256 * kMiB);
   EXPECT_EQ(small.buffered_bodies_bytes, 128 * kMiB);
   EXPECT_EQ(small.answers_bytes, 64 * kMiB);
   EXPECT_EQ(small.answer_bytes_max, 32 * kMiB);
-  EXPECT_GE(TransportLimitsOf({}, kMiB).Bodies().large, Options{}.max_body_bytes)
-      << "one of the largest size";
+  EXPECT_EQ(small.parser.body_bytes, 256 * kMiB / 6);
+  EXPECT_GE(small.Bodies().party, 2 * small.parser.body_bytes) << "one of the largest size, and its value";
+  Options asked;
+  asked.max_body_bytes = uint64_t{100} << 20;
+  const TransportLimits tiny = TransportLimitsOf(asked, kMiB);
+  EXPECT_EQ(tiny.parser.body_bytes, asked.max_body_bytes);
+  EXPECT_GE(tiny.Bodies().large, asked.max_body_bytes) << "one of the largest size";
 }
 
 TEST(BudgetOf, BoundsNothingWhereNothingIsKnown) {

@@ -11,6 +11,7 @@ namespace quire::server {
 namespace {
 
 constexpr int64_t kWorthwhileBytes = int64_t{16} << 20;
+constexpr int kLargeBlockBytes = 1 << 20;
 
 // Resident memory that no allocation uses, code and stacks included.
 int64_t UnusedBytes() {
@@ -19,6 +20,9 @@ int64_t UnusedBytes() {
 }
 
 }  // namespace
+
+// Set, the limit no longer grows with what is freed.
+MemoryRelease::MemoryRelease() { ::mallopt(M_MMAP_THRESHOLD, kLargeBlockBytes); }
 
 void MemoryRelease::ReleaseIfWorthwhile() {
   const int64_t unused = UnusedBytes();

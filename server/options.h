@@ -64,7 +64,7 @@ struct Options {
   std::string kv_events;                                 // where prefixes are published; empty: nowhere
   bool vllm_metrics = false;                             // some metrics under vLLM's names too
   int32_t debug = 0;                                     // 0 info, 1 debug, 2 trace
-  uint64_t max_body_bytes = 0;
+  uint64_t max_body_bytes = 0;                           // 0: by the memory reserve
   uint64_t body_bytes_per_second_min = 0;
   uint32_t max_connections = 0;
   std::chrono::nanoseconds idle_timeout{}, header_timeout{}, body_timeout{}, write_timeout{}, drain_timeout{};

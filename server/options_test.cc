@@ -74,7 +74,7 @@ TEST(Options, Defaults) {
   EXPECT_EQ(options->load_timeout, 5min);
   EXPECT_EQ(options->max_queue, 512);
   EXPECT_EQ(options->context_length, 0);
-  EXPECT_EQ(options->max_body_bytes, uint64_t{100} << 20);
+  EXPECT_EQ(options->max_body_bytes, 0u);
   EXPECT_EQ(options->drain_timeout, 30s);
   EXPECT_TRUE(options->runner.empty());
   EXPECT_TRUE(options->origins.empty());

@@ -12,6 +12,11 @@ bool Exceeds(uint64_t others, uint64_t bytes, uint64_t limit) {
 }  // namespace
 
 std::optional<ParseFailure> BodyMemoryLease::ReasonAgainst(uint64_t bytes) const {
+  const std::lock_guard lock(*memory_.mutex_);
+  return ReasonFor(bytes);
+}
+
+std::optional<ParseFailure> BodyMemoryLease::ReasonFor(uint64_t bytes) const {
   if (bytes <= leased_) return std::nullopt;
   const ParseFailure full{503, fmt::format("too many {} in memory", limits_.what)};
   if (Exceeds(memory_.held_ - leased_, bytes, limits_.all)) return full;
@@ -34,9 +39,15 @@ bool BodyMemoryLease::LeavesRoom(uint64_t of_party, uint64_t of_others) const {
 }
 
 std::optional<ParseFailure> BodyMemoryLease::GrowTo(uint64_t bytes) {
-  if (auto reason = ReasonAgainst(bytes)) return reason;
+  const std::lock_guard lock(*memory_.mutex_);
+  if (auto reason = ReasonFor(bytes)) return reason;
   if (bytes > leased_) Set(bytes);
   return std::nullopt;
+}
+
+void BodyMemoryLease::ShrinkTo(uint64_t bytes) {
+  const std::lock_guard lock(*memory_.mutex_);
+  if (bytes < leased_) Set(bytes);
 }
 
 // What the body holds from now on; 0: nothing.

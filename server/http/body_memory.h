@@ -1,5 +1,5 @@
-// The memory of request bodies, or of answers that are collected before they are sent, shared by all connections. I/O thread
-// only.
+// The memory of request bodies, or of answers that are collected before they are sent, shared by all connections. Any thread: a
+// body that is parsed on a pool asks for the memory of its value there.
 //
 // Invariants
 // - Bodies never hold more than BodyLimits::all.
@@ -9,6 +9,8 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -27,35 +29,45 @@ struct BodyLimits {
 
 class BodyMemory {
  public:
-  uint64_t held() const { return held_; }
+  uint64_t held() const {
+    const std::lock_guard lock(*mutex_);
+    return held_;
+  }
 
  private:
   friend class BodyMemoryLease;
+  std::unique_ptr<std::mutex> mutex_ =
+      std::make_unique<std::mutex>();  // what has it is moved before it is used
+  // Guarded by mutex_, with what each lease has:
   uint64_t held_ = 0;
   uint64_t large_ = 0;
   std::map<std::string, uint64_t> parties_;  // what their large bodies hold; no zeros
 };
 
-// What one request's body holds.
+// What one request's body holds. Its owner is set before another thread uses it.
 class BodyMemoryLease {
  public:
   // The memory outlives the lease.
   explicit BodyMemoryLease(BodyMemory& memory) : memory_(memory) {}
   BodyMemoryLease(const BodyMemoryLease&) = delete;
   BodyMemoryLease& operator=(const BodyMemoryLease&) = delete;
-  ~BodyMemoryLease() { Set(0); }
+  ~BodyMemoryLease() { ShrinkTo(0); }
 
   // Whose the body is (PartyOf). REQUIRES: it holds nothing yet.
   void SetOwner(std::string party, const BodyLimits& limits) {
     party_ = std::move(party);
     limits_ = limits;
   }
+  const BodyLimits& limits() const { return limits_; }
   // Why the body may not hold `bytes`: 503, or 429 for the share of its party.
   std::optional<ParseFailure> ReasonAgainst(uint64_t bytes) const;
-  // Never shrinks. A reason: it is as it was.
+  // A reason: it is as it was.
   std::optional<ParseFailure> GrowTo(uint64_t bytes);
+  void ShrinkTo(uint64_t bytes);
 
  private:
+  // Under the memory's mutex:
+  std::optional<ParseFailure> ReasonFor(uint64_t bytes) const;
   bool IsLarge(uint64_t bytes) const { return bytes > limits_.small; }
   bool LeavesRoom(uint64_t of_party, uint64_t of_others) const;
   void Set(uint64_t bytes);

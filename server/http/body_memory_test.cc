@@ -85,6 +85,20 @@ TEST(BodyMemory, SmallBodiesTakeNothingFromLargeOnes) {
   EXPECT_EQ(late.Status(5), 503);
 }
 
+TEST(BodyMemory, ABodyGivesBackWhatItNeedsNoMore) {
+  BodyMemory memory;
+  Body body(memory, "alice");
+  EXPECT_EQ(body.Status(400), 0);
+  body.ShrinkTo(450);
+  EXPECT_EQ(memory.held(), 400U);
+  body.ShrinkTo(100);
+  EXPECT_EQ(memory.held(), 100U);
+  Body second(memory, "alice");
+  EXPECT_EQ(second.Status(400), 0);
+  body.ShrinkTo(5);
+  EXPECT_EQ(second.Status(500), 0) << "what is small is not the party's share";
+}
+
 TEST(BodyMemory, WhatBodiesHeldIsGivenBack) {
   BodyMemory memory;
   {

@@ -43,17 +43,19 @@ ResponseWriter::ResponseWriter(const Transport& transport, Connection& connectio
 
 void ResponseWriter::DropBody() {
   dropped_bytes_ += request_.body.size();
-  request_.body = {};
+  std::string().swap(request_.body);  // an assignment keeps the memory
 }
 
 std::optional<ParseFailure> ResponseWriter::ReserveRequest(uint64_t bytes) {
-  const uint64_t limit = transport_.limits.Bodies().party;
+  const uint64_t limit = memory_.body.limits().party;
   const uint64_t all = request_.body.size() + bytes;
   if (all <= limit) return memory_.body.GrowTo(all);
   return ParseFailure{
       413,
       fmt::format("the request, with a copy for each choice, takes more than {} bytes of memory", limit)};
 }
+
+void ResponseWriter::ShrinkRequest(uint64_t bytes) { memory_.body.ShrinkTo(request_.body.size() + bytes); }
 
 std::optional<ParseFailure> ResponseWriter::ReserveAnswer(uint64_t bytes) {
   const uint64_t limit = transport_.limits.answer_bytes_max;

@@ -38,6 +38,7 @@ class ResponseWriter : public Exchange {
   Awaitable<bool> EndStream() override;
   void KeepAlive(std::string_view content_type, std::string_view bytes) override;
   std::optional<ParseFailure> ReserveRequest(uint64_t bytes) override;
+  void ShrinkRequest(uint64_t bytes) override;
   std::optional<ParseFailure> ReserveAnswer(uint64_t bytes) override;
   std::string ClientText(const std::string& message) override;
   bool started() const override { return state_ != State::kNothing; }

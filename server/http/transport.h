@@ -24,8 +24,9 @@ struct TransportLimits {
   ParserLimits parser = {};
   uint64_t buffered_bodies_bytes = uint64_t{1} << 30;  // request bodies in memory, all connections together
   // The last quarter is for bodies of which every connection may hold one: however many large bodies clients hold, small
-  // ones have room. One party's large bodies may hold half, so that others' have room, but always one of the largest size.
-  BodyLimits Bodies() const { return Shares(buffered_bodies_bytes, parser.body_bytes, "request bodies"); }
+  // ones have room. One party's large bodies may hold half, so that others' have room, but always one of the largest size and
+  // what its texts become.
+  BodyLimits Bodies() const { return Shares(buffered_bodies_bytes, 2 * parser.body_bytes, "request bodies"); }
   // Answers that are collected before they are sent, by what they are estimated to have as JSON: one, and all together,
   // which are shared as request bodies are.
   uint64_t answer_bytes_max = uint64_t{128} << 20;

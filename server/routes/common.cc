@@ -9,6 +9,7 @@
 #include <ratio>
 
 #include "api/base/sha256.h"
+#include "api/json/read.h"
 #include "server/http/awaitable.h"
 #include "server/http/party.h"
 #include "server/http/request_log.h"
@@ -91,6 +92,15 @@ void LogUnknownOptions(const Exchange& exchange, const std::vector<std::string>&
   spdlog::info("id={} ignored_options={}", exchange.id(), list);
 }
 
+api::Result<uint64_t> ReserveParsing(Exchange& exchange) {
+  const std::string& body = exchange.request().body;
+  if (body.size() <= kLargeBodyBytes) return body.size();
+  const api::JsonMemory memory = api::MeasureJson(body);
+  if (auto full = ReserveRequest(exchange, memory.texts + 2 * memory.objects))
+    return std::unexpected(*std::move(full));
+  return memory.texts;
+}
+
 Awaitable<SharedModel> FindModel(Services& services, Exchange& exchange, const std::string& name) {
   auto model = co_await services.models.Find(name, PartyOf(exchange));
   if (!model) {
@@ -159,6 +169,7 @@ Awaitable<void> RelayJob(Services& services, Exchange& exchange, const SharedMod
     co_await SendError(exchange, *full);
     co_return;
   }
+  exchange.ShrinkRequest(job.memory_bytes);  // what it was parsed from is gone
   if (services.import_layers) co_await services.import_layers(*model, job.choices.front().client.tenant);
   exchange.log().body_bytes = exchange.body_bytes();
   exchange.log().isolation = job.choices.front().client.IsolationKey();

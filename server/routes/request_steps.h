@@ -1,7 +1,9 @@
 // The steps before a generation is submitted, shared by all dialects.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <expected>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -50,54 +52,63 @@ uint64_t ListMemoryOf(const Parsed& parsed) {
   return bytes;
 }
 
-// The texts of a body that are embedded or ranked, read by `parse` on a pool where the body is large, which is then freed.
+// Room for what the body becomes beside itself while it is parsed: a value, whose texts move on into the request, and the
+// request's objects, of which there are about as many again. A large body may be a short text: what is no UTF-8 takes three times
+// its bytes, and a list of empty strings twenty times. The bytes of its texts, or an error: there is no room.
+api::Result<uint64_t> ReserveParsing(Exchange& exchange);
+
+// The request of a body, and what it takes, where there is room for it.
 template <class Parse>
-Awaitable<std::invoke_result_t<Parse&>> ParseTexts(Services& services, Exchange& exchange, Parse parse) {
-  WorkPool* const pool = PoolFor(services, exchange.body_bytes());
+auto ParseWithin(Exchange& exchange, Parse& parse, uint64_t& bytes) -> std::invoke_result_t<Parse&> {
+  const api::Result<uint64_t> texts = ReserveParsing(exchange);
+  if (!texts) return std::unexpected(texts.error());
+  auto parsed = parse();
+  if (parsed) bytes = std::max(*texts, ListMemoryOf(*parsed));
+  return parsed;
+}
+
+// The request of a body, read by `parse` on a pool when it is large enough for many such bodies to hold other clients up. The
+// body is freed.
+template <class Parse>
+Awaitable<std::invoke_result_t<Parse&>> ReadRequest(Services& services, Exchange& exchange, Parse parse) {
+  uint64_t bytes = 0;
+  auto work = [&exchange, &parse, &bytes] { return ParseWithin(exchange, parse, bytes); };
   std::optional<std::invoke_result_t<Parse&>> parsed;
-  if (pool == nullptr) {
-    parsed = parse();
+  if (WorkPool* pool = PoolFor(services, exchange.body_bytes())) {
+    parsed = co_await RunFor(exchange, *pool, std::move(work));
   } else {
-    parsed = co_await RunFor(exchange, *pool, std::move(parse));
+    parsed = work();
   }
   exchange.DropBody();
   if (*parsed) {
-    if (auto full = ReserveRequest(exchange, ListMemoryOf(**parsed)))
-      parsed = std::unexpected(*std::move(full));
+    if (auto full = ReserveRequest(exchange, bytes)) parsed = std::unexpected(*std::move(full));
+    exchange.ShrinkRequest(bytes);
   }
   co_return *std::move(parsed);
 }
 
-// The request's body, read on a pool when it is large enough for many such bodies to hold other clients up, and then freed.
-// Nothing: it was answered with the error.
+// The same for the texts of a body that are embedded or ranked, each of which is copied for its runner.
+template <class Parse>
+Awaitable<std::invoke_result_t<Parse&>> ParseTexts(Services& services, Exchange& exchange, Parse parse) {
+  auto parsed = co_await ReadRequest(services, exchange, std::move(parse));
+  if (parsed) {
+    if (auto full = ReserveRequest(exchange, 2 * ListMemoryOf(*parsed)))
+      parsed = std::unexpected(*std::move(full));
+  }
+  co_return parsed;
+}
+
+// The request of a body. Nothing: it was answered with the error.
 template <class Parsed>
 Awaitable<std::optional<Parsed>> ParseBody(Services& services, Exchange& exchange,
                                            api::Result<Parsed> (*parse)(std::string_view)) {
-  struct Parsing {
-    api::Result<Parsed> result;
-    uint64_t bytes = 0;
-  };
-  auto work = [parse, &body = exchange.request().body] {
-    Parsing parsing{parse(body)};
-    if (parsing.result) parsing.bytes = ListMemoryOf(*parsing.result);
-    return parsing;
-  };
-  Parsing parsing{api::Fail(api::ErrorCode::kInternal, "")};
-  if (WorkPool* pool = PoolFor(services, exchange.body_bytes())) {
-    parsing = co_await RunFor(exchange, *pool, std::move(work));
-  } else {
-    parsing = work();
-  }
-  exchange.DropBody();
-  if (parsing.result) {
-    if (auto full = ReserveRequest(exchange, parsing.bytes))
-      parsing.result = std::unexpected(*std::move(full));
-  }
-  if (!parsing.result) {
-    co_await SendError(exchange, parsing.result.error());
+  auto work = [parse, &body = exchange.request().body] { return parse(body); };
+  auto parsed = co_await ReadRequest(services, exchange, std::move(work));
+  if (!parsed) {
+    co_await SendError(exchange, parsed.error());
     co_return std::nullopt;
   }
-  co_return *std::move(parsing.result);
+  co_return *std::move(parsed);
 }
 
 // The model that a request names. Null: the request was answered with the error.
