@@ -14,6 +14,8 @@
 namespace quire::runner::engine {
 namespace {
 
+constexpr size_t kCountedContexts = 16;  // of tokens of messages that will not fit
+
 std::unexpected<api::Error> Exceeds(size_t tokens, int32_t num_ctx) {
   return std::unexpected(api::Error{
       .code = api::ErrorCode::kContextLengthExceeded,
@@ -60,7 +62,7 @@ std::optional<std::vector<api::TokenId>> CutLast(std::vector<api::Message> messa
     size_t from = cut;  // characters are whole
     while (from < text.size() && (static_cast<unsigned char>(text[from]) & 0xC0) == 0x80) ++from;
     messages.back().content = text.substr(from);
-    auto tokens = encode(messages);
+    auto tokens = encode(messages, static_cast<size_t>(num_ctx));
     if (tokens && Fits(tokens->size(), num_ctx)) {
       longest = *std::move(tokens);
       high = cut;
@@ -85,46 +87,52 @@ Selection SelectionOf(const api::Result<std::vector<api::TokenId>>& tokens, int3
 
 api::Result<FittedPrompt> FitMessages(std::span<const api::Message> messages, int32_t num_ctx,
                                       api::Overflow overflow, const EncodeMessages& encode) {
-  auto whole = encode(messages);
+  api::TextBounds counted = api::TextBoundsFor(num_ctx, overflow);
+  const size_t tokens_max = counted.tokens;
+  counted.tokens = std::min(tokens_max, kCountedContexts * static_cast<size_t>(std::max(num_ctx, 1)));
+  auto whole = encode(messages, counted.tokens);
   if (SelectionOf(whole, num_ctx) == Selection::kRejected) return std::unexpected(whole.error());
   if (!whole && overflow == api::Overflow::kRefuse) return std::unexpected(whole.error());
-  const size_t whole_tokens = whole ? whole->size() : api::TextBoundsFor(num_ctx, overflow).tokens;
-  if (Fits(whole_tokens, num_ctx)) return FittedPrompt{std::move(*whole), 0};
-  if (overflow == api::Overflow::kRefuse) return Exceeds(whole_tokens, num_ctx);
+  if (whole && Fits(whole->size(), num_ctx)) return FittedPrompt{std::move(*whole), 0};
+  if (overflow == api::Overflow::kRefuse) return Exceeds(whole->size(), num_ctx);
 
   // The rendered prompt shrinks as more messages are dropped, so bisection finds the smallest number to drop.
   // A selection that the template rejects counts like the next one that it renders; the final scan skips
   // rejected ones.
   size_t low = 1;
   size_t high = Droppable(messages) + 1;
-  size_t shortest = whole_tokens;
+  std::optional<size_t> shortest;
+  if (whole) shortest = whole->size();
   while (low < high) {
     const size_t middle = low + (high - low) / 2;
     size_t drop = middle;
-    auto tokens = encode(Without(messages, drop));
+    auto tokens = encode(Without(messages, drop), counted.tokens);
     while (SelectionOf(tokens, num_ctx) == Selection::kRejected && ++drop < high) {
-      tokens = encode(Without(messages, drop));
+      tokens = encode(Without(messages, drop), counted.tokens);
     }
     if (SelectionOf(tokens, num_ctx) != Selection::kTooLong) {
       high = middle;
     } else {
       low = drop + 1;
-      if (tokens) shortest = std::min(shortest, tokens->size());
+      if (tokens) shortest = std::min(shortest.value_or(tokens->size()), tokens->size());
     }
   }
+  const auto cut_to = [&](std::vector<api::TokenId> tokens) {
+    if (!whole) whole = encode(messages, tokens_max);
+    const size_t whole_tokens = whole ? whole->size() : tokens_max;
+    const auto dropped = static_cast<int32_t>(whole_tokens - tokens.size());
+    return FittedPrompt{std::move(tokens), dropped};
+  };
   for (size_t drop = low; drop <= Droppable(messages); ++drop) {
-    auto tokens = encode(Without(messages, drop));
-    if (!tokens || !Fits(tokens->size(), num_ctx)) continue;
-    const auto dropped = static_cast<int32_t>(whole_tokens - tokens->size());
-    return FittedPrompt{std::move(*tokens), dropped};
+    auto tokens = encode(Without(messages, drop), counted.tokens);
+    if (tokens && Fits(tokens->size(), num_ctx)) return cut_to(*std::move(tokens));
   }
   if (overflow == api::Overflow::kTruncate) {
-    if (auto cut = CutLast(Without(messages, Droppable(messages)), num_ctx, encode)) {
-      const auto dropped = static_cast<int32_t>(whole_tokens - cut->size());
-      return FittedPrompt{*std::move(cut), dropped};
-    }
+    auto cut = CutLast(Without(messages, Droppable(messages)), num_ctx, encode);
+    if (cut) return cut_to(*std::move(cut));
   }
-  return Exceeds(shortest, num_ctx);
+  if (!shortest) return std::unexpected(api::ExceedsBounds(counted, num_ctx));
+  return Exceeds(*shortest, num_ctx);
 }
 
 api::Result<FittedPrompt> FitTokens(std::vector<api::TokenId> tokens, int32_t num_ctx, int32_t num_keep,

@@ -12,11 +12,13 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 // One token per character of every message.
-api::Result<std::vector<api::TokenId>> CountCharacters(std::span<const api::Message> messages) {
+api::Result<std::vector<api::TokenId>> CountCharacters(std::span<const api::Message> messages,
+                                                       size_t tokens_max) {
   std::vector<api::TokenId> tokens;
   for (const auto& message : messages) {
     for (const char c : message.content) tokens.push_back(c);
   }
+  if (tokens.size() > tokens_max) return api::Fail(api::ErrorCode::kContextLengthExceeded, "too long");
   return tokens;
 }
 
@@ -65,21 +67,43 @@ TEST(FitMessages, RefusesWithBothNumbers) {
 }
 
 TEST(FitMessages, StepsOverSelectionsTheTemplateRefuses) {
-  const auto strict = [](std::span<const api::Message> messages) -> api::Result<std::vector<api::TokenId>> {
+  const auto strict = [](std::span<const api::Message> messages,
+                         size_t most) -> api::Result<std::vector<api::TokenId>> {
     if (messages[1].role != "user")
       return api::Fail(api::ErrorCode::kInvalidArgument, "user must come first");
-    return CountCharacters(messages);
+    return CountCharacters(messages, most);
   };
   const auto fitted = FitMessages(Conversation(), 17, api::Overflow::kTruncate, strict);
   EXPECT_EQ(Text(*fitted), "Sccde");
 }
 
 TEST(FitMessages, ReportsWhatTheTemplateSaysOfTheWholePrompt) {
-  const auto failing = [](std::span<const api::Message>) -> api::Result<std::vector<api::TokenId>> {
+  const auto failing = [](std::span<const api::Message>, size_t) -> api::Result<std::vector<api::TokenId>> {
     return api::Fail(api::ErrorCode::kInvalidArgument, "no such role");
   };
   EXPECT_EQ(FitMessages(Conversation(), 17, api::Overflow::kTruncate, failing).error().message,
             "no such role");
+}
+
+TEST(FitMessages, WhatIsRefusedIsReadForSixteenContexts) {
+  std::vector<size_t> limits;
+  const auto encode = [&limits](std::span<const api::Message> messages, size_t most) {
+    limits.push_back(most);
+    return CountCharacters(messages, most);
+  };
+  std::vector<api::Message> messages = Conversation();
+  messages.back().content.assign(161, 'e');
+  const auto refused = FitMessages(messages, 10, api::Overflow::kTruncate, encode);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, api::ErrorCode::kContextLengthExceeded);
+  EXPECT_THAT(refused.error().message, HasSubstr("(more than 160 tokens"));
+  EXPECT_THAT(limits, testing::Each(160U));
+  // What is truncated is counted to its end, once it is known to fit.
+  messages = Conversation();
+  messages[1].content.assign(1000, 'a');
+  const auto fitted = FitMessages(messages, 10, api::Overflow::kTruncate, encode);
+  EXPECT_EQ(Text(*fitted), "Sccde");
+  EXPECT_EQ(fitted->dropped, 1004);
 }
 
 std::vector<api::TokenId> Count(int n) {

@@ -104,8 +104,8 @@ void DropTexts(api::Request& request) try {
     request.prompt = api::RawPrompt{};
   }
   request.format.reset();
-  request.go_template = {};
-} catch (const std::bad_alloc&) {  // they stay
+  std::string().swap(request.go_template);  // an assignment keeps the memory
+} catch (const std::bad_alloc&) {           // they stay
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -57,8 +59,8 @@ struct PromptBuilder {
     return second == tokens.end() ? 0 : static_cast<int32_t>(second - tokens.begin());
   }
 
-  api::Result<Tokens> EncodeMessages(std::span<const api::Message> messages,
-                                     std::span<const api::Tool> tools) const {
+  api::Result<Tokens> EncodeMessages(std::span<const api::Message> messages, std::span<const api::Tool> tools,
+                                     size_t tokens_max = std::numeric_limits<size_t>::max()) const {
     auto rendered = prompt_template.Render(messages, tools, now, output_plan.thinking(), Ending());
     if (!rendered) return std::unexpected(rendered.error());
     output_plan.DetectOpenThinking(*rendered);
@@ -66,7 +68,7 @@ struct PromptBuilder {
       rendered_text.clear();
       for (const PromptSegment& segment : *rendered) rendered_text += segment.text;
     }
-    return encoder.EncodeRendered(*rendered);
+    return encoder.EncodeRendered(*rendered, tokens_max);
   }
 
   // Of a model without a prompt format: the texts, an empty line between two, for it to complete.
@@ -125,9 +127,10 @@ struct PromptBuilder {
   }
 
   api::Result<FittedPrompt> operator()(const api::ChatPrompt& chat) const {
-    return FitMessages(chat.messages, num_ctx, request.overflow, [&](std::span<const api::Message> messages) {
-      return EncodeMessages(messages, chat.tools);
-    });
+    return FitMessages(chat.messages, num_ctx, request.overflow,
+                       [&](std::span<const api::Message> messages, size_t tokens_max) {
+                         return EncodeMessages(messages, chat.tools, tokens_max);
+                       });
   }
 
   api::Result<FittedPrompt> operator()(const api::RawPrompt& raw) const {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -22,12 +23,12 @@ void TextEncoder::AddBos(std::vector<api::TokenId>& tokens) const {
   tokens.insert(tokens.begin(), *tokenizer_->bos_id());
 }
 
-api::Result<std::vector<api::TokenId>> TextEncoder::EncodeRendered(
-    const std::vector<PromptSegment>& rendered) const {
+api::Result<std::vector<api::TokenId>> TextEncoder::EncodeRendered(const std::vector<PromptSegment>& rendered,
+                                                                   size_t tokens_max) const {
   std::vector<tokenizer::Segment> segments;
   segments.reserve(rendered.size());
   for (const auto& segment : rendered) segments.push_back({segment.text, segment.from_template});
-  auto tokens = EncodeBounded(segments);
+  auto tokens = EncodeBounded(segments, tokens_max);
   // Go templates leave BOS to the tokenizer.
   const bool leaves_bos = !prompt_template_.go_source().empty() || tokenizer_->add_bos_to_chats();
   if (tokens && leaves_bos) AddBos(*tokens);
@@ -41,10 +42,11 @@ api::Result<std::vector<api::TokenId>> TextEncoder::EncodeText(std::string_view 
 }
 
 api::Result<std::vector<api::TokenId>> TextEncoder::EncodeBounded(
-    std::span<const tokenizer::Segment> segments) const {
-  const api::TextBounds bounds = request_.prompt_only
-                                     ? api::TextBounds{kDescribedBytesMax, kDescribedTokensMax}
-                                     : api::TextBoundsFor(num_ctx_, request_.overflow);
+    std::span<const tokenizer::Segment> segments, size_t tokens_max) const {
+  api::TextBounds bounds = request_.prompt_only ? api::TextBounds{kDescribedBytesMax, kDescribedTokensMax}
+                                                : api::TextBoundsFor(num_ctx_, request_.overflow);
+  // What a prompt alone is asked for is counted exactly.
+  if (!request_.prompt_only) bounds.tokens = std::min(bounds.tokens, tokens_max);
   size_t bytes = 0;
   for (const auto& segment : segments) bytes += segment.text.size();
   if (bytes > bounds.bytes) return std::unexpected(BeyondBounds(bounds));

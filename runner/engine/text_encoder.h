@@ -1,7 +1,9 @@
 // Turns the texts of one request into token ids, within the bounds that its context sets.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -25,8 +27,11 @@ class TextEncoder {
   TextEncoder(std::shared_ptr<const tokenizer::Tokenizer> tokenizer, const PromptTemplate& prompt_template,
               const api::Request& request, int32_t num_ctx);
 
-  // With BOS, if the model wants one and the template leaves it to the tokenizer.
-  api::Result<std::vector<api::TokenId>> EncodeRendered(const std::vector<PromptSegment>& rendered) const;
+  // With BOS, if the model wants one and the template leaves it to the tokenizer. More than `tokens_max` tokens are beyond the
+  // bounds, too, unless the prompt is only described.
+  api::Result<std::vector<api::TokenId>> EncodeRendered(
+      const std::vector<PromptSegment>& rendered,
+      size_t tokens_max = std::numeric_limits<size_t>::max()) const;
   api::Result<std::vector<api::TokenId>> EncodeText(std::string_view text,
                                                     tokenizer::SpecialTokens special) const;
   // Where the model wants BOS and the tokens do not begin with it.
@@ -36,7 +41,9 @@ class TextEncoder {
   api::Result<void> CheckIds(const std::vector<api::TokenId>& ids, std::string_view field) const;
 
  private:
-  api::Result<std::vector<api::TokenId>> EncodeBounded(std::span<const tokenizer::Segment> segments) const;
+  static constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
+  api::Result<std::vector<api::TokenId>> EncodeBounded(std::span<const tokenizer::Segment> segments,
+                                                       size_t tokens_max = kNoLimit) const;
   api::Error BeyondBounds(const api::TextBounds& bounds) const;
 
   const std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;
