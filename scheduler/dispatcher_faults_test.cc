@@ -260,6 +260,14 @@ TEST_F(DispatcherFaultsTest, ARunnerThatIsKilledWhileItLoadsIsReplaced) {
   EXPECT_EQ(Generate(Spec("killed-once"), "answer 1").text, "t0 ");
 }
 
+// A signal from outside cannot be told from a fault before the runner has greeted: neither is the model's.
+TEST_F(DispatcherFaultsTest, ARunnerThatDiesBeforeItGreetsIsReplacedAFewTimes) {
+  EXPECT_EQ(Generate(Spec("ok", "fault-at-first-start"), "answer 1").text, "t0 ");
+  const api::Error error = RefusalOf(Submit(Spec("other", "faults-at-start"), "answer 1"));
+  EXPECT_EQ(error.code, api::ErrorCode::kRunnerDied);
+  EXPECT_THAT(error.message, HasSubstr("died during startup: killed by signal 6 (SIGABRT)"));
+}
+
 TEST_F(DispatcherFaultsTest, ARunnerThatDiesRightAfterItsLoadIsNotLoadedForever) {
   const auto task = Submit(Spec("dud"), "stall");
   loop().RunUntil([&] { return task->done(); });

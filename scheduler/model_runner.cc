@@ -123,7 +123,11 @@ boost::asio::awaitable<std::optional<ModelRunner::End>> ModelRunner::LoadModel()
                               ? start + std::max<Clock::duration>(job_.stall_timeout, kStartTime)
                               : Time::max();
   auto opened = co_await Open(std::min(deadline, started_by));
-  if (!opened && over()) co_return End{ExitCauseOf(), std::move(opened).error()};
+  if (!opened && over()) {
+    // Before its first message a runner has read nothing of the model and cannot report yet that a signal came from outside.
+    const bool by_signal = exit_status() && exit_status()->by_signal;
+    co_return End{by_signal ? Scheduler::ExitCause::kKilled : ExitCauseOf(), std::move(opened).error()};
+  }
   const bool hangs = !opened && pid() != 0 && Clock::now() < deadline;
   if (hangs) co_return End{Scheduler::ExitCause::kKilled, std::move(opened).error()};
   if (!opened) co_return refused(std::move(opened).error());

@@ -2,7 +2,7 @@
 // commands.
 //
 // By --name: "no-hello" never speaks, "bad-version" greets with another version, "rude" starts with another
-// frame. By the model's file name: "gate-load" loads when it gets a byte from the fifo "gate" beside it,
+// frame, "faults-at-start" dies before, "fault-at-first-start" does so once. By the model's file name: "gate-load" loads when it gets a byte from the fifo "gate" beside it,
 // "hang-load" never does, "fail-load" and "abort-load" and "exit-load" do not survive it, "dud" dies right
 // after it, "killed-once" is killed in the first, "stubborn" ends on nothing but SIGKILL, "need-N" needs N
 // bytes beside its caches, "roomy-N" too, and holds 10 tokens in a byte of them ("gate" before its estimate, where a request goes
@@ -77,6 +77,11 @@ void PassGate(const std::filesystem::path& gate) {
   ::close(fd);
 }
 
+// By its first file's descriptor: it is not told a path before it has greeted.
+std::filesystem::path FolderOfModel() {
+  return std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(ipc::kFirstModelFd)).parent_path();
+}
+
 // "NAME=BYTES;" of every file, by the descriptors alone.
 std::string ReadAll(const std::vector<ipc::ModelFile>& files) {
   std::string all;
@@ -98,6 +103,9 @@ class FakeRunner {
       Flood();
       std::exit(7);
     }
+    if (name_ == "faults-at-start") Abort();
+    const bool once = name_ == "fault-at-first-start";
+    if (once && std::filesystem::create_directory(FolderOfModel() / "was started")) Abort();
     if (name_ == "rude") Send(ipc::Heartbeat{});
     const auto version = static_cast<uint16_t>(name_ == "bad-version" ? ipc::kVersion + 1 : ipc::kVersion);
     Send(ipc::Hello{.version = version, .pid = ::getpid()});
