@@ -9,7 +9,8 @@
 
 The innocent client sends one chat after the other, of one token prompt and --tokens tokens. An attack runs in --clients
 threads; each sends its request again as soon as it was answered. A row shows the innocent's p50, p99 and maximum in
-milliseconds, how many of its chats failed, the largest resident sizes of a runner and of the daemon, and what the attacker got.
+milliseconds, how many of its chats failed, the largest resident sizes (VmHWM) of a runner and of the daemon in MiB, each beside
+what is counted for it (the estimates of all runners, and the reserve), and what the attacker got.
 "bound": p99 is at most 1 s, or at most twice the p99 at rest and one step (200 ms), whichever is larger. With --schema the
 innocent's chats have a small schema, which no chat before had.
 
@@ -114,8 +115,21 @@ def peak_mebibytes(pid):
     return 0
 
 
+def counted_mebibytes(daemon):
+    """What is counted for the runners, and the daemon's reserve; 0: it does not say."""
+    headers = {"Authorization": f"Bearer {key}"} if (key := daemon.environment.get("QUIRE_API_KEY")) else {}
+    lines, reserve = [], None
+    with contextlib.suppress(OSError):
+        lines = daemon.request("GET", "/metrics", headers=headers).text.splitlines()
+        reserve = re.search(r" reserve_bytes=(\d+)", daemon.log())
+    predicted = sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith("quire_memory_predicted_bytes"))
+    return int(predicted) >> 20, int(reserve[1]) >> 20 if reserve else 0
+
+
 def peaks(daemon):
-    return max(map(peak_mebibytes, daemon.runner_pids()), default=0), peak_mebibytes(daemon.process.pid)
+    runner, of_daemon = counted_mebibytes(daemon)
+    largest = max(map(peak_mebibytes, daemon.runner_pids()), default=0)
+    return f"{largest}/{runner}", f"{peak_mebibytes(daemon.process.pid)}/{of_daemon}"
 
 
 def wait_for_ports():
@@ -172,13 +186,13 @@ def main():
             parser.error(f"no such attack: {name}")
     rest, _, sizes = measure(None, arguments)
     bound = max(1000, 2 * quantile(rest.latencies, 0.99) + STEP_MS)
-    print(f"{'attack':20} {'addresses':9} {'chats':>6} {'p50':>8} {'p99':>8} {'max':>8} {'failed':>7} {'MiB':>6} {'daemon':>6}  bound  the attacker got")
+    print(f"{'attack':20} {'addresses':9} {'chats':>6} {'p50':>8} {'p99':>8} {'max':>8} {'failed':>7} {'runner':>9} {'daemon':>9}  bound  the attacker got")
 
     def row(name, addresses, innocent, sizes, seen):
         p99 = quantile(innocent.latencies, 0.99)
         held = p99 <= bound and not innocent.failed and innocent.texts == rest.texts
         print(f"{name:20} {addresses:9} {len(innocent.latencies):6} {statistics.median(innocent.latencies):8.0f} {p99:8.0f} "
-              f"{max(innocent.latencies):8.0f} {sum(innocent.failed.values()):7} {sizes[0]:6} {sizes[1]:6}  {'held' if held else 'BROKEN':6} "
+              f"{max(innocent.latencies):8.0f} {sum(innocent.failed.values()):7} {sizes[0]:>9} {sizes[1]:>9}  {'held' if held else 'BROKEN':6} "
               f"{dict(seen)}", flush=True)
         return held
 
