@@ -126,7 +126,7 @@ TEST(TransportLimits, LargeBodiesLeaveRoomForSmallOnes) {
 TEST(TransportLimits, OnePartysLargeBodiesHaveAShare) {
   TransportLimits limits;
   limits.buffered_bodies_bytes = 80'000;
-  limits.parser.body_bytes = 30'000;
+  limits.parser.body_bytes = 20'000;
   limits.connections = 10;
   TestServer server(limits);
   const auto post = [](size_t announced, size_t sent) {
@@ -134,8 +134,10 @@ TEST(TransportLimits, OnePartysLargeBodiesHaveAShare) {
                        std::string(sent, 'x'));
   };
   RawClient holds(server.port());
-  holds.Send(post(30'000, 29'999));
-  for (uint64_t held = 0; held != 29'999;) {
+  holds.Send(post(20'000, 19'999));
+  RawClient more(server.port());
+  more.Send(post(10'000, 9999));
+  for (uint64_t held = 0; held != 29'998;) {
     server.OnIoThread([&] { held = server.server().buffered_bodies_bytes(); });
   }
   RawClient large(server.port());
