@@ -102,8 +102,8 @@ TEST(FitMessages, WhatIsRefusedIsReadForSixteenContexts) {
   messages = Conversation();
   messages[1].content.assign(1000, 'a');
   const auto fitted = FitMessages(messages, 10, api::Overflow::kTruncate, encode);
-  EXPECT_EQ(Text(*fitted), "Sccde");
-  EXPECT_EQ(fitted->dropped, 1004);
+  EXPECT_EQ(Text(*fitted), "Sbbbbccde");
+  EXPECT_EQ(fitted->dropped, 1000);
 }
 
 std::vector<api::TokenId> Count(int n) {
