@@ -3,11 +3,14 @@
 
 #include <gtest/gtest.h>
 
-#include "api/json/read.h"
+#include <nlohmann/json.hpp>
+
 #include "runner/output/testing/parse_whole.h"
 
 namespace quire::runner::output {
 namespace {
+
+using nlohmann::ordered_json;
 
 std::string Written(const Format& format, const std::vector<api::ToolCall>& calls) {
   std::string text;
@@ -32,8 +35,8 @@ TEST(WriteCalls, AreReadBack) {
     EXPECT_EQ(answer.calls.size(), 2U) << chat_template << "\n" << text << "\n" << answer.text;
     if (answer.calls.size() != 2U) continue;
     EXPECT_TRUE(answer.calls[0].starts_with("add")) << answer.calls[0];
-    EXPECT_EQ(api::ReadJson(answer.arguments[0]), api::ReadJson(calls[0].arguments_json)) << text;
-    EXPECT_EQ(api::ReadJson(answer.arguments[1]), api::ReadJson(calls[1].arguments_json)) << text;
+    EXPECT_EQ(ordered_json::parse(answer.arguments[0]), ordered_json::parse(calls[0].arguments_json)) << text;
+    EXPECT_EQ(ordered_json::parse(answer.arguments[1]), ordered_json::parse(calls[1].arguments_json)) << text;
   }
 }
 
@@ -50,7 +53,8 @@ TEST(WriteCalls, OnlyNamesAndArgumentsAreTheRequests) {
 }
 
 TEST(WriteCalls, MalformedArgumentsStayAsTheyAre) {
-  const Format generic{.calls = &GenericCalls()};
+  Format generic;
+  generic.calls = &GenericCalls();
   EXPECT_EQ(Written(generic, {{"", "f", "{\"a\": "}}),
             "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": }\n</tool_call>");
   EXPECT_EQ(Written(generic, {{"", "f\"", ""}}),
