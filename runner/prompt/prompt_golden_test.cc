@@ -155,6 +155,8 @@ TEST_F(PromptGolden, SegmentsSpellTheGoldenPrompts) {
         ++compared;
         // The text of "developer_role" is also what some templates say by themselves.
         if (prompt == expected || result["case"] == "developer_role") continue;
+        // Templates that show only the last system text in front get a later one in its place.
+        if (result["case"] == "bad_system_middle" && Dropped(prompt, *conversation).empty()) continue;
         // Another prompt only where the template drops something.
         EXPECT_NE(Dropped(expected, *conversation), "") << prompt << "\nis not\n" << expected;
         EXPECT_EQ(Dropped(prompt, *conversation), "") << prompt;

@@ -44,6 +44,9 @@ constexpr RuleChange kToolParts = {
 constexpr RuleChange kSystemAsUser = {
     [](TurnRules& r) { r.system_as_user = true; },
     "chat template: no system role; a system text begins the next user turn"};
+constexpr RuleChange kSystemAtQuestion = {
+    [](TurnRules& r) { r.system_at_question = true; },
+    "chat template: shows the system text beside a last user turn only; else it begins the first one"};
 constexpr RuleChange kDeveloper = {[](TurnRules& r) { r.developer_as_system = true; },
                                    "chat template: developer messages are system messages"};
 constexpr RuleChange kJoinSystems = {[](TurnRules& r) { r.join_systems = true; },
@@ -217,6 +220,10 @@ void Prober::ProbeTexts() {
        {User("askQ"), Answer("textQ"), System("ruleQ"), User("moreQ")},
        {"askQ", "textQ", "ruleQ", "moreQ"}},
       {{kLaterSystem}});
+  Try({"a later system message beside a first one",
+       {System("oldQ"), User("askQ"), Answer("textQ"), System("ruleQ"), User("moreQ")},
+       {"oldQ", "askQ", "textQ", "ruleQ", "moreQ"}},
+      {{kLaterSystem}});
   Try({"a system message at the end", {User("askQ"), System("ruleQ")}, {"askQ", "ruleQ"}},
       {{kLaterSystem}, {kLaterSystem, kJoinUsers}});
   Try({"an assistant message first", {Answer("textQ"), User("askQ")}, {"textQ", "askQ"}},
@@ -265,6 +272,10 @@ void Prober::ProbeCalls() {
   Try(shape("a tool call", {User("askQ"), Answer("", {Call(kId)}), ResultOf(kId, "foundQ")},
             {"askQ", "valQ", "nameQ", "foundQ"}),
       {{kToolParts}, {kNullContent}, {kNamedIds}, {kCalls}, {kResults}, plain});
+  Try(shape("a system message before a tool call",
+            {System("ruleQ"), User("askQ"), Answer("", {Call(kId)}), ResultOf(kId, "foundQ")},
+            {"ruleQ", "askQ", "valQ", "foundQ"}),
+      {{kSystemAtQuestion}, {kSystemAsUser}});
   Try(shape("an earlier tool call",
             {User("askQ"), Answer("", {Call(kId)}), ResultOf(kId, "foundQ"), Answer("textQ"), User("moreQ")},
             {"valQ", "foundQ", "textQ", "moreQ"}),

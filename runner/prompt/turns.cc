@@ -146,6 +146,7 @@ std::vector<Turn> ArrangeTurns(std::span<const api::Message> messages, std::span
   for (Turn& turn : turns) {
     if (now.developer_as_system && IsRole(turn, "developer")) turn.message.role = "system";
   }
+  if (now.system_at_question && !turns.empty() && !IsRole(turns.back(), "user")) now.system_as_user = true;
   if (now.ids != CallIds::kAny) NameCalls(turns, now.ids);
   if (now.orphans_as_user) OrphansAsUser(turns);
   if (now.tools_as_text && !tools.empty()) AddTools(turns, DescribeTools(tools, write_calls));

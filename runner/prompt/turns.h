@@ -48,6 +48,8 @@ struct TurnRules {
   uint8_t content_parts = 0;    // roles whose content is a list of parts
   bool null_content = false;    // the content beside calls is none where it is empty
   bool system_as_user = false;  // there is no system role: its text begins the next user turn
+  bool system_at_question =
+      false;  // it is shown in a user turn that comes last; behind another it is as without a role
   bool developer_as_system = false;
   bool join_systems = false;  // leading ones are one
   bool later_system_as_user = false;
