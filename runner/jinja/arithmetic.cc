@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "runner/jinja/compare.h"
+#include "runner/jinja/formatting.h"
 #include "runner/jinja/show.h"
 
 namespace quire::runner::jinja {
@@ -192,6 +193,7 @@ Value Apply(Runtime& runtime, BinaryOp op, const Value& left, const Value& right
     const bool lists = left.type() == Type::kList && right.type() == Type::kList;
     if (lists || (IsTuple(left) && IsTuple(right))) return AddLists(runtime, left, right);
   }
+  if (op == BinaryOp::kModulo && left.is_string()) return FormatPercent(runtime, left, right);
   if (op == BinaryOp::kMultiply) {
     if (IsRepeatable(left) && right.is_integral()) return Repeat(runtime, left, right.as_int());
     if (IsRepeatable(right) && left.is_integral()) return Repeat(runtime, right, left.as_int());

@@ -161,6 +161,7 @@ enum class StmtKind : uint8_t {
   kMacro,
   kFilterBlock,
   kScope,
+  kCallBlock,
   kBreak,
   kContinue,
 };
@@ -190,6 +191,7 @@ struct ForStmt : Stmt {
   Target target;
   ExprPtr iterable;
   ExprPtr condition;  // null when there is no `if`
+  bool recursive = false;
   Block body;
   Block otherwise;
 };
@@ -213,6 +215,7 @@ struct MacroDef {
   // Which of these the body reads: only then surplus arguments are taken.
   bool reads_varargs = false;
   bool reads_kwargs = false;
+  bool reads_caller = false;
 };
 struct MacroStmt : Stmt {
   explicit MacroStmt(int at_line) : Stmt(StmtKind::kMacro, at_line) {}
@@ -224,9 +227,15 @@ struct FilterBlockStmt : Stmt {
   ExprPtr filters;
   Block body;
 };
-struct ScopeStmt : Stmt {  // {% generation %}
+struct ScopeStmt : Stmt {  // {% generation %}, {% block %}, {% with %}
   explicit ScopeStmt(int at_line) : Stmt(StmtKind::kScope, at_line) {}
+  std::vector<std::pair<Target, ExprPtr>> names;  // values are evaluated outside
   Block body;
+};
+struct CallBlockStmt : Stmt {  // {% call %}: the body is the macro `caller` of the call
+  explicit CallBlockStmt(int at_line) : Stmt(StmtKind::kCallBlock, at_line) {}
+  MacroDef caller;
+  ExprPtr call;  // a CallExpr
 };
 struct JumpStmt : Stmt {
   JumpStmt(StmtKind kind_of, int at_line) : Stmt(kind_of, at_line) {}
@@ -235,7 +244,7 @@ struct JumpStmt : Stmt {
 struct Program {
   std::vector<TextRef> symbols;
   // Names the interpreter itself defines.
-  SymbolId loop = 0, varargs = 0, kwargs = 0;
+  SymbolId loop = 0, varargs = 0, kwargs = 0, caller = 0;
   Block body;
   Limits limits;
 };

@@ -72,7 +72,8 @@ Value Interpreter::EvaluateSlice(const SliceExpr& expr) {
   return GetSlice(runtime_, object, start, stop, step);
 }
 
-Value Interpreter::EvaluateCall(const CallExpr& expr) {
+Value Interpreter::EvaluateCall(const CallExpr& expr, const Value* caller) {
+  if (ExtendsList(expr)) return Value();
   Value callee;
   if (expr.callee->kind == ExprKind::kAttribute) {
     // A method is called without first being made a value.
@@ -88,7 +89,8 @@ Value Interpreter::EvaluateCall(const CallExpr& expr) {
   } else {
     callee = Evaluate(*expr.callee);
   }
-  const CallArguments arguments = EvaluateArguments(expr.arguments);
+  CallArguments arguments = EvaluateArguments(expr.arguments);
+  if (caller != nullptr) arguments.named.emplace_back(program_.symbols[program_.caller], *caller);
   line_ = expr.line;
   RequireDefined(callee);
   if (!callee.is_object() || !callee.as_object().callable()) {

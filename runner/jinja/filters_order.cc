@@ -117,9 +117,35 @@ Value ExtremeFilter(Runtime& runtime, const Value& self, const CallArguments& ar
   return best->item;
 }
 
+// (key, items) of every key, sorted by it. A key keeps the case it first came in.
+Value GroupByFilter(Runtime& runtime, const Value& self, const CallArguments& arguments) {
+  const BoundArguments bound("groupby", arguments, {"attribute", "default", "case_sensitive"}, 1);
+  std::vector<Keyed> keyed;
+  const auto items = Iterate(runtime, self);
+  for (const Value& item : items->items) {
+    runtime.budget().Step();
+    Value key = GetPath(runtime, item, *bound[0]);
+    if (key.is_undefined() && bound[1] != nullptr) key = *bound[1];
+    keyed.push_back({key, item});
+  }
+  const auto fold = [&](const Value& key) { return FoldCase(runtime, key, bound.Truth(2, false)); };
+  std::stable_sort(keyed.begin(), keyed.end(),
+                   [&](const Keyed& a, const Keyed& b) { return Less(runtime, fold(a.key), fold(b.key)); });
+  std::vector<Value> groups;
+  for (size_t i = 0; i < keyed.size();) {
+    std::vector<Value> group;
+    const size_t first = i;
+    while (i < keyed.size() && Equal(runtime, fold(keyed[i].key), fold(keyed[first].key))) {
+      group.push_back(keyed[i++].item);
+    }
+    groups.push_back(runtime.MakeList({keyed[first].key, runtime.MakeList(std::move(group))}, Type::kTuple));
+  }
+  return runtime.MakeList(std::move(groups));
+}
+
 constexpr NamedFilter kOrderFilters[] = {
-    {"sort", SortFilter},          {"dictsort", DictSortFilter}, {"unique", UniqueFilter},
-    {"min", ExtremeFilter<false>}, {"max", ExtremeFilter<true>},
+    {"groupby", GroupByFilter}, {"sort", SortFilter},          {"dictsort", DictSortFilter},
+    {"unique", UniqueFilter},   {"min", ExtremeFilter<false>}, {"max", ExtremeFilter<true>},
 };
 
 }  // namespace

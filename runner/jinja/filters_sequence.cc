@@ -1,6 +1,10 @@
 
 #include <algorithm>
+#include <cstdint>
+#include <iterator>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "runner/jinja/arithmetic.h"
 #include "runner/jinja/filter_tables.h"
@@ -89,8 +93,53 @@ Value SumFilter(Runtime& runtime, const Value& self, const CallArguments& argume
   return sum;
 }
 
+// Lists of `linecount` items; the last one filled up where there is something to fill it with.
+Value BatchFilter(Runtime& runtime, const Value& self, const CallArguments& arguments) {
+  const BoundArguments bound("batch", arguments, {"linecount", "fill_with"}, 1);
+  const int64_t count = bound.Int(0, 1);
+  if (count < 1) Raise("batch: linecount must be at least 1");
+  std::vector<Value> batches, batch;
+  const auto end_batch = [&] { batches.push_back(runtime.MakeList(std::exchange(batch, {}))); };
+  const auto items = Iterate(runtime, self);
+  for (const Value& item : items->items) {
+    runtime.budget().Step();
+    batch.push_back(item);
+    if (std::ssize(batch) == count) end_batch();
+  }
+  if (batch.empty()) return runtime.MakeList(std::move(batches), Type::kGenerator);
+  if (bound[1] != nullptr && !bound[1]->is_none()) {
+    const auto missing = static_cast<uint64_t>(count - std::ssize(batch));
+    if (count > runtime.limits().range_max) Raise("batch: linecount is too large");
+    runtime.budget().Step(missing);
+    batch.insert(batch.end(), missing, *bound[1]);
+  }
+  end_batch();
+  return runtime.MakeList(std::move(batches), Type::kGenerator);
+}
+
+// `slices` lists; the first ones are longer where the items do not divide.
+Value SliceFilter(Runtime& runtime, const Value& self, const CallArguments& arguments) {
+  const BoundArguments bound("slice", arguments, {"slices", "fill_with"}, 1);
+  const int64_t count = bound.Int(0, 1);
+  if (count < 1 || count > runtime.limits().range_max) Raise("slice: the number of slices is out of range");
+  const auto items = Iterate(runtime, self);
+  const auto length = std::ssize(items->items);
+  std::vector<Value> slices;
+  int64_t at = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    runtime.budget().Step();
+    const int64_t size = length / count + (i < length % count ? 1 : 0);
+    std::vector<Value> slice(items->items.begin() + at, items->items.begin() + at + size);
+    at += size;
+    if (bound[1] != nullptr && i >= length % count && length % count != 0) slice.push_back(*bound[1]);
+    slices.push_back(runtime.MakeList(std::move(slice)));
+  }
+  return runtime.MakeList(std::move(slices), Type::kGenerator);
+}
+
 constexpr NamedFilter kSequenceFilters[] = {
-    {"join", JoinFilter},   {"first", FirstFilter},     {"last", LastFilter}, {"list", ListFilter},
+    {"batch", BatchFilter}, {"slice", SliceFilter},     {"join", JoinFilter},
+    {"first", FirstFilter}, {"last", LastFilter},       {"list", ListFilter},
     {"items", ItemsFilter}, {"reverse", ReverseFilter}, {"sum", SumFilter},
 };
 

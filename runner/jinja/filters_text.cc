@@ -5,6 +5,7 @@
 
 #include "runner/jinja/compare.h"
 #include "runner/jinja/filter_tables.h"
+#include "runner/jinja/formatting.h"
 #include "runner/jinja/sequence.h"
 #include "runner/jinja/show.h"
 #include "runner/jinja/text_ops.h"
@@ -100,7 +101,25 @@ Value StringFilter(Runtime& runtime, const Value& self, const CallArguments& arg
   return SoftStr(runtime, self);
 }
 
+Value FormatFilter(Runtime& runtime, const Value& self, const CallArguments& arguments) {
+  if (!arguments.named.empty() && !arguments.positional.empty()) {
+    Raise("can't handle positional and keyword arguments at the same time");
+  }
+  std::vector<Value::Entry> named;
+  for (const auto& [name, value] : arguments.named) named.emplace_back(Value(name), value);
+  return FormatPercent(runtime, SoftStr(runtime, self),
+                       named.empty() ? runtime.MakeList(arguments.positional, Type::kTuple)
+                                     : runtime.MakeDict(std::move(named)));
+}
+
+Value CenterFilter(Runtime& runtime, const Value& self, const CallArguments& arguments) {
+  const BoundArguments bound("center", arguments, {"width"});
+  return Pad(runtime, SoftStr(runtime, self), bound.Int(0, 80), Align::kCenter);
+}
+
 constexpr NamedFilter kTextFilters[] = {
+    {"format", FormatFilter},
+    {"center", CenterFilter},
     {"upper", CaseFilter<Case::kUpper>},
     {"lower", CaseFilter<Case::kLower>},
     {"capitalize", CapitalizeFilter},

@@ -2,7 +2,11 @@
 #include <fmt/format.h>
 
 #include <ctime>
+#include <memory>
+#include <optional>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "runner/jinja/builtins.h"
 #include "runner/jinja/sequence.h"
@@ -108,12 +112,54 @@ Value StrftimeNow(Runtime& runtime, const CallArguments& arguments) {
   return Value(std::move(out).Finish());
 }
 
+// cycler(...): current, next() and reset().
+class Cycler final : public Object {
+ public:
+  struct State {
+    std::vector<Value> items;
+    size_t at = 0;
+  };
+  class Step final : public Object {
+   public:
+    Step(std::shared_ptr<State> state, int depth, bool resets)
+        : Object(Type::kMethod, depth), state_(std::move(state)), resets_(resets) {}
+    bool callable() const override { return true; }
+    Value Call(Runtime&, const CallArguments&) override {
+      const size_t at = state_->at;
+      state_->at = resets_ ? 0 : (at + 1) % state_->items.size();
+      return resets_ ? Value() : state_->items[at];
+    }
+
+   private:
+    const std::shared_ptr<State> state_;
+    const bool resets_;
+  };
+
+  Cycler(std::vector<Value> items, int depth)
+      : Object(Type::kFunction, depth), state_(std::make_shared<State>(State{std::move(items)})) {}
+  std::optional<Value> Attribute(Runtime& runtime, std::string_view name) override {
+    if (name == "current") return state_->items[state_->at];
+    if (name != "next" && name != "reset") return std::nullopt;
+    return runtime.MakeObject<Step>(state_, depth() + 1, name == "reset");
+  }
+
+ private:
+  const std::shared_ptr<State> state_;
+};
+
+Value MakeCycler(Runtime& runtime, const CallArguments& arguments) {
+  if (arguments.positional.empty()) Raise("at least one item has to be provided");
+  const Value list = runtime.MakeList(arguments.positional);
+  return runtime.MakeObject<Cycler>(arguments.positional, list.depth());
+}
+
 struct NamedFunction {
   std::string_view name;
   Function::Body body;
 };
 constexpr NamedFunction kFunctions[] = {
     {"range", Range},
+    {"cycler", MakeCycler},
     {"dict", MakeDict},
     {"namespace", MakeNamespace},
     {"raise_exception", RaiseException},

@@ -132,6 +132,9 @@ Interpreter::Flow Interpreter::ExecuteOne(const Stmt& stmt) {
       break;
     case StmtKind::kScope:
       return ExecuteScope(static_cast<const ScopeStmt&>(stmt));
+    case StmtKind::kCallBlock:
+      ExecuteCallBlock(static_cast<const CallBlockStmt&>(stmt));
+      break;
     case StmtKind::kBreak:
       return Flow::kBreak;
     case StmtKind::kContinue:
@@ -170,8 +173,62 @@ void Interpreter::ExecuteFilterBlock(const FilterBlockStmt& stmt) {
 }
 
 Interpreter::Flow Interpreter::ExecuteScope(const ScopeStmt& stmt) {
+  std::vector<Value> values;
+  for (const auto& [target, value] : stmt.names) values.push_back(Evaluate(*value));
   const ScopeFrame scope(*this, scope_);
+  for (size_t i = 0; i < values.size(); ++i) AssignTarget(stmt.names[i].first, values[i]);
   return Execute(stmt.body);
+}
+
+void Interpreter::ExecuteCallBlock(const CallBlockStmt& stmt) {
+  const Value caller = runtime_.MakeObject<Macro>(*this, stmt.caller, CaptureScope());
+  AppendStr(*out_, EvaluateCall(static_cast<const CallExpr&>(*stmt.call), &caller));
+}
+
+// The list that a name or an attribute of a namespace holds becomes another one.
+void Interpreter::Rebind(const Expr& place, Value value) {
+  if (place.kind == ExprKind::kAttribute) {
+    const auto& attribute = static_cast<const AttributeExpr&>(place);
+    const Value holder = Evaluate(*attribute.object);
+    if (holder.type() != Type::kNamespace) Raise("only lists in variables and namespaces can be extended");
+    static_cast<Namespace&>(holder.as_object()).Set(runtime_, attribute.name, std::move(value));
+    return;
+  }
+  if (place.kind != ExprKind::kName) Raise("only lists in variables and namespaces can be extended");
+  const SymbolId symbol = static_cast<const NameExpr&>(place).symbol;
+  for (Scope* scope = scope_; scope != nullptr; scope = scope->parent) {
+    CountSearch(*scope);
+    for (auto& [name, held] : scope->variables) {
+      if (name != symbol) continue;
+      held = std::move(value);
+      return;
+    }
+  }
+  globals_[symbol] = std::move(value);
+}
+
+// list.append(item) and list.extend(items). Lists do not change: the variable gets a longer one, and whatever else holds the
+// old list keeps it.
+bool Interpreter::ExtendsList(const CallExpr& expr) {
+  if (expr.callee->kind != ExprKind::kAttribute) return false;
+  const auto& attribute = static_cast<const AttributeExpr&>(*expr.callee);
+  const bool append = attribute.name->bytes() == "append";
+  if (!append && attribute.name->bytes() != "extend") return false;
+  const Value list = Evaluate(*attribute.object);
+  if (list.type() != Type::kList) return false;
+  const CallArguments arguments = EvaluateArguments(expr.arguments);
+  const BoundArguments bound(append ? "append" : "extend", arguments, {"object"}, 1);
+  const Charge charge(runtime_.budget(), (list.as_list().items.size() + 1) * sizeof(Value));
+  std::vector<Value> items = list.as_list().items;
+  runtime_.budget().Step(items.size());
+  if (append) {
+    items.push_back(*bound[0]);
+  } else {
+    const auto more = Iterate(runtime_, *bound[0]);
+    items.insert(items.end(), more->items.begin(), more->items.end());
+  }
+  Rebind(*attribute.object, runtime_.MakeList(std::move(items)));
+  return true;
 }
 
 }  // namespace quire::runner::jinja

@@ -35,6 +35,8 @@ class Interpreter {
 
   // For the objects that call back: macros.
   Value CallMacro(const MacroDef& macro, Scope* closure, const CallArguments& arguments);
+  // And recursive loops: the text of the loop over these items.
+  Value CallLoop(const ForStmt& stmt, Scope* closure, const Value& iterable, int64_t depth);
 
  private:
   enum class Flow : uint8_t { kNormal, kBreak, kContinue };
@@ -49,6 +51,7 @@ class Interpreter {
   void ExecuteMacro(const MacroStmt& stmt);
   void ExecuteFilterBlock(const FilterBlockStmt& stmt);
   Flow ExecuteScope(const ScopeStmt& stmt);
+  void ExecuteCallBlock(const CallBlockStmt& stmt);
   Value Capture(const Block& block);  // the block's text, in a scope of its own
 
   // Names (interpreter.cc).
@@ -60,6 +63,7 @@ class Interpreter {
 
   // Loops and macros (interpreter_calls.cc).
   Flow ExecuteFor(const ForStmt& stmt);
+  Flow RunLoop(const ForStmt& stmt, Scope* closure, const Value& iterable, int64_t depth);
   std::shared_ptr<const List> Filtered(const ForStmt& stmt, std::shared_ptr<const List> items);
   void BindMacroArguments(const MacroDef& macro, const CallArguments& arguments);
 
@@ -68,7 +72,9 @@ class Interpreter {
   Value EvaluateAttribute(const AttributeExpr& expr);
   Value EvaluateElement(const ElementExpr& expr);
   Value EvaluateSlice(const SliceExpr& expr);
-  Value EvaluateCall(const CallExpr& expr);
+  Value EvaluateCall(const CallExpr& expr, const Value* caller = nullptr);
+  bool ExtendsList(const CallExpr& expr);
+  void Rebind(const Expr& place, Value value);
   Value EvaluateFilter(const FilterExpr& expr, const Value* block_text);
   Value EvaluateTest(const TestExpr& expr);
   Value EvaluateUnary(const UnaryExpr& expr);

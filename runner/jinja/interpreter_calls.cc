@@ -38,10 +38,19 @@ std::optional<Value> Loop::Position(std::string_view name) const {
   if (name == "first") return Value(index == 0);
   if (name == "last") return Value(index + 1 >= length);
   if (name == "length") return Value(length);
+  if (name == "depth") return Value(recursion_.depth + 1);
+  if (name == "depth0") return Value(recursion_.depth);
   return std::nullopt;
 }
 
-std::optional<Value> Loop::Attribute(Runtime&, std::string_view name) {
+Value Loop::Call(Runtime&, const CallArguments& arguments) {
+  const BoundArguments bound("loop", arguments, {"iterable"}, 1);
+  return recursion_.interpreter.CallLoop(*recursion_.stmt, recursion_.closure, *bound[0],
+                                         recursion_.depth + 1);
+}
+
+std::optional<Value> Loop::Attribute(Runtime& runtime, std::string_view name) {
+  if (name == "cycle") return runtime.MakeObject<LoopCycle>(index_);
   if (auto position = Position(name)) return position;
   if (name == "previtem") {
     if (index_ > 0 && index_ <= items_->items.size()) return items_->items[index_ - 1];
@@ -67,10 +76,25 @@ std::shared_ptr<const List> Interpreter::Filtered(const ForStmt& stmt, std::shar
 }
 
 Interpreter::Flow Interpreter::ExecuteFor(const ForStmt& stmt) {
-  const std::shared_ptr<const List> items = Filtered(stmt, Iterate(runtime_, Evaluate(*stmt.iterable)));
+  const Value iterable = Evaluate(*stmt.iterable);
+  return RunLoop(stmt, stmt.recursive ? CaptureScope() : nullptr, iterable, 0);
+}
+
+Value Interpreter::CallLoop(const ForStmt& stmt, Scope* closure, const Value& iterable, int64_t depth) {
+  const DepthGuard guard(runtime_.budget());
+  const ScopeFrame scope(*this, closure);
+  OutputFrame output(*this);
+  RunLoop(stmt, closure, iterable, depth);
+  return output.Take();
+}
+
+Interpreter::Flow Interpreter::RunLoop(const ForStmt& stmt, Scope* closure, const Value& iterable,
+                                       int64_t depth) {
+  const std::shared_ptr<const List> items = Filtered(stmt, Iterate(runtime_, iterable));
   ScopeFrame scope(*this, scope_);
   if (items->items.empty()) return Execute(stmt.otherwise);
-  const Value loop_value = runtime_.MakeObject<Loop>(items);
+  const Value loop_value = runtime_.MakeObject<Loop>(
+      items, Loop::Recursion{*this, stmt.recursive ? &stmt : nullptr, closure, depth});
   Loop& loop = static_cast<Loop&>(loop_value.as_object());
   const LoopEnd end(loop);
   for (size_t i = 0; i < items->items.size(); ++i) {
@@ -117,6 +141,7 @@ void Interpreter::BindMacroArguments(const MacroDef& macro, const CallArguments&
                                         : Value(Undefined{name, Undefined::Why::kParameter}));
     }
   }
+  if (macro.reads_caller) take("caller", program_.caller);
   if (macro.reads_kwargs) {
     std::vector<Value::Entry> entries;
     entries.reserve(surplus.size());

@@ -24,10 +24,35 @@ class Macro final : public Object {
   Scope* closure_;
 };
 
+// loop.cycle(...): the argument whose turn it is.
+class LoopCycle final : public Object {
+ public:
+  explicit LoopCycle(size_t index) : Object(Type::kMethod), index_(index) {}
+  bool callable() const override { return true; }
+  Value Call(Runtime&, const CallArguments& arguments) override {
+    if (arguments.positional.empty()) Raise("no items for cycling given");
+    return arguments.positional[index_ % arguments.positional.size()];
+  }
+
+ private:
+  const size_t index_;
+};
+
 class Loop final : public Object {
  public:
-  explicit Loop(std::shared_ptr<const List> items)
-      : Object(Type::kLoop, items->depth + 1), items_(std::move(items)) {}
+  // How a recursive loop calls itself; `stmt` is null for others. `closure` is captured.
+  struct Recursion {
+    Interpreter& interpreter;
+    const ForStmt* stmt;
+    Scope* closure;
+    int64_t depth;
+  };
+
+  Loop(std::shared_ptr<const List> items, Recursion recursion)
+      : Object(Type::kLoop, items->depth + 1), items_(std::move(items)), recursion_(recursion) {}
+
+  bool callable() const override { return recursion_.stmt != nullptr; }
+  Value Call(Runtime& runtime, const CallArguments& arguments) override;
 
   void Advance(size_t index) { index_ = index; }
   // The loop is over; what it went through is let go.
@@ -39,6 +64,7 @@ class Loop final : public Object {
   std::optional<Value> Position(std::string_view name) const;
 
   std::shared_ptr<const List> items_;
+  const Recursion recursion_;
   size_t index_ = 0;
 };
 

@@ -1,9 +1,11 @@
 // Methods of strings that ask for or change their form: case and character classes.
 #include <string_view>
 
+#include "runner/jinja/formatting.h"
 #include "runner/jinja/method_tables.h"
 #include "runner/jinja/sequence.h"
 #include "runner/jinja/text_ops.h"
+#include "runner/jinja/unicode.h"
 
 namespace quire::runner::jinja {
 namespace {
@@ -61,12 +63,45 @@ Value IsCaseMethod(Runtime& runtime, const Value& self, const CallArguments& arg
   return Value(any);
 }
 
+template <Align align>
+Value PadMethod(Runtime& runtime, const Value& self, const CallArguments& arguments) {
+  const BoundArguments bound("ljust", arguments, {"width", "fillchar"}, 1);
+  const std::string_view fill = bound[1] == nullptr ? " " : bound.String(1).as_view();
+  if (fill.empty() || OffsetOfCodePoint(fill, 1) != fill.size()) {
+    Raise("The fill character must be exactly one character long");
+  }
+  return Pad(runtime, self, bound.Int(0, 0), align, fill);
+}
+
+Value ZfillMethod(Runtime& runtime, const Value& self, const CallArguments& arguments) {
+  const BoundArguments bound("zfill", arguments, {"width"}, 1);
+  const bool sign =
+      !self.as_view().empty() && (self.as_view().front() == '-' || self.as_view().front() == '+');
+  const size_t digits = sign ? 1 : 0;
+  const Value rest = runtime.Slice(self, digits, self.as_text().size());
+  TextBuilder out = runtime.NewText();
+  out.Append(self.as_text(), 0, digits);
+  out.Append(
+      Pad(runtime, rest, bound.Int(0, 0) - static_cast<int64_t>(digits), Align::kRight, "0").as_text());
+  return Value(std::move(out).Finish());
+}
+
 constexpr NamedMethod kFormMethods[] = {
-    {"lower", CaseMethod<Case::kLower>}, {"upper", CaseMethod<Case::kUpper>},
-    {"capitalize", CapitalizeMethod},    {"title", TitleMethod},
-    {"isalpha", ClassMethod<IsAlpha>},   {"isalnum", ClassMethod<IsAlphanumeric>},
-    {"isdigit", ClassMethod<IsDigit>},   {"isspace", ClassMethod<IsSpace>},
-    {"islower", IsCaseMethod<true>},     {"isupper", IsCaseMethod<false>},
+    {"format", FormatBraces},
+    {"ljust", PadMethod<Align::kLeft>},
+    {"rjust", PadMethod<Align::kRight>},
+    {"center", PadMethod<Align::kCenter>},
+    {"zfill", ZfillMethod},
+    {"lower", CaseMethod<Case::kLower>},
+    {"upper", CaseMethod<Case::kUpper>},
+    {"capitalize", CapitalizeMethod},
+    {"title", TitleMethod},
+    {"isalpha", ClassMethod<IsAlpha>},
+    {"isalnum", ClassMethod<IsAlphanumeric>},
+    {"isdigit", ClassMethod<IsDigit>},
+    {"isspace", ClassMethod<IsSpace>},
+    {"islower", IsCaseMethod<true>},
+    {"isupper", IsCaseMethod<false>},
 };
 
 }  // namespace

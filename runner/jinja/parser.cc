@@ -17,6 +17,7 @@ Program Parser::Parse() {
   program_.limits = limits_;
   program_.loop = Intern("loop");
   program_.varargs = Intern("varargs");
+  program_.caller = Intern("caller");
   program_.kwargs = Intern("kwargs");
   program_.body = ParseBody({});
   return std::move(program_);

@@ -53,6 +53,10 @@ class Parser {
   std::unique_ptr<Stmt> ParseMacro();
   std::unique_ptr<Stmt> ParseFilterBlock();
   std::unique_ptr<Stmt> ParseGeneration();
+  std::unique_ptr<Stmt> ParseWith();
+  std::unique_ptr<Stmt> ParseBlock();
+  std::unique_ptr<Stmt> ParseCallBlock();
+  void ParseMacroBody(MacroDef& macro, const char* end);
   std::unique_ptr<Stmt> ParseJump(StmtKind kind);
   void ParsePrintTag(Block& block);
   void ParseSignature(MacroDef& macro);

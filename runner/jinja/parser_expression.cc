@@ -222,6 +222,7 @@ ExprPtr Parser::ParseNameOrConstant() {
   for (MacroDef* macro : macros_) {
     macro->reads_varargs |= name == "varargs";
     macro->reads_kwargs |= name == "kwargs";
+    macro->reads_caller |= name == "caller";
   }
   auto node = std::make_unique<NameExpr>(line);
   node->symbol = Intern(name);

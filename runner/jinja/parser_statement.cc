@@ -56,6 +56,9 @@ std::unique_ptr<Stmt> Parser::ParseStatement() {
       {"macro", &Parser::ParseMacro},
       {"filter", &Parser::ParseFilterBlock},
       {"generation", &Parser::ParseGeneration},
+      {"with", &Parser::ParseWith},
+      {"block", &Parser::ParseBlock},
+      {"call", &Parser::ParseCallBlock},
   };
   if (current().kind != TokenKind::kName) FailUnexpected();
   for (const auto& [name, parse] : kStatements) {
@@ -91,6 +94,7 @@ std::unique_ptr<Stmt> Parser::ParseFor() {
   ExpectName("in");
   node->iterable = ParseTuple(false);
   if (SkipName("if")) node->condition = ParseExpression();
+  node->recursive = SkipName("recursive");
   ++loops_;
   node->body = ParseTagBody({"else", "endfor"});
   --loops_;
@@ -152,12 +156,53 @@ std::unique_ptr<Stmt> Parser::ParseMacro() {
   node->symbol = Intern(name);
   node->macro.name = program_.symbols[node->symbol];
   ParseSignature(node->macro);
+  ParseMacroBody(node->macro, "endmacro");
+  return node;
+}
+
+void Parser::ParseMacroBody(MacroDef& macro, const char* end) {
   const int loops_outside = std::exchange(loops_, 0);
-  macros_.push_back(&node->macro);
-  node->macro.body = ParseTagBody({"endmacro"});
+  macros_.push_back(&macro);
+  macro.body = ParseTagBody({end});
   macros_.pop_back();
   loops_ = loops_outside;
-  ExpectName("endmacro");
+  ExpectName(end);
+}
+
+std::unique_ptr<Stmt> Parser::ParseCallBlock() {
+  auto node = std::make_unique<CallBlockStmt>(current().line);
+  Skip();
+  node->caller.name = program_.symbols[program_.caller];
+  if (current().IsOperator("(")) ParseSignature(node->caller);
+  node->call = ParseExpression();
+  if (node->call->kind != ExprKind::kCall) Fail("expected call");
+  ParseMacroBody(node->caller, "endcall");
+  return node;
+}
+
+std::unique_ptr<Stmt> Parser::ParseWith() {
+  auto node = std::make_unique<ScopeStmt>(current().line);
+  Skip();
+  while (current().kind != TokenKind::kTagEnd) {
+    if (!node->names.empty()) ExpectOperator(",");
+    Target target = ParseTarget(false);
+    ExpectOperator("=");
+    node->names.emplace_back(std::move(target), ParseExpression());
+  }
+  node->body = ParseTagBody({"endwith"});
+  ExpectName("endwith");
+  return node;
+}
+
+// Nothing extends a chat template: a block is what stands in it.
+std::unique_ptr<Stmt> Parser::ParseBlock() {
+  auto node = std::make_unique<ScopeStmt>(current().line);
+  Skip();
+  const std::string name = ConsumeName();
+  while (current().IsName("scoped") || current().IsName("required")) Skip();
+  node->body = ParseTagBody({"endblock"});
+  ExpectName("endblock");
+  SkipName(name);
   return node;
 }
 

@@ -95,6 +95,35 @@ constexpr Rendering kJinjaMacroTemplates[] = {
 
 TEST(JinjaMacro, Templates) { CheckTemplates(kJinjaMacroTemplates); }
 
+constexpr Rendering kJinjaBlockTemplates[] = {
+    {"{% with a = 1, b = 2 %}{{ a + b }}{% endwith %}{{ a is defined }}", "3False"},
+    {"{% set a = 1 %}{% with a = 2, b = a %}{{ a }}{{ b }}{% endwith %}{{ a }}", "211"},
+    {"{% with %}{% set q = 1 %}{{ q }}{% endwith %}{{ q is defined }}", "1False"},
+    {"{% block head %}x{{ xs[0] }}{% endblock head %}{% block b scoped %}y{% endblock %}", "x3y"},
+    {"{% macro m(t) %}<{{ t }}>{{ caller() }}</{{ t }}>{% endmacro %}{% call m('b') %}in {{ xs[1] }}{% "
+     "endcall %}",
+     "<b>in 1</b>"},
+    {"{% macro each(l) %}{% for i in l %}{{ caller(i, loop.last) }}{% endfor %}{% endmacro %}"
+     "{% call(item, last) each(xs) %}{{ item }}{{ '.' if last else ',' }}{% endcall %}",
+     "3,1,2."},
+    {"{% for n in [{'v':1,'c':[{'v':2,'c':[{'v':3,'c':[]}]}]},{'v':4,'c':[]}] recursive %}"
+     "({{ loop.depth }}{{ n.v }}{{ loop(n.c) }}){% endfor %}",
+     "(11(22(33)))(14)"},
+    {"{% for x in xs %}{{ loop.cycle('a', 'b') }}{% endfor %}", "aba"},
+    {"{% set c = cycler('a', 'b') %}{{ c.next() }}{{ c.current }}{{ c.next() }}{{ c.next() }}{{ c.reset() or "
+     "'' }}"
+     "{{ c.current }}",
+     "abbaa"},
+    {"{% set l = [] %}{% for x in xs %}{% set _ = l.append(x) %}{% endfor %}{{ l }}", "[3, 1, 2]"},
+    {"{% set ns = namespace(l=[]) %}{% for x in xs %}{% if ns.l.append(x * 2) %}{% endif %}{% endfor %}{{ "
+     "ns.l }}",
+     "[6, 2, 4]"},
+    {"{% set l = [1] %}{{ l.append(2) }}{% set _ = l.extend([3, 4]) %}{{ l }}", "None[1, 2, 3, 4]"},
+    {"{% set d = {'append': 'x'} %}{{ d.append }}", "x"},
+};
+
+TEST(JinjaBlocks, Templates) { CheckTemplates(kJinjaBlockTemplates); }
+
 constexpr Rendering kJinjaMacroBadTemplates[] = {
     {"{% macro m(a) %}{{ a }}{% endmacro %}{{ m(1,2) }}", "macro 'm' takes not more than 1 argument(s)"},
     {"{% macro m(a) %}{{ a }}{% endmacro %}{{ m(z=2) }}", "macro 'm' takes no keyword argument 'z'"},
@@ -103,6 +132,11 @@ constexpr Rendering kJinjaMacroBadTemplates[] = {
     {"{% macro inf() %}{{ inf() }}{% endmacro %}{{ inf() }}",
      "the template recurses deeper than 1500 levels"},
     {"{% macro c() %}{{ caller() }}{% endmacro %}{{ c() }}", "'caller' is undefined"},
+    {"{% macro c() %}x{% endmacro %}{% call c() %}{% endcall %}",
+     "macro 'c' takes no keyword argument 'caller'"},
+    {"{% for x in [[]] %}{{ loop([x]) }}{% endfor %}", "'LoopContext' object is not callable"},
+    {"{% for x in [[]] recursive %}{{ loop([x]) }}{% endfor %}",
+     "the template recurses deeper than 1500 levels"},
 };
 
 TEST(JinjaMacro, BadTemplates) { CheckFailingTemplates(kJinjaMacroBadTemplates); }
@@ -124,7 +158,7 @@ constexpr Rendering kJinjaGlobalExpressions[] = {
 TEST(JinjaGlobal, Expressions) { CheckExpressions(kJinjaGlobalExpressions); }
 
 constexpr Rendering kJinjaGlobalBadExpressions[] = {
-    {"cycler(1, 2)", "'cycler' is undefined"},
+    {"cycler()", "at least one item has to be provided"},
     {"range(100001)", "Range too big. The sandbox blocks ranges larger than 100000."},
     {"range(0,1,0)", "range() arg 3 must not be zero"},
     {"range('a')", "range(): argument 'start' must be an integer, not str"},
