@@ -109,7 +109,9 @@ TEST(ReadJson, ReadsWhatTheLibraryReads) {
     const auto read = ReadJson(text);
     if (expected.is_discarded()) {
       // What we read as U+FFFD it refuses.
-      if (text.find("\\u") == std::string::npos && IsValidUtf8(text)) EXPECT_FALSE(read) << text;
+      if (text.find("\\u") == std::string::npos && IsValidUtf8(text)) {
+        EXPECT_FALSE(read) << text;
+      }
       continue;
     }
     ++valid;
