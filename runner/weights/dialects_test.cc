@@ -233,5 +233,24 @@ TEST(Dialects, ACharsmapInBase64IsRead) {
   EXPECT_THAT(bytes->notes, IsEmpty());
 }
 
+TEST(Dialects, IdsOfNoTokenAreIgnored) {
+  const auto repaired = Repair({{"general.architecture", "llama"},
+                                {"tokenizer.ggml.tokens", {"a", "b"}},
+                                {"tokenizer.ggml.bos_token_id", 1},
+                                {"tokenizer.ggml.eos_token_id", 0U},
+                                {"tokenizer.ggml.padding_token_id", 4294967295U},
+                                {"tokenizer.ggml.mask_token_id", -1},
+                                {"tokenizer.ggml.eot_token_id", 2U}});
+  ASSERT_TRUE(repaired.has_value());
+  EXPECT_EQ(repaired->metadata, (ordered_json{{"general.architecture", "llama"},
+                                              {"tokenizer.ggml.tokens", {"a", "b"}},
+                                              {"tokenizer.ggml.bos_token_id", 1U},
+                                              {"tokenizer.ggml.eos_token_id", 0U}}));
+  EXPECT_THAT(repaired->notes,
+              ElementsAre("tokenizer.ggml.padding_token_id: 4294967295 is not the id of a token, ignored",
+                          "tokenizer.ggml.mask_token_id: -1 is not the id of a token, ignored",
+                          "tokenizer.ggml.eot_token_id: 2 is not the id of a token, ignored"));
+}
+
 }  // namespace
 }  // namespace quire::runner::weights

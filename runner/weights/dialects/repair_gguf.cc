@@ -8,8 +8,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "runner/weights/block_formats.h"
 #include "runner/weights/dialects/gguf_edits.h"
@@ -91,6 +93,25 @@ api::Result<void> EditTensors(const GgufEdits& edits, std::vector<Tensor>& tenso
   return {};
 }
 
+// Converters write -1 or 4294967295 for a special token that the vocabulary does not have.
+void DropForeignIds(ordered_json& metadata, std::vector<std::string>& notes) {
+  const auto tokens = metadata.find("tokenizer.ggml.tokens");
+  if (tokens == metadata.end() || !tokens->is_array()) return;
+  std::vector<std::string> foreign;
+  for (const auto& [key, value] : metadata.items()) {
+    if (!key.starts_with("tokenizer.ggml.") || !key.ends_with("_token_id") || !value.is_number_integer()) {
+      continue;
+    }
+    const bool known =
+        value.is_number_unsigned() ? value.get<uint64_t>() < tokens->size() : value.get<int64_t>() >= 0;
+    if (!known) foreign.push_back(key);
+  }
+  for (const std::string& key : foreign) {
+    notes.push_back(fmt::format("{}: {} is not the id of a token, ignored", key, metadata[key].dump()));
+    metadata.erase(key);
+  }
+}
+
 }  // namespace
 
 api::Result<GgufRepairs> RepairGguf(GgufContents& contents, const std::string& file) {
@@ -107,6 +128,7 @@ api::Result<GgufRepairs> RepairGguf(GgufContents& contents, const std::string& f
     if (auto done = EditTensors(*edits, contents.tensors, *memory); !done) return refuse(done.error());
     repairs.notes.insert(repairs.notes.end(), edits->notes.begin(), edits->notes.end());
   }
+  DropForeignIds(*contents.metadata, repairs.notes);
   for (const std::string& name : contents.empty) {
     repairs.notes.push_back(fmt::format("tensor {}: has no elements, ignored", Quoted(name)));
   }
