@@ -83,7 +83,7 @@ def stock(pick):
 
 def journey(pick):
     cities = pick.sample(CITIES, 3)
-    return f"We travelled from {cities[0]} to {cities[1]} and then to {cities[2]}.", {"cities": cities}
+    return f"We went from {cities[0]} to {cities[1]} and then to {cities[2]}.", {"cities": cities}
 
 
 def order(pick):

@@ -165,7 +165,7 @@ class DrippingCollector {
   std::jthread thread_;  // last
 };
 
-// A collector that goes on answering would have the thread, and with it all traces, for ever.
+// A collector that goes on answering would have the thread, and with it all traces, forever.
 TEST(Traces, ACollectorThatDripsIsLeft) {
   const std::string head = "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n";
   for (const std::string& begin :

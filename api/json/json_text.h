@@ -25,14 +25,14 @@ bool ReadJsonString(std::string_view text, size_t& at, JsonString& string);
 
 // A receiver has null(), boolean(bool), number_unsigned(uint64_t), number_integer(int64_t), number_float(double),
 // string(JsonString), key(JsonString), start_array(), end_array(), start_object() and end_object(), each of which may give up
-// with false, and gives up on values that are nested too deep. It is told of what is not JSON with syntax_error(position) and of
+// with false, and gives up on values that are nested too deep. It gets what is not JSON with syntax_error(position) and of
 // numbers that no double holds with range_error(); both give false.
 template <class Receiver>
 class JsonTextParser {
  public:
   JsonTextParser(std::string_view text, Receiver& receiver) : text_(text), receiver_(receiver) {}
 
-  // Exactly one value. False: the receiver gave up, or was told of an error.
+  // Exactly one value. False: the receiver gave up, or got an error.
   bool Parse() {
     constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
     if (text_.starts_with(kByteOrderMark)) at_ = kByteOrderMark.size();

@@ -93,7 +93,7 @@ TEST(FitMessages, WhatIsRefusedIsReadForSixteenContexts) {
   };
   std::vector<api::Message> messages = Conversation();
   messages.back().content.assign(161, 'e');
-  const auto refused = FitMessages(messages, 10, api::Overflow::kTruncate, encode);
+  const auto refused = FitMessages(messages, 10, api::Overflow::kDropMessages, encode);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, api::ErrorCode::kContextLengthExceeded);
   EXPECT_THAT(refused.error().message, HasSubstr("(more than 160 tokens"));

@@ -107,6 +107,7 @@ api::Result<std::shared_ptr<const PromptTemplate>> PromptTemplate::Build(std::st
                                                                          std::string_view path, Tokens tokens,
                                                                          WriteCalls write_calls) {
   auto built = Parse(source, tokens, write_calls);
+  if (!built && built.error().code == api::ErrorCode::kUnavailable) return std::unexpected(built.error());
   if (auto checked = Parse("", tokens, write_calls); !checked) {  // the tokens
     return api::Fail(api::ErrorCode::kBadModel, fmt::format("{}: {}", path, checked.error().message));
   }

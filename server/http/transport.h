@@ -25,8 +25,12 @@ struct TransportLimits {
   uint64_t buffered_bodies_bytes = uint64_t{1} << 30;  // request bodies in memory, all connections together
   // The last quarter is for bodies of which every connection may hold one: however many large bodies clients hold, small
   // ones have room. One party's large bodies may hold half, so that others' have room, but always one of the largest size and
-  // what its texts become.
-  BodyLimits Bodies() const { return Shares(buffered_bodies_bytes, 2 * parser.body_bytes, "request bodies"); }
+  // what its texts and their objects become.
+  BodyLimits Bodies() const {
+    const uint64_t objects =
+        parser.body_bytes / 8;  // 2,048 texts of the smallest --max-body, or as many messages
+    return Shares(buffered_bodies_bytes, 2 * parser.body_bytes + objects, "request bodies");
+  }
   // Answers that are collected before they are sent, by what they are estimated to have as JSON: one, and all together,
   // which are shared as request bodies are.
   uint64_t answer_bytes_max = uint64_t{128} << 20;

@@ -141,7 +141,7 @@ TEST(TransportLimits, OnePartysLargeBodiesHaveAShare) {
     server.OnIoThread([&] { held = server.server().buffered_bodies_bytes(); });
   }
   RawClient large(server.port());
-  large.Send(post(10'003, 10'003));
+  large.Send(post(12'503, 12'503));
   const RawResponse refused = large.Read();
   EXPECT_EQ(refused.status, 429);
   EXPECT_TRUE(refused.headers.contains("retry-after"));

@@ -78,7 +78,8 @@ TEST(OpenAiRoutes, ShapesOfOtherClients) {
   const RawResponse count = daemon.Post("/v1/responses/input_tokens", R"({"model":"demo","input":"Hi"})");
   EXPECT_EQ(count.body, R"({"object":"response.input_tokens","input_tokens":9})");
   EXPECT_TRUE(daemon.backend().seen.requests[0].prompt_only);
-  const RawResponse fill = daemon.Post("/v1/fim/completions", R"({"model":"demo","prompt":"a","suffix":"b"})");
+  const RawResponse fill =
+      daemon.Post("/v1/fim/completions", R"({"model":"demo","prompt":"a","suffix":"b"})");
   EXPECT_EQ(json::parse(fill.body)["choices"][0]["message"]["content"], "Hello");
   EXPECT_TRUE(std::holds_alternative<api::FimPrompt>(daemon.backend().seen.requests[1].prompt));
   const json list = json::parse(daemon.Get("/v1/models", "anthropic-version: 2023-06-01\r\n").body);

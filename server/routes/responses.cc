@@ -14,7 +14,7 @@ namespace {
 
 namespace openai = api::openai;
 
-GenerationJob CountJob(openai::ResponsesRequest parsed, const api::ModelDefaults& defaults) {
+GenerationJob InputTokensJob(openai::ResponsesRequest parsed, const api::ModelDefaults& defaults) {
   api::Request request = openai::ToRequest(std::move(parsed), defaults);
   request.prompt_only = true;
   return {std::move(request), std::make_unique<openai::InputTokensEncoder>()};
@@ -48,7 +48,7 @@ void AddResponsesRoutes(Router& router, Services& services) {
     return AnswerRequest(services, exchange, openai::ParseResponses, MakeResponsesJob);
   };
   const auto count = [&services](Exchange& exchange) {
-    return AnswerRequest(services, exchange, openai::ParseResponses, CountJob);
+    return AnswerRequest(services, exchange, openai::ParseResponses, InputTokensJob);
   };
   router.Add({"POST", "/v1/responses", respond, true});
   router.Add({"POST", "/v1/responses/input_tokens", count, true});

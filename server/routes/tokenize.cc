@@ -28,7 +28,7 @@ api::TokenizeEncoder::Shape ShapeOf(const api::TemplateRequest&) {
 }
 
 // The model that is named, else the only one that is loaded or stored. Null: the request was answered with the error.
-Awaitable<SharedModel> FindOrGuess(Services& services, Exchange& exchange, std::string name) {
+Awaitable<SharedModel> FindNamedOrOnly(Services& services, Exchange& exchange, std::string name) {
   if (name.empty()) {
     const auto loaded = services.backend.Loaded();
     if (loaded.size() == 1) {
@@ -57,7 +57,7 @@ Awaitable<void> Convert(Services& services, Exchange& exchange,
   auto parsed = co_await ParseBody(services, exchange, parse);
   if (!parsed) co_return;
   exchange.log().model = parsed->model;
-  const auto model = co_await FindOrGuess(services, exchange, parsed->model);
+  const auto model = co_await FindNamedOrOnly(services, exchange, parsed->model);
   if (!model) co_return;
   auto reply = std::make_unique<api::TokenizeEncoder>(ShapeOf(*parsed));
   GenerationJob job(RequestOf(*std::move(parsed), *model), std::move(reply));
@@ -89,7 +89,7 @@ void SetSampling(const api::ipc::Inspected& description, const StoredModel& mode
 
 // For the model that ?model= names, else for the only loaded one.
 Awaitable<void> Props(Services& services, Exchange& exchange) {
-  const auto model = co_await FindOrGuess(services, exchange, ModelOfQuery(exchange.request().query));
+  const auto model = co_await FindNamedOrOnly(services, exchange, ModelOfQuery(exchange.request().query));
   if (!model) co_return;
   const auto description = co_await services.inspector.Describe(*model, /*verbose=*/false, PartyOf(exchange));
   if (!description) {

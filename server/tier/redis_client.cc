@@ -328,7 +328,7 @@ api::Result<std::string> RedisClient::ReadText(size_t bytes, Time deadline) {
 }
 
 api::Result<RedisReply> RedisClient::ReadReply(Time deadline, int depth) {
-  if (!TakeRoom(sizeof(RedisReply))) return Fail("a reply that is too long");
+  if (!ReserveRoom(sizeof(RedisReply))) return Fail("a reply that is too long");
   auto line = ReadLine(deadline);
   if (!line) return std::unexpected(line.error());
   RedisReply reply;
@@ -349,7 +349,7 @@ api::Result<RedisReply> RedisClient::ReadReply(Time deadline, int depth) {
   if (*number == -1) return reply;
   const auto size = static_cast<uint64_t>(*number);
   if (type == '$') {
-    if (!TakeRoom(size)) return Fail("a reply that is too long");
+    if (!ReserveRoom(size)) return Fail("a reply that is too long");
     auto text = ReadText(size, deadline);
     if (!text) return std::unexpected(text.error());
     reply.kind = RedisReply::Kind::kText;
@@ -367,7 +367,7 @@ api::Result<RedisReply> RedisClient::ReadReply(Time deadline, int depth) {
   return reply;
 }
 
-bool RedisClient::TakeRoom(size_t bytes) {
+bool RedisClient::ReserveRoom(size_t bytes) {
   if (bytes > room_) return false;
   room_ -= bytes;
   return true;

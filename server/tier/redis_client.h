@@ -79,7 +79,7 @@ class RedisClient {
   api::Result<std::string> ReadLine(Time deadline);
   api::Result<std::string> ReadText(size_t bytes, Time deadline);
   api::Result<RedisReply> ReadReply(Time deadline, int depth);
-  bool TakeRoom(size_t bytes);
+  bool ReserveRoom(size_t bytes);
   std::unexpected<api::Error> Fail(std::string what);
 
   const RedisAddress address_;

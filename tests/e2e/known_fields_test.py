@@ -14,7 +14,7 @@ BODIES = {
 }
 GENERATES = list(BODIES)[:3]
 REFUSED = {
-    "guided_grammar": "x", "regex": "x", "ebnf": "x", "structural_tag": "x", "bad_words": ["x"], "logits_processors": ["x"],
+    "guided_grammar": "x", "ebnf": "x", "structural_tag": "x", "bad_words": ["x"], "logits_processors": ["x"],
     "allowed_token_ids": [5], "prompt_logprobs": 1, "use_beam_search": True, "length_penalty": 0.5, "min_keep": 2,
     "include_stop_str_in_output": True, "skip_special_tokens": False, "documents": [{"text": "x"}], "tfs_z": 0.5,
     "top_a": 0.5, "dynatemp_range": 0.5, "smoothing_factor": 0.5, "typical": 0.5, "ban_eos_token": True,
@@ -29,7 +29,7 @@ HONORED = {  # a value of a wrong type or range is refused by the field's name
     "dry_multiplier": -1, "xtc_probability": 2, "top_n_sigma": "x", "mirostat": 5, "samplers": "x", "ignore_eos": "x",
     "min_tokens": -1, "stop": 5, "stop_token_ids": "x", "logit_bias": 5, "seed": "x", "n_predict": "x",
     "max_new_tokens": "x", "num_ctx": "x", "response_format": 5, "grammar": 5, "json_schema": 5, "guided_json": 5,
-    "guided_regex": 5, "guided_choice": 5, "structured_outputs": 5, "format": 5, "cache_salt": 5, "keep_alive": [],
+    "guided_regex": 5, "regex": 5, "guided_choice": 5, "structured_outputs": 5, "format": 5, "cache_salt": 5, "keep_alive": [],
 }
 HARMLESS = {
     "user": "x", "metadata": {"a": "b"}, "store": True, "service_tier": "auto", "safety_identifier": "x",
