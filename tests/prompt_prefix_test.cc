@@ -158,8 +158,8 @@ TEST_F(PromptPrefix, ALongerConversationBeginsWithTheShorterOnesTokens) {
       whole += common == shorter.size() ? 1 : 0;
     }
   }
-  EXPECT_EQ(compared, 688);
-  EXPECT_EQ(whole, 662);
+  EXPECT_EQ(compared, 704);
+  EXPECT_EQ(whole, 676);
 }
 
 // Whatever the template: all tokens up to the end of the last message are shared, but for one that goes

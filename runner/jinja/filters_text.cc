@@ -106,6 +106,7 @@ Value FormatFilter(Runtime& runtime, const Value& self, const CallArguments& arg
     Raise("can't handle positional and keyword arguments at the same time");
   }
   std::vector<Value::Entry> named;
+  named.reserve(arguments.named.size());
   for (const auto& [name, value] : arguments.named) named.emplace_back(Value(name), value);
   return FormatPercent(runtime, SoftStr(runtime, self),
                        named.empty() ? runtime.MakeList(arguments.positional, Type::kTuple)

@@ -174,6 +174,7 @@ void Interpreter::ExecuteFilterBlock(const FilterBlockStmt& stmt) {
 
 Interpreter::Flow Interpreter::ExecuteScope(const ScopeStmt& stmt) {
   std::vector<Value> values;
+  values.reserve(stmt.names.size());
   for (const auto& [target, value] : stmt.names) values.push_back(Evaluate(*value));
   const ScopeFrame scope(*this, scope_);
   for (size_t i = 0; i < values.size(); ++i) AssignTarget(stmt.names[i].first, values[i]);

@@ -170,7 +170,7 @@ void PromptTemplate::Probe(std::string_view source) {
     return std::move(rendered->text);
   };
   TurnProbe probe = ProbeTurnRules(source, render);
-  rules_ = std::move(probe.rules);
+  rules_ = probe.rules;
   notes_ = std::move(probe.notes);
   unserved_ = std::move(probe.unserved);
 }

@@ -188,7 +188,7 @@ class Prober {
       if (rules == probe_.rules || !Serves(shape, rules)) continue;
       if (!std::ranges::all_of(served_, [&](const Shape& earlier) { return Serves(earlier, rules); }))
         continue;
-      probe_.rules = std::move(rules);
+      probe_.rules = rules;
       for (const RuleChange& change : changes) {
         if (*change.note != '\0') probe_.notes.emplace_back(change.note);
       }

@@ -25,12 +25,13 @@ constexpr size_t kKibibyte = 1024;
 constexpr size_t kMebibyte = kKibibyte * kKibibyte;
 
 struct RequestLimits : public ::testing::Test {
-  // One client may have 4 MiB.
-  static TransportLimits Small() {
+  // One client may have half: 4 MiB.
+  explicit RequestLimits(uint64_t bytes = 8 * kMebibyte) : daemon_(Small(bytes)) {}
+  static TransportLimits Small(uint64_t bytes) {
     TransportLimits limits;
     limits.connections = 8;
     limits.parser.body_bytes = kMebibyte;
-    limits.buffered_bodies_bytes = 8 * kMebibyte;
+    limits.buffered_bodies_bytes = bytes;
     return limits;
   }
   void SetUp() override {
@@ -65,11 +66,15 @@ struct RequestLimits : public ::testing::Test {
     daemon_.OnIoThread([&] { daemon_.backend().seen.requests.clear(); });
   }
 
-  TestDaemon daemon_{Small()};
+  TestDaemon daemon_;
 };
 
-TEST_F(RequestLimits, ManyShortMessagesCountAsWhatTheyTake) {
-  constexpr size_t kMessages = 3'500;
+struct MessageLimits : public RequestLimits {
+  MessageLimits() : RequestLimits(16 * kMebibyte) {}
+};
+
+TEST_F(MessageLimits, ManyShortMessagesCountAsWhatTheyTake) {
+  constexpr size_t kMessages = 6'300;
   auto& events = daemon_.backend().script.events;
   events.insert(events.end() - 1, testing::Block{});
   const std::string body = Chat(kMessages).dump();
@@ -90,15 +95,15 @@ TEST_F(RequestLimits, ManyShortMessagesCountAsWhatTheyTake) {
   }
 }
 
-TEST_F(RequestLimits, SmallRequestsOfTheSamePartyHaveRoom) {
+TEST_F(MessageLimits, SmallRequestsOfTheSamePartyHaveRoom) {
   auto& events = daemon_.backend().script.events;
   const auto answered = events;
   events.insert(events.end() - 1, testing::Block{});
   RawClient first(daemon_.port());
-  first.Send(testing::PostBytes("/api/chat", Chat(3'500).dump()));
+  first.Send(testing::PostBytes("/api/chat", Chat(6'300).dump()));
   daemon_.backend().blocked.get_future().wait();
   daemon_.OnIoThread([&] { daemon_.backend().script.events = answered; });
-  EXPECT_EQ(daemon_.Post("/api/chat", Chat(4'500).dump()).status, 429);
+  EXPECT_EQ(daemon_.Post("/api/chat", Chat(8'000).dump()).status, 429);
   EXPECT_EQ(daemon_.Post("/api/chat", Chat(30).dump()).status, 200);
 }
 

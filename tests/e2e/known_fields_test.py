@@ -63,7 +63,7 @@ class KnownFields(unittest.TestCase):
             for name, value in REFUSED.items():
                 if path in ONLY_REFUSED_AT.get(name, GENERATES):
                     self.expect_refused(path, name, value)
-        for name in ["input_type", "instruction", "prompt_name", "task", "truncate_prompt_tokens", "truncate"]:
+        for name in ["instruction", "prompt_name", "truncate_prompt_tokens", "truncate"]:
             self.expect_refused("/v1/embeddings", name, "x")
 
     def test_what_is_honored_is_read(self):

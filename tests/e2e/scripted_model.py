@@ -1,5 +1,5 @@
 """Writes a model that answers from a script, with nothing but Python: a Llama whose layer adds nothing, so that each token
-alone decides the next. Its chat template shows the last message only; the last token of that chooses the answer."""
+alone decides the next. The last token of a prompt chooses the answer."""
 import json
 import pathlib
 import struct
@@ -7,8 +7,9 @@ import struct
 HIDDEN, WIDE, HEADS = 512, 64, 8
 END = "<|im_end|>"
 MARKERS = ["<think>", "</think>", "<tool_call>", "</tool_call>"]
-TEMPLATE = ("{#- tools: <tool_call> </tool_call> <think> </think> -#}{% if tools %}{% endif %}"
-            "{{ messages[-1].content }}{% if messages[-1].content == 'E' %}<think>\n{% endif %}")
+TEMPLATE = ("{#- tools: <tool_call> </tool_call> <think> </think> -#}{% if tools %}{{ tools | tojson }}{% endif %}"
+            "{% for m in messages %}\n{{ m.content }}{% for call in m.tool_calls or [] %}{{ call | tojson }}{% endfor %}{% endfor %}"
+            "{% if messages[-1].content == 'E' %}<think>\n{% endif %}")
 
 
 def byte_letters():

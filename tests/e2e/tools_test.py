@@ -135,7 +135,7 @@ class Tools(unittest.TestCase):
             self.assertEqual(400, reply.status)
             self.assertEqual('"quire-demo" does not support thinking', reply.json["error"])
         reply = self.daemon.post("/v1/chat/completions", openai(SUM, reasoning_effort="high"))
-        self.assertEqual((400, "invalid_request_error"), (reply.status, reply.json["error"]["type"]))
+        self.assertEqual(200, reply.status, "it answers without")
 
     def test_without_a_choice_no_call_is_made(self):
         choice = self.daemon.post("/v1/chat/completions",
