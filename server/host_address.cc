@@ -24,10 +24,14 @@ api::Result<HostAddress> ParseHostAddress(std::string_view text) {
   if (const size_t mark = text.find("://"); mark != std::string_view::npos) {
     const std::string scheme = api::AsciiLower(text.substr(0, mark));
     if (scheme == "http") address.port = 80;
-    if (scheme == "https") address.port = 443;
+    address.https = scheme == "https";
+    if (address.https) address.port = 443;
     text.remove_prefix(mark + 3);
   }
-  text = text.substr(0, text.find('/'));
+  if (const size_t slash = text.find('/'); slash != std::string_view::npos) {
+    address.path = text.substr(slash + 1);
+    text = text.substr(0, slash);
+  }
   if (text.empty()) return address;
 
   // An IPv6 address has more than one colon; only in brackets can a port follow it.

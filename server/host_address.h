@@ -12,6 +12,8 @@ namespace quire::server {
 struct HostAddress {
   std::string host;  // name or address, without brackets
   uint16_t port = 11434;
+  bool https = false;     // for clients, as is the path; a listener has neither
+  std::string path = {};  // behind the first '/', mostly empty
 };
 
 // "[scheme://]host[:port][/path]" as OLLAMA_HOST gives it; empty = 127.0.0.1:11434. http means port 80 and

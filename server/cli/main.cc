@@ -15,7 +15,6 @@
 #include <utility>
 #include <vector>
 
-#include "api/base/ascii.h"
 #include "server/cli/arguments.h"
 #include "server/cli/cache.h"
 #include "server/cli/chat.h"
@@ -41,17 +40,12 @@ constexpr int kInputWaitMs = 2000;
 // The daemon's address as a client reaches it: a wildcard address means this machine.
 api::Result<Endpoint> DaemonEndpoint() {
   const char* text = std::getenv("OLLAMA_HOST");
-  const std::string_view given = text != nullptr ? text : "";
-  const auto address = server::ParseHostAddress(given);
+  const auto address = server::ParseHostAddress(text != nullptr ? text : "");
   if (!address) return std::unexpected(address.error());
-  const size_t scheme = given.find("://");
-  const std::string_view place = scheme == std::string_view::npos ? given : given.substr(scheme + 3);
-  const size_t path = place.find('/');
-  const bool has_path =
-      path != std::string_view::npos && place.find_first_not_of("/ ", path) != std::string_view::npos;
-  if (has_path || api::EqualIgnoringCase(given.substr(0, given.find(':')), "https")) {
+  const bool has_path = address->path.find_first_not_of('/') != std::string::npos;
+  if (has_path || address->https) {
     return api::Fail(api::ErrorCode::kUnsupported,
-                     fmt::format("OLLAMA_HOST is \"{}\", but this client uses http:// without {}", given,
+                     fmt::format("OLLAMA_HOST is \"{}\", but this client uses http:// without {}", text,
                                  has_path ? "a path" : "TLS (https://)"));
   }
   const bool any = address->host == "0.0.0.0" || address->host == "::";
