@@ -1,9 +1,9 @@
 #include "runner/prompt/prompt_template.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ctime>
 #include <iterator>
 #include <utility>
 
@@ -33,6 +33,12 @@ std::vector<PromptSegment> Segments(const jinja::TrackedText& tracked, size_t en
   }
   add(end, true);
   return segments;
+}
+
+// As strftime() writes it: the probes of a template give no date, and a library that asserts a valid one stops them.
+std::string DateText(const std::tm& date) {
+  char text[32];
+  return {text, std::strftime(text, sizeof text, "%b %d %Y %H:%M:%S", &date)};
 }
 
 // The tools as one JSON text; empty without any.
@@ -200,8 +206,7 @@ api::Result<jinja::TrackedText> PromptTemplate::RenderJinja(std::span<const Turn
   if (rules.functions_text) {
     variables.emplace_back("functions",
                            FunctionsText(rules.tools_as_text ? std::span<const api::Tool>() : tools));
-    variables.emplace_back("datetime",
-                           jinja::Value::String(fmt::format("{:%b %d %Y %H:%M:%S}", setting.now)));
+    variables.emplace_back("datetime", jinja::Value::String(DateText(setting.now)));
   }
   for (const auto& [name, text] : tokens_) variables.emplace_back(name, jinja::Value::String(text));
   const ThinkingSwitch& thinking = setting.thinking;
