@@ -122,16 +122,12 @@ void DeclareCache(CLI::App& app, CacheOptions& cache) {
 }
 
 void DeclareFleet(CLI::App& app, FleetOptions& fleet) {
-  auto* command = app.add_subcommand(
-      "fleet", "Show the nodes of a fleet, or serve HAProxy, which asks where requests go");
-  command->add_option("ACTION", fleet.action, "status or picker")
-      ->required()
-      ->check(CLI::IsMember({"status", "picker"}));
+  auto* command = app.add_subcommand("fleet", "Show the nodes of a fleet");
+  command->add_option("ACTION", fleet.action, "status")->required()->check(CLI::IsMember({"status"}));
   command->add_option("NODE", fleet.nodes,
-                      "NAME=[https://]HOST[:PORT] (default: those of QUIRE_FLEET; status: this daemon)");
+                      "NAME=[https://]HOST[:PORT] (default: those of QUIRE_FLEET, else this daemon)");
   command->add_option("--ca", fleet.ca_file,
                       "Certificates that sign the nodes' (PEM; default: QUIRE_FLEET_CA, else the system's)");
-  command->add_option("--listen", fleet.listen, "Where the picker listens (default: 127.0.0.1:11435)");
   command->add_flag("--json", fleet.json, "Print the nodes' reports as JSON lines");
 }
 

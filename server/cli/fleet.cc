@@ -15,8 +15,6 @@
 #include "server/cli/table.h"
 #include "server/cli/terminal.h"
 #include "server/fleet/node_client.h"
-#include "server/fleet/picker_agent.h"
-#include "server/options.h"
 
 namespace quire::cli {
 namespace {
@@ -65,46 +63,6 @@ Reports RequestReports(const std::vector<FleetNode>& nodes, server::NodeAccess a
   return reports;
 }
 
-int Status(const Endpoint& daemon, const FleetOptions& options) {
-  std::vector<FleetNode> nodes = {{.name = "local", .host = daemon.host, .port = daemon.port}};
-  if (const auto texts = NodeTexts(options); !texts.empty()) {
-    auto parsed = server::ParseFleetNodes(texts);
-    if (!parsed) return PrintError(parsed.error());
-    nodes = *std::move(parsed);
-  }
-  auto access = AccessOf(options, nodes);
-  if (!access) return PrintError(access.error());
-  const Reports reports = RequestReports(nodes, *std::move(access));
-  if (options.json) {
-    for (const auto& [name, report] : reports) fmt::print("{}\n", server::EncodeReport(name, report));
-  } else {
-    fmt::print("{}", FleetTable(reports));
-  }
-  for (const auto& [name, report] : reports) {
-    if (!report || !report->ready) return 1;
-  }
-  return 0;
-}
-
-int ServePicker(const FleetOptions& options) {
-  auto nodes = server::ParseFleetNodes(NodeTexts(options));
-  if (!nodes) return PrintError(nodes.error());
-  const auto listen = server::ParseHostAddress(options.listen);
-  if (!listen) return PrintError(listen.error());
-  auto access = AccessOf(options, *nodes);
-  if (!access) return PrintError(access.error());
-  server::PickerAgent agent({.listen_host = listen->host,
-                             .listen_port = listen->port,
-                             .nodes = *std::move(nodes),
-                             .access = *std::move(access)});
-  const auto port = agent.Listen();
-  if (!port) return PrintError(port.error());
-  fmt::print("listening on {}:{}\n", listen->host, *port);
-  std::fflush(stdout);
-  agent.Run();
-  return 0;
-}
-
 std::string ModelText(const NodeReport& report) {
   std::vector<std::string> loaded;
   loaded.reserve(report.models.size());
@@ -139,7 +97,24 @@ std::string FleetTable(const Reports& nodes) {
 }
 
 int Fleet(const Endpoint& daemon, const FleetOptions& options) {
-  return options.action == "picker" ? ServePicker(options) : Status(daemon, options);
+  std::vector<FleetNode> nodes = {{.name = "local", .host = daemon.host, .port = daemon.port}};
+  if (const auto texts = NodeTexts(options); !texts.empty()) {
+    auto parsed = server::ParseFleetNodes(texts);
+    if (!parsed) return PrintError(parsed.error());
+    nodes = *std::move(parsed);
+  }
+  auto access = AccessOf(options, nodes);
+  if (!access) return PrintError(access.error());
+  const Reports reports = RequestReports(nodes, *std::move(access));
+  if (options.json) {
+    for (const auto& [name, report] : reports) fmt::print("{}\n", server::EncodeReport(name, report));
+  } else {
+    fmt::print("{}", FleetTable(reports));
+  }
+  for (const auto& [name, report] : reports) {
+    if (!report || !report->ready) return 1;
+  }
+  return 0;
 }
 
 }  // namespace quire::cli

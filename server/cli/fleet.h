@@ -1,4 +1,4 @@
-// quire fleet: the nodes behind a balancer, and the agent that tells HAProxy where a request goes.
+// quire fleet status: the nodes behind a balancer.
 #pragma once
 
 #include <string>
@@ -12,10 +12,9 @@
 namespace quire::cli {
 
 struct FleetOptions {
-  std::string action = {};              // status, picker
+  std::string action = {};              // status
   std::vector<std::string> nodes = {};  // NAME=[https://]HOST[:PORT]; none: QUIRE_FLEET
   std::string ca_file = {};             // empty: QUIRE_FLEET_CA, else the system's certificates
-  std::string listen = "127.0.0.1:11435";
   bool json = false;
 };
 

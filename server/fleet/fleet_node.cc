@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "api/base/parse_integer.h"
-#include "server/fleet/node_picker.h"
 
 namespace quire::server {
 namespace {
@@ -66,9 +65,9 @@ api::Result<std::vector<FleetNode>> ParseFleetNodes(const std::vector<std::strin
       return api::Fail(api::ErrorCode::kInvalidArgument, fmt::format("two nodes are named {}", node->name));
     nodes.push_back(*std::move(node));
   }
-  if (nodes.empty() || nodes.size() > NodePicker::kNodesMax) {
+  if (nodes.empty() || nodes.size() > kFleetNodesMax) {
     return api::Fail(api::ErrorCode::kInvalidArgument,
-                     fmt::format("a fleet has 1 to {} nodes: NAME=HOST[:PORT] ...", NodePicker::kNodesMax));
+                     fmt::format("a fleet has 1 to {} nodes: NAME=HOST[:PORT] ...", kFleetNodesMax));
   }
   return nodes;
 }

@@ -1,4 +1,4 @@
-// GET /quire/node: what a fleet's picker and `quire fleet status` read of this daemon: load, models, prefixes. The route
+// GET /quire/node: what `quire fleet status` reads of this daemon: load, models, prefixes. The route
 // requires the role admin, as /metrics does. docs/fleet.md describes the fields.
 #pragma once
 

@@ -198,7 +198,7 @@ class FleetRedis(unittest.TestCase):
         stack = contextlib.ExitStack()
         self.addCleanup(stack.close)
         redis = stack.enter_context(Redis(self.folder))
-        fleet = stack.enter_context(Fleet(picker=False, environment=lambda name: redis.settings(name, always)))
+        fleet = stack.enter_context(Fleet(environment=lambda name: redis.settings(name, always)))
         for node in fleet.nodes.values():
             wait_connected(node)
         return redis, fleet

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Three daemons behind the HAProxy of packaging/haproxy, with and without the picker. Skipped where haproxy is missing.
+"""Three daemons behind the HAProxy of packaging/haproxy. Skipped where haproxy is missing.
 
 usage: fleet_test.py [CONVERSATIONS TURNS]    the default is a sample of the acceptance run (200 10)
 """
@@ -44,22 +44,14 @@ def wait(holds, why):
         time.sleep(0.05)
 
 
-def unhurried(text):
-    """The packaged files without the times after which HAProxy does without the picker: a busy machine would exceed them."""
-    text = text.replace("timeout processing 20ms", "timeout processing 60s").replace("timeout hello 1s", "timeout hello 60s")
-    return text.replace("timeout connect 20ms", "timeout connect 60s")
-
-
 class Fleet:
-    """Nodes, HAProxy and, if wanted, the picker."""
+    """Nodes and HAProxy."""
 
-    def __init__(self, picker=True, environment=None, nodes=3, hurried=False):
+    def __init__(self, environment=None, nodes=3):
         self.temporary = tempfile.TemporaryDirectory(prefix="quire-e2e-fleet-")
         self.folder = pathlib.Path(self.temporary.name)
         self.environment = environment or (lambda name: {})
         self.names = ["one", "two", "three"][:nodes]
-        self.with_picker = picker
-        self.settings = unhurried if picker and not hurried else lambda text: text
         self.nodes = {}
         self.processes = []
         self.port = free_port()
@@ -68,8 +60,7 @@ class Fleet:
         try:
             for name in self.names:
                 self.nodes[name] = Daemon(self.environment(name)).start()
-            picker_port = self.start_picker() if self.with_picker else free_port()
-            self.start_haproxy(picker_port)
+            self.start_haproxy()
             wait(self.serves, f"the fleet does not answer:\n{self.log('haproxy')}")
         except BaseException:
             self.close()
@@ -102,23 +93,13 @@ class Fleet:
     def addresses(self):
         return [f"{name}=127.0.0.1:{node.port}" for name, node in self.nodes.items()]
 
-    def start_picker(self):
-        self.picker = self.run("picker", [BIN / "quire", "fleet", "picker", "--listen", "127.0.0.1:0", *self.addresses()])
-        wait(lambda: "listening on" in self.log("picker"), "the picker does not listen")
-        wait(lambda: self.log("picker").count("answers") == len(self.nodes), "the picker does not see the nodes")
-        return int(re.search(r"listening on 127\.0\.0\.1:(\d+)", self.log("picker"))[1])
-
-    def start_haproxy(self, picker_port):
-        source = ROOT / "packaging/haproxy"
-        (self.folder / "picker.conf").write_text(self.settings((source / "quire-picker.conf").read_text()))
-        text = self.settings((source / "quire.cfg").read_text())
-        text = text.replace("/etc/haproxy/quire-picker.conf", str(self.folder / "picker.conf"))
+    def start_haproxy(self):
+        text = (ROOT / "packaging/haproxy/quire.cfg").read_text()
         text = text.replace("log /dev/log local0", "log stdout format raw local0")
         text = text.replace("bind :11434", f"bind 127.0.0.1:{self.port}")
-        text = text.replace("127.0.0.1:11435", f"127.0.0.1:{picker_port}")
         text = re.sub(r"^    server (one|two) 10.*\n", "", text, flags=re.M)
         servers = "".join(f"    server {name} 127.0.0.1:{node.port}\n" for name, node in self.nodes.items())
-        text = text.replace("(QUIRE_FLEET).\n", "(QUIRE_FLEET).\n" + servers)
+        text = text.replace("of QUIRE_FLEET.\n", "of QUIRE_FLEET.\n" + servers)
         (self.folder / "haproxy.cfg").write_text(text)
         self.run("haproxy", [HAPROXY, "-db", "-f", self.folder / "haproxy.cfg"])
 
@@ -191,20 +172,19 @@ class FleetTest(unittest.TestCase):
             self.skipTest("haproxy is not installed")
 
     def test_conversations_stay_where_their_prefix_is(self):
-        with Fleet(picker=False, nodes=1) as fleet:
+        with Fleet(nodes=1) as fleet:
             alone = Turns(fleet).run().figures()
         print("one node", alone, file=sys.stderr)
-        for picker in (True, False):
-            with self.subTest(picker=picker), Fleet(picker=picker) as fleet:
-                figures = Turns(fleet).run().figures()
-                print("with" if picker else "without", "the picker", figures, file=sys.stderr)
-                self.assertEqual(sum(figures["served"].values()), CONVERSATIONS * TURNS)
-                self.assertEqual(len(figures["served"]), 3)
-                # In a sample a busy machine moves some turns, rightly: the predicted wait is longer than a short prefill.
-                self.assertGreaterEqual(figures["kept"], 0.95 if WHOLE else 0.5)
-                self.assertGreaterEqual(figures["cached"], (0.9 if WHOLE else 0.6) * alone["cached"])
-                if WHOLE:
-                    self.assertLessEqual(figures["spread"], 1.5)
+        with Fleet() as fleet:
+            figures = Turns(fleet).run().figures()
+        print("three nodes", figures, file=sys.stderr)
+        self.assertEqual(sum(figures["served"].values()), CONVERSATIONS * TURNS)
+        self.assertEqual(len(figures["served"]), 3)
+        # A node that a sample of few conversations loads much passes some of them on.
+        self.assertGreaterEqual(figures["kept"], 0.95 if WHOLE else 0.5)
+        self.assertGreaterEqual(figures["cached"], (0.9 if WHOLE else 0.6) * alone["cached"])
+        if WHOLE:
+            self.assertLessEqual(figures["spread"], 1.5)
 
     def test_a_killed_node_fails_no_request_that_has_not_begun(self):
         with Fleet() as fleet:
@@ -229,17 +209,8 @@ class FleetTest(unittest.TestCase):
             for number in range(1, 8):
                 self.assertNotEqual(fleet.chat(opening(number))[1], victim)
 
-    def test_without_its_picker_haproxy_balances_by_itself(self):
-        with Fleet(hurried=True) as fleet:
-            fleet.chat(opening(1))
-            fleet.picker.kill()
-            fleet.picker.wait(TIMEOUT_S)
-            nodes = {number: fleet.chat(opening(number))[1] for number in range(8)}
-            for number, node in nodes.items():
-                self.assertEqual(fleet.chat(opening(number))[1], node)
-
     def test_routes_of_a_single_node_are_refused_by_name(self):
-        with Fleet(picker=False, nodes=1) as fleet:
+        with Fleet(nodes=1) as fleet:
             for method, path in (("POST", "/api/create"), ("GET", "/metrics"), ("GET", "/quire/node")):
                 status, body, _ = fleet.request(method, path, {} if method == "POST" else None)
                 self.assertEqual(status, 403)
@@ -254,16 +225,6 @@ class FleetTest(unittest.TestCase):
                 self.assertEqual(trusted.returncode, 0, trusted.stdout)
                 self.assertIn(" ready ", trusted.stdout)
                 unknown = self.status_over_tls(daemon)  # by the system's certificates
-                log = folder / "picker.log"
-                with open(log, "wb") as out:
-                    picker = subprocess.Popen([BIN / "quire", "fleet", "picker", "--listen", "127.0.0.1:0", daemon.tls_node],
-                                              env=daemon.environment | {"QUIRE_FLEET_CA": str(folder / "127.0.0.1.pem")},
-                                              stdin=subprocess.DEVNULL, stdout=out, stderr=out)
-                try:
-                    wait(lambda: "node one answers" in log.read_text(), "the picker does not see the node")
-                finally:
-                    picker.kill()
-                    picker.wait(TIMEOUT_S)
             with self.node_with_tls(folder, "127.0.0.2") as daemon:
                 another = self.status_over_tls(daemon, "--ca", str(folder / "127.0.0.2.pem"))
             for refused in (unknown, another):
@@ -286,7 +247,7 @@ class FleetTest(unittest.TestCase):
         return daemon.cli("fleet", "status", daemon.tls_node, *arguments)
 
     def test_status_shows_every_node(self):
-        with Fleet(picker=False) as fleet:
+        with Fleet() as fleet:
             fleet.chat(opening(1))
             fleet.nodes["three"].stop()
             done = subprocess.run([BIN / "quire", "fleet", "status", *fleet.addresses()], text=True, capture_output=True,

@@ -43,7 +43,7 @@ class PackagingFiles(unittest.TestCase):
                 units.append(pathlib.Path(folder) / unit.name)
                 # A program that is there.
                 units[-1].write_text(re.sub(r"(?m)^(ExecStart=)\S+", rf"\g<1>{sys.executable}", unit.read_text()))
-            self.assertIn("quire-picker.service", {unit.name for unit in units})
+            self.assertIn("quire.service", {unit.name for unit in units})
             checked = subprocess.run(["systemd-analyze", "verify", "--man=no", *units], capture_output=True, text=True,
                                      check=False, timeout=TIMEOUT_S)
             said = [line for line in checked.stderr.splitlines() if "quire" in line]
