@@ -82,7 +82,7 @@ class Daemon {
         traces_(options.otlp_endpoint.empty()
                     ? nullptr
                     : std::make_unique<TraceExporter>(options.otlp_endpoint, MachineName())),
-        snapshots_(SnapshotsOf(options, runner.open_path(), MachineName(), memory_.reserve_bytes)),
+        snapshots_(SnapshotsOf(options, runner.open_path(), memory_.reserve_bytes)),
         dispatcher_(io_.get_executor(), runner, SchedulerLimitsOf(options, memory_, snapshots_)),
         backend_(dispatcher_),
         models_(ModelStore::At(options.models), pools_),

@@ -185,7 +185,7 @@ TEST(DaemonEnd, ATermSignalEndsItWithZero) {
 
 TEST(DaemonEnd, ASecondSignalDoesNotWait) {
   const testing::StoreFixture store;
-  Quired quired({"OLLAMA_HOST=127.0.0.1:0", "QUIRE_DRAIN_TIMEOUT=1h", "QUIRE_BODY_TIMEOUT=1h"}, store);
+  Quired quired({"OLLAMA_HOST=127.0.0.1:0", "QUIRE_DRAIN_TIMEOUT=1h"}, store);
   RawClient uploading(quired.Port());
   uploading.Send(
       "POST /api/chat HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 10\r\n\r\n");

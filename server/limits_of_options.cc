@@ -42,11 +42,6 @@ TransportLimits TransportLimitsOf(const Options& options, int64_t reserve_bytes)
   // A quarter is for small bodies.
   limits.buffered_bodies_bytes = std::max(limits.buffered_bodies_bytes, limits.parser.body_bytes / 3 * 4 + 4);
   limits.connections = ConnectionsOf(options);
-  limits.idle_timeout = options.idle_timeout;
-  limits.header_timeout = options.header_timeout;
-  limits.body_timeout = options.body_timeout;
-  limits.body_bytes_per_second_min = options.body_bytes_per_second_min;
-  limits.write_timeout = options.write_timeout;
   return limits;
 }
 
@@ -66,9 +61,7 @@ scheduler::Limits SchedulerLimitsOf(const Options& options, const MemoryBudget& 
   // A model that is flooded leaves room in the queue for requests of the others.
   const int32_t three_quarters = options.max_queue - options.max_queue / 4;
   limits.model_queue_max = options.max_queue_per_model > 0 ? options.max_queue_per_model : three_quarters;
-  limits.drain_limit = options.suspend_after;
   limits.queue_timeout = options.queue_timeout;
-  limits.stall_timeout = options.stall_timeout;
   limits.runner_settings = options.runner_settings;
   if (!options.numa.empty()) limits.runner_arguments.push_back("--numa=" + options.numa);
   if (options.require_sandbox) limits.runner_arguments.emplace_back("--require-sandbox");

@@ -46,14 +46,6 @@ ValidationError SetPositiveDuration(std::chrono::nanoseconds& out, std::string_v
   return std::nullopt;
 }
 
-ValidationError SetPrepareTime(int32_t& milliseconds, std::string_view text) {
-  std::chrono::nanoseconds time{};
-  if (ValidationError error = SetDuration(time, text)) return error;
-  if (time < std::chrono::milliseconds(1) || time > std::chrono::minutes(1)) return "must be from 1ms to 1m";
-  milliseconds = static_cast<int32_t>(std::chrono::duration_cast<std::chrono::milliseconds>(time).count());
-  return std::nullopt;
-}
-
 ValidationError SetStrictBool(bool& out, std::string_view text) {
   const auto value = api::ParseGoBool(text);
   if (!value) return "must be true or false";
@@ -134,10 +126,6 @@ ValidationError SetAddress(std::string& out, std::string_view text, std::string_
 
 ValidationError SetCollector(std::string& url, std::string_view text) {
   return SetAddress(url, text, "a URL", "http://", "https://");
-}
-
-ValidationError SetEventAddress(std::string& address, std::string_view text) {
-  return SetAddress(address, text, "a ZeroMQ address", "tcp://", "ipc://");
 }
 
 }  // namespace quire::server

@@ -47,7 +47,6 @@ ValidationError SetBytes(T& out, std::string_view text) {
 // Any duration, also a negative one; `out` may change where the other two return an error.
 ValidationError SetDuration(std::chrono::nanoseconds& out, std::string_view text);
 ValidationError SetPositiveDuration(std::chrono::nanoseconds& out, std::string_view text);
-ValidationError SetPrepareTime(int32_t& milliseconds, std::string_view text);
 
 // A boolean that opens something must be said clearly.
 ValidationError SetStrictBool(bool& out, std::string_view text);
@@ -66,6 +65,5 @@ ValidationError SetPath(std::filesystem::path& out, std::string_view text);
 // The contents of a file, at least 16 bytes; `out` changes where there are fewer.
 ValidationError SetRedisSecret(std::string& out, std::string_view text);
 ValidationError SetCollector(std::string& url, std::string_view text);
-ValidationError SetEventAddress(std::string& address, std::string_view text);
 
 }  // namespace quire::server

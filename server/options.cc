@@ -14,6 +14,7 @@
 
 #include "api/base/ascii.h"
 #include "api/base/io_thread.h"
+#include "server/nearest_name.h"
 #include "server/option_values.h"
 #include "server/registry/session.h"
 
@@ -125,9 +126,6 @@ constexpr std::array kTable = {
                "API key file (see \"quire key\"); default: the credential \"keys\", if present",
                [](Options& o, std::string_view t) { return SetKeys(o, t); }, Takes::kValue,
                Changes::kAtReload},
-    OptionSpec{"--unix-socket", "QUIRE_UNIX_SOCKET", "PATH", "",
-               "Also listen on this Unix socket (owner and group only)",
-               [](Options& o, std::string_view t) { return SetPath(o.unix_socket, t); }},
     OptionSpec{"--tls-host", "QUIRE_TLS_HOST", "HOST:PORT", "", "Also listen on this address with TLS",
                [](Options& o, std::string_view t) { return SetHost(o.tls_host.emplace(), t); }},
     OptionSpec{"--tls-cert", "QUIRE_TLS_CERT", "FILE", "",
@@ -162,29 +160,9 @@ constexpr std::array kTable = {
     OptionSpec{"--max-queue", "OLLAMA_MAX_QUEUE", "COUNT", "512",
                "Maximum queued requests; an eighth more of other keys, further ones are rejected",
                [](Options& o, std::string_view t) { return SetWhole(o.max_queue, t, 1, 1 << 20); }},
-    OptionSpec{"--max-queue-per-model", "QUIRE_MAX_QUEUE_PER_MODEL", "COUNT", "0",
-               "Maximum queued requests per model; 0 = three quarters of --max-queue",
-               [](Options& o, std::string_view t) { return SetWhole(o.max_queue_per_model, t, 0, 1 << 20); }},
-    OptionSpec{"--queue-timeout", "QUIRE_QUEUE_TIMEOUT", "DURATION", "0s",
-               "Maximum time in the queue; 0 or less = no limit",
-               [](Options& o, std::string_view t) { return SetDuration(o.queue_timeout, t); }},
-    OptionSpec{
-        "--suspend-after", "QUIRE_SUSPEND_AFTER", "DURATION", "10s",
-        "Longest time after which the answers of a model are suspended if another model needs its memory or "
-        "place "
-        "(0.2 s for a client that has run nothing); they continue when it is loaded again; 0 or less = never",
-        [](Options& o, std::string_view t) { return SetDuration(o.suspend_after, t); }},
-    OptionSpec{"--stall-timeout", "QUIRE_STALL_TIMEOUT", "DURATION", "8s",
-               "Time without progress after which a model runner is replaced; 0 or less = never",
-               [](Options& o, std::string_view t) { return SetDuration(o.stall_timeout, t); }},
-    OptionSpec{"--load-timeout", "OLLAMA_LOAD_TIMEOUT", "DURATION", "5m",
-               "Maximum model load time; 0 or less = no limit",
-               [](Options& o, std::string_view t) { return SetDuration(o.load_timeout, t); }},
     OptionSpec{
         "--threads", "QUIRE_THREADS", "COUNT", "0", "Compute threads per model; 0 = auto",
         [](Options& o, std::string_view t) { return SetWhole(o.runner_settings.threads, t, 0, 4096); }},
-    OptionSpec{"--cache-bytes", "QUIRE_CACHE_BYTES", "BYTES", "", "Cache memory per model; default: auto",
-               [](Options& o, std::string_view t) { return SetBytes(o.runner_settings.cache_bytes, t); }},
     OptionSpec{
         "--snapshot-bytes", "QUIRE_SNAPSHOT_BYTES", "BYTES", "auto",
         "Disk space for computed prompt prefixes, which survive unloads and restarts; auto = a tenth of the "
@@ -195,6 +173,34 @@ constexpr std::array kTable = {
         "Directory of the prefixes on disk; default: prefixes in the service's cache directory, else in "
         "~/.cache/quire",
         [](Options& o, std::string_view t) { return SetPath(o.snapshot_folder, t); }},
+    OptionSpec{"--memory", "QUIRE_MEMORY", "BYTES", "",
+               "Memory budget of all loaded models; default: auto (cgroup and machine limits)",
+               [](Options& o, std::string_view t) { return SetBytes(o.memory_bytes, t); }},
+    OptionSpec{"--kv-cache-type", "OLLAMA_KV_CACHE_TYPE", "TYPE", "i16",
+               "KV cache type: i16, f16, bf16, q8_0 or f32; q4_0 and other smaller types count as q8_0",
+               [](Options& o, std::string_view t) { return SetKvType(o, t); }},
+    OptionSpec{"--debug", "OLLAMA_DEBUG", "LEVEL", "0", "0 = log requests, 1 = debug, 2 = trace",
+               [](Options& o, std::string_view t) { return SetDebug(o.debug, t); }, Takes::kValue,
+               Changes::kAtReload},
+    OptionSpec{"--max-body", "QUIRE_MAX_BODY", "BYTES", "",
+               "Maximum request body size; default: 100MiB, or a sixth of the memory reserve if that is less",
+               [](Options& o, std::string_view t) { return SetBytes(o.max_body_bytes, t); }, Takes::kValue,
+               Changes::kAtReload},
+    // From here on behind --help-all.
+    OptionSpec{"--unix-socket", "QUIRE_UNIX_SOCKET", "PATH", "",
+               "Also listen on this Unix socket (owner and group only)",
+               [](Options& o, std::string_view t) { return SetPath(o.unix_socket, t); }},
+    OptionSpec{"--max-queue-per-model", "QUIRE_MAX_QUEUE_PER_MODEL", "COUNT", "0",
+               "Maximum queued requests per model; 0 = three quarters of --max-queue",
+               [](Options& o, std::string_view t) { return SetWhole(o.max_queue_per_model, t, 0, 1 << 20); }},
+    OptionSpec{"--queue-timeout", "QUIRE_QUEUE_TIMEOUT", "DURATION", "0s",
+               "Maximum time in the queue; 0 or less = no limit",
+               [](Options& o, std::string_view t) { return SetDuration(o.queue_timeout, t); }},
+    OptionSpec{"--load-timeout", "OLLAMA_LOAD_TIMEOUT", "DURATION", "5m",
+               "Maximum model load time; 0 or less = no limit",
+               [](Options& o, std::string_view t) { return SetDuration(o.load_timeout, t); }},
+    OptionSpec{"--cache-bytes", "QUIRE_CACHE_BYTES", "BYTES", "", "Cache memory per model; default: auto",
+               [](Options& o, std::string_view t) { return SetBytes(o.runner_settings.cache_bytes, t); }},
     OptionSpec{"--snapshot-redis", "QUIRE_SNAPSHOT_REDIS", "URL", "",
                "Redis or Valkey server that shares the prefixes with other machines: "
                "redis://[USER:PASSWORD@]HOST[:PORT][/DB], rediss:// for TLS, unix:///PATH",
@@ -205,12 +211,6 @@ constexpr std::array kTable = {
     OptionSpec{"--snapshot-redis-ca", "QUIRE_SNAPSHOT_REDIS_CA", "FILE", "",
                "Certificates that sign the Redis server's (PEM); default: the system's",
                [](Options& o, std::string_view t) { return SetPath(o.redis_ca, t); }},
-    OptionSpec{"--snapshot-redis-ttl", "QUIRE_SNAPSHOT_REDIS_TTL", "TIME", "24h",
-               "How long Redis keeps a prefix (0 or less = no limit)",
-               [](Options& o, std::string_view t) { return SetDuration(o.redis_ttl, t); }},
-    OptionSpec{"--memory", "QUIRE_MEMORY", "BYTES", "",
-               "Memory budget of all loaded models; default: auto (cgroup and machine limits)",
-               [](Options& o, std::string_view t) { return SetBytes(o.memory_bytes, t); }},
     OptionSpec{"--numa", "QUIRE_NUMA", "MODE", "auto",
                "Memory of runners on several NUMA nodes: interleave = the nodes of their processors in turn, "
                "replicate = "
@@ -238,18 +238,11 @@ constexpr std::array kTable = {
                  o.runner_settings.quantize_on_load = t;
                  return ValidationError();
                }},
-    OptionSpec{"--kv-cache-type", "OLLAMA_KV_CACHE_TYPE", "TYPE", "i16",
-               "KV cache type: i16, f16, bf16, q8_0 or f32; q4_0 and other smaller types count as q8_0",
-               [](Options& o, std::string_view t) { return SetKvType(o, t); }},
     OptionSpec{
         "--state-cache-type", "QUIRE_STATE_CACHE_TYPE", "TYPE", "f32",
         "Type of recurrent states in the prefix cache: f32, or bf16 or q8_0 for less memory; answers that "
         "continue a cached prefix then differ in their last bits",
         [](Options& o, std::string_view t) { return SetStateType(o.runner_settings.state_cache_type, t); }},
-    OptionSpec{
-        "--prepare-time", "QUIRE_PREPARE_TIME", "DURATION", "1s",
-        "Maximum CPU time to prepare one request (template, tokens, format), at most 1m",
-        [](Options& o, std::string_view t) { return SetPrepareTime(o.runner_settings.prepare_ms, t); }},
     OptionSpec{"--runner", "QUIRE_RUNNER", "FILE", "", "Path of quire-runner; default: next to this program",
                [](Options& o, std::string_view t) { return SetPath(o.runner, t); }},
     OptionSpec{"--require-sandbox", "QUIRE_REQUIRE_SANDBOX", "BOOL", "false",
@@ -270,47 +263,45 @@ constexpr std::array kTable = {
                "Send traces of requests to this OpenTelemetry collector (OTLP over HTTP), such as "
                "http://127.0.0.1:4318",
                [](Options& o, std::string_view t) { return SetCollector(o.otlp_endpoint, t); }},
-    OptionSpec{"--kv-events", "QUIRE_KV_EVENTS", "ADDRESS", "",
-               "Publish which prefixes are stored, with their tokens, over ZeroMQ as vLLM does, such as on "
-               "tcp://127.0.0.1:5557",
-               [](Options& o, std::string_view t) { return SetEventAddress(o.kv_events, t); }},
-    OptionSpec{"--debug", "OLLAMA_DEBUG", "LEVEL", "0", "0 = log requests, 1 = debug, 2 = trace",
-               [](Options& o, std::string_view t) { return SetDebug(o.debug, t); }, Takes::kValue,
-               Changes::kAtReload},
     OptionSpec{"--drain-timeout", "QUIRE_DRAIN_TIMEOUT", "DURATION", "30s",
                "How long running requests may continue after SIGTERM",
                [](Options& o, std::string_view t) { return SetPositiveDuration(o.drain_timeout, t); },
                Takes::kValue, Changes::kAtReload},
-    OptionSpec{"--max-body", "QUIRE_MAX_BODY", "BYTES", "",
-               "Maximum request body size; default: 100MiB, or a sixth of the memory reserve if that is less",
-               [](Options& o, std::string_view t) { return SetBytes(o.max_body_bytes, t); }, Takes::kValue,
-               Changes::kAtReload},
     OptionSpec{"--max-connections", "QUIRE_MAX_CONNECTIONS", "COUNT", "4096", "Maximum open connections",
                [](Options& o, std::string_view t) { return SetWhole(o.max_connections, t, 1U, 1U << 20); },
                Takes::kValue, Changes::kAtReload},
-    OptionSpec{"--idle-timeout", "QUIRE_IDLE_TIMEOUT", "DURATION", "2m",
-               "Idle time after which a connection is closed",
-               [](Options& o, std::string_view t) { return SetPositiveDuration(o.idle_timeout, t); },
-               Takes::kValue, Changes::kAtReload},
-    OptionSpec{"--header-timeout", "QUIRE_HEADER_TIMEOUT", "DURATION", "30s",
-               "Maximum time to receive a request header",
-               [](Options& o, std::string_view t) { return SetPositiveDuration(o.header_timeout, t); },
-               Takes::kValue, Changes::kAtReload},
-    OptionSpec{"--body-timeout", "QUIRE_BODY_TIMEOUT", "DURATION", "30s",
-               "Time that a request body may come slower than --body-rate-min",
-               [](Options& o, std::string_view t) { return SetPositiveDuration(o.body_timeout, t); },
-               Takes::kValue, Changes::kAtReload},
-    OptionSpec{"--body-rate-min", "QUIRE_BODY_RATE_MIN", "BYTES", "16KiB",
-               "Minimum rate of a request body or an unstreamed response in bytes per second",
-               [](Options& o, std::string_view t) { return SetBytes(o.body_bytes_per_second_min, t); },
-               Takes::kValue, Changes::kAtReload},
-    OptionSpec{"--write-timeout", "QUIRE_WRITE_TIMEOUT", "DURATION", "1m",
-               "Time that a client may take nothing, or an answer slower than --body-rate-min",
-               [](Options& o, std::string_view t) { return SetPositiveDuration(o.write_timeout, t); },
-               Takes::kValue, Changes::kAtReload},
 };
 
+constexpr size_t kListed = static_cast<size_t>(
+    std::ranges::find(kTable, std::string_view("--unix-socket"), &OptionSpec::flag) - kTable.begin());
+
+// What earlier versions had: accepted, without effect, so that an upgrade stops no service.
+struct RemovedSpec {
+  const char* flag;
+  const char* variable;
+  const char* instead;
+};
+constexpr auto kRemoved = std::to_array<RemovedSpec>({
+    {"--suspend-after", "QUIRE_SUSPEND_AFTER", "answers give way to another model after 10 s"},
+    {"--stall-timeout", "QUIRE_STALL_TIMEOUT", "a runner without progress is replaced after 8 s"},
+    {"--prepare-time", "QUIRE_PREPARE_TIME", "a request is prepared in at most 1 s of CPU time"},
+    {"--snapshot-redis-ttl", "QUIRE_SNAPSHOT_REDIS_TTL", "Redis keeps a prefix for 24 h"},
+    {"--kv-events", "QUIRE_KV_EVENTS", "a consistent hash of the conversation keeps it on its node"},
+    {"--idle-timeout", "QUIRE_IDLE_TIMEOUT", "an idle connection is closed after 2 min"},
+    {"--header-timeout", "QUIRE_HEADER_TIMEOUT", "a request header may take 30 s"},
+    {"--body-timeout", "QUIRE_BODY_TIMEOUT", "a request body may come slower than 16 KiB/s for 30 s"},
+    {"--body-rate-min", "QUIRE_BODY_RATE_MIN", "a request body may come slower than 16 KiB/s for 30 s"},
+    {"--write-timeout", "QUIRE_WRITE_TIMEOUT", "a client may take nothing for 1 min"},
+});
+
 using Settings = std::map<std::string, std::string, std::less<>>;
+
+// The variable that was probably meant.
+std::string NearestVariable(std::string_view name) {
+  std::vector<std::string_view> variables;
+  for (const OptionSpec& spec : kTable) variables.emplace_back(spec.variable);
+  return std::string(NearestName(name, variables));
+}
 
 // The settings of a configuration file. A name that no option has is an error: it is a slip, or it is meant
 // for another program, and then it is not in this file.
@@ -328,10 +319,12 @@ api::Result<Settings> ReadConfig(const std::filesystem::path& path) {
     if (text.empty() || text[0] == '#') continue;
     const size_t equals = text.find('=');
     const std::string_view name = TrimmedValue(text.substr(0, equals));
-    const bool known =
-        std::ranges::any_of(kTable, [&](const OptionSpec& spec) { return name == spec.variable; });
+    const bool known = std::ranges::find(kTable, name, &OptionSpec::variable) != kTable.end() ||
+                       std::ranges::find(kRemoved, name, &RemovedSpec::variable) != kRemoved.end();
     if (equals == std::string_view::npos) return fail(fmt::format("line {}: not NAME=VALUE", number));
-    if (!known) return fail(fmt::format("line {}: unknown setting \"{}\"", number, name));
+    if (!known)
+      return fail(fmt::format("line {}: unknown setting \"{}\"; the nearest is {}", number, name,
+                              NearestVariable(name)));
     settings.insert_or_assign(std::string(name), std::string(TrimmedValue(text.substr(equals + 1))));
   }
   if (file.bad()) return fail("cannot be read");
@@ -371,7 +364,7 @@ Environment ProcessEnvironment() {
   };
 }
 
-OptionTable::OptionTable() : flags_(kTable.size()) {}
+OptionTable::OptionTable() : flags_(kTable.size()), removed_(kRemoved.size()) {}
 
 void OptionTable::AddTo(CLI::App& app) {
   for (size_t i = 0; i < kTable.size(); ++i) {
@@ -384,7 +377,9 @@ void OptionTable::AddTo(CLI::App& app) {
     } else {
       app.add_option(spec.flag, flags_[i], help)->type_name(spec.unit);
     }
+    if (i >= kListed) app.get_option(spec.flag)->group(kRareOptions);
   }
+  for (size_t i = 0; i < kRemoved.size(); ++i) app.add_option(kRemoved[i].flag, removed_[i])->group("");
 }
 
 api::Result<Options> OptionTable::Resolve(const Environment& environment) const {
@@ -424,13 +419,17 @@ api::Result<Options> OptionTable::Resolve(const Environment& environment) const 
                        source);
     }
   }
+  for (size_t i = 0; i < kRemoved.size(); ++i) {
+    const RemovedSpec& removed = kRemoved[i];
+    if (removed_[i].empty() && of_environment(removed.variable).empty() &&
+        !settings.contains(removed.variable))
+      continue;
+    options.warnings.push_back(
+        fmt::format("{} ({}) is no option any more: {}", removed.variable, removed.flag, removed.instead));
+  }
   if (options.redis && options.redis_secret.empty()) {
     return api::Fail(api::ErrorCode::kInvalidArgument,
                      "QUIRE_SNAPSHOT_REDIS needs QUIRE_SNAPSHOT_REDIS_SECRET, a secret of all its machines");
-  }
-  if (!options.kv_events.empty() && options.snapshot_bytes == 0 && !options.snapshot_bytes_auto) {
-    return api::Fail(api::ErrorCode::kInvalidArgument,
-                     "QUIRE_KV_EVENTS needs prefixes on disk: QUIRE_SNAPSHOT_BYTES is 0");
   }
   if (options.redis && options.redis->tls) options.redis->ca_file = options.redis_ca;
   if (options.snapshot_folder.empty()) options.snapshot_folder = CacheDirectory(environment) / "prefixes";

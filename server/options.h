@@ -41,9 +41,7 @@ struct Options {
   std::vector<std::string> origins;
   std::chrono::nanoseconds keep_alive{};     // < 0 = never expires, 0 = unload at once
   std::chrono::nanoseconds load_timeout{};   // <= 0 = no limit
-  std::chrono::nanoseconds suspend_after{};  // <= 0 = never
   std::chrono::nanoseconds queue_timeout{};  // <= 0 = no limit
-  std::chrono::nanoseconds stall_timeout{};  // <= 0 = no limit
   int32_t context_length = 0;                // tokens; 0 = the trained length, cut to what memory holds
   int32_t max_loaded_models = 0;             // 0 = the built-in default
   int32_t max_queue = 0;
@@ -56,18 +54,15 @@ struct Options {
   std::optional<RedisAddress> redis;  // shares them with other machines
   std::string redis_secret;           // of those machines; not empty where `redis` is set
   std::filesystem::path redis_ca;
-  std::chrono::nanoseconds redis_ttl{};                  // <= 0 = no limit
   uint64_t memory_bytes = 0;                             // of all runners together; 0 = auto
   std::vector<std::string> registries;                   // trusted ones: "host" or "host:port"
   std::map<std::string, std::string> registry_accounts;  // by host: base64 of "user:password"
   std::string otlp_endpoint;                             // a collector of traces; empty: none
-  std::string kv_events;                                 // where prefixes are published; empty: nowhere
   bool vllm_metrics = false;                             // some metrics under vLLM's names too
   int32_t debug = 0;                                     // 0 info, 1 debug, 2 trace
   uint64_t max_body_bytes = 0;                           // 0: by the memory reserve
-  uint64_t body_bytes_per_second_min = 0;
   uint32_t max_connections = 0;
-  std::chrono::nanoseconds idle_timeout{}, header_timeout{}, body_timeout{}, write_timeout{}, drain_timeout{};
+  std::chrono::nanoseconds drain_timeout{};
 
   std::vector<std::string> warnings;  // for the log: what is not used as it was set
   std::vector<std::string> texts;     // what each option was set to, in the table's order
@@ -80,6 +75,9 @@ std::vector<std::string> NeedRestart(const Options& before, const Options& after
 using Environment = std::function<std::optional<std::string>(const char* name)>;
 Environment ProcessEnvironment();
 
+// The group of the options that --help leaves out.
+inline constexpr const char* kRareOptions = "Rarely used options";
+
 class OptionTable {
  public:
   OptionTable();
@@ -90,7 +88,8 @@ class OptionTable {
   api::Result<Options> Resolve(const Environment& environment) const;
 
  private:
-  std::vector<std::string> flags_;  // what the command line said, by index; empty = nothing
+  std::vector<std::string> flags_;    // what the command line said, by index; empty = nothing
+  std::vector<std::string> removed_;  // likewise, for options of earlier versions
 };
 
 }  // namespace quire::server

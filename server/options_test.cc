@@ -144,6 +144,18 @@ TEST(Options, SmallerKvCacheTypesFallBackWithAWarning) {
   }
 }
 
+TEST(Options, RemovedOnesAreTakenWithAWarning) {
+  const auto options =
+      Resolve({"--stall-timeout", "3s", "--write-timeout=1h"}, {{"QUIRE_KV_EVENTS", "tcp://127.0.0.1:5557"}});
+  ASSERT_TRUE(options.has_value()) << options.error().message;
+  ASSERT_EQ(options->warnings.size(), 3U);
+  EXPECT_EQ(options->warnings[0],
+            "QUIRE_STALL_TIMEOUT (--stall-timeout) is no option any more: a runner without progress is "
+            "replaced after 8 s");
+  EXPECT_NE(options->warnings[1].find("QUIRE_KV_EVENTS"), std::string::npos);
+  EXPECT_NE(options->warnings[2].find("QUIRE_WRITE_TIMEOUT"), std::string::npos);
+}
+
 TEST(Options, DebugTakesLevelsAndBooleans) {
   for (const auto& [text, level] : std::map<std::string, int>{
            {"", 0}, {"0", 0}, {"1", 1}, {"2", 2}, {"9", 2}, {"true", 1}, {"false", 0}, {"yes", 1}}) {
@@ -157,7 +169,7 @@ TEST(Options, BadValuesNameTheirSource) {
       {"OLLAMA_MAX_QUEUE", "1e3"},       {"OLLAMA_CONTEXT_LENGTH", "-1"},
       {"OLLAMA_MAX_LOADED_MODELS", "x"}, {"OLLAMA_LOAD_TIMEOUT", "5 minutes"},
       {"QUIRE_MAX_BODY", "0"},           {"QUIRE_MAX_BODY", "9999999GiB"},
-      {"QUIRE_MAX_CONNECTIONS", "-3"},   {"QUIRE_HEADER_TIMEOUT", "0"},
+      {"QUIRE_MAX_CONNECTIONS", "-3"},   {"QUIRE_DRAIN_TIMEOUT", "0"},
       {"QUIRE_ALLOW_REMOTE", "maybe"},   {"OLLAMA_HOST", "a b"},
       {"QUIRE_DRAIN_TIMEOUT", "-1s"},    {"OLLAMA_KV_CACHE_TYPE", "q3_0"},
   };

@@ -24,14 +24,6 @@ void AddSnapshotFigures(const SnapshotService& service, MetricsSnapshot& snapsho
                       .corrupt = redis->corrupt,
                       .failures = redis->failures};
   }
-  if (const auto events = service.event_stats()) {
-    snapshot.kv_events = {.bound = events->bound,
-                          .stored = events->stored,
-                          .removed = events->removed,
-                          .cleared = events->cleared,
-                          .messages = events->messages,
-                          .refreshes = events->refreshes};
-  }
 }
 
 }  // namespace quire::server

@@ -21,8 +21,6 @@ constexpr std::chrono::milliseconds kEnd(200);  // beside what a runner waits fo
 std::optional<RedisTier::Options> RedisOf(const Options& options) {
   if (!options.redis) return std::nullopt;
   RedisTier::Options redis{.address = *options.redis, .secret = HashOf(options.redis_secret)};
-  redis.ttl = std::chrono::duration_cast<std::chrono::seconds>(
-      std::max(options.redis_ttl, std::chrono::nanoseconds(0)));
   // For tests, as in the runner: whatever Redis has, and waiting for it.
   if (std::getenv("QUIRE_SNAPSHOT_ALWAYS_FETCH") != nullptr) {
     redis.lookup_time = std::chrono::seconds(60);
@@ -32,15 +30,10 @@ std::optional<RedisTier::Options> RedisOf(const Options& options) {
   return redis;
 }
 
-std::optional<KvPublisher::Options> EventsOf(const Options& options, const std::string& machine) {
-  if (options.kv_events.empty()) return std::nullopt;
-  return KvPublisher::Options{.endpoint = options.kv_events, .machine = machine};
-}
-
 }  // namespace
 
 std::shared_ptr<SnapshotService> SnapshotsOf(const Options& options, const std::filesystem::path& runner,
-                                             const std::string& machine, int64_t reserve_bytes) {
+                                             int64_t reserve_bytes) {
   if (options.snapshot_bytes == 0 && !options.snapshot_bytes_auto) return nullptr;
   DiskTier::Options tier{.folder = options.snapshot_folder, .budget_bytes = options.snapshot_bytes};
   if (options.snapshot_bytes_auto) tier.free_space_share = kFreeSpaceShare;
@@ -50,8 +43,7 @@ std::shared_ptr<SnapshotService> SnapshotsOf(const Options& options, const std::
   // For tests: when writing is tried again after a failure.
   if (const char* retry = std::getenv("QUIRE_SNAPSHOT_RETRY_MS"))
     tier.retry_after = std::chrono::milliseconds(std::atoi(retry));
-  return std::make_shared<SnapshotService>(std::move(tier), runner, RedisOf(options),
-                                           EventsOf(options, machine));
+  return std::make_shared<SnapshotService>(std::move(tier), runner, RedisOf(options));
 }
 
 void EndSnapshots(SnapshotService& snapshots) {

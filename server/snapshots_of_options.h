@@ -11,9 +11,9 @@
 
 namespace quire::server {
 
-// Null: there is none. `machine`: in the topics of KV events. `reserve_bytes`: memory of this process; 0: not known.
+// Null: there is none. `reserve_bytes`: memory of this process; 0: not known.
 std::shared_ptr<SnapshotService> SnapshotsOf(const Options& options, const std::filesystem::path& runner,
-                                             const std::string& machine, int64_t reserve_bytes);
+                                             int64_t reserve_bytes);
 
 // At the end of the process, which a disk or a Redis that does not answer does not delay: then nothing else is waited for either.
 void EndSnapshots(SnapshotService& snapshots);

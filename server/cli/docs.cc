@@ -19,7 +19,8 @@ Commands CommandsOf(const CLI::App& app) {
 }
 
 Options Named(const CLI::App& app) {
-  return app.get_options([](const CLI::Option* option) { return option->nonpositional(); });
+  return app.get_options(
+      [](const CLI::Option* option) { return option->nonpositional() && !option->get_group().empty(); });
 }
 
 Options Positionals(const CLI::App& app) {

@@ -250,22 +250,6 @@ void AddRedisMetrics(const MetricsSnapshot::Redis& redis, std::vector<MetricFami
       redis.failures);
 }
 
-void AddKvEventMetrics(const MetricsSnapshot::KvEvents& events, std::vector<MetricFamily>& out) {
-  MetricFamily bound =
-      Gauge("quire_kv_events_bound", "1 while KV events are published; 0: the address cannot be used");
-  AddValue(bound, {}, events.bound ? 1 : 0);
-  MetricFamily published = CounterFamily("quire_kv_events_total", "KV events published");
-  AddValue(published, {{"type", "stored"}}, static_cast<double>(events.stored));
-  AddValue(published, {{"type", "removed"}}, static_cast<double>(events.removed));
-  AddValue(published, {{"type", "cleared"}}, static_cast<double>(events.cleared));
-  MetricFamily messages = CounterFamily("quire_kv_event_messages_total", "Messages with KV events");
-  AddValue(messages, {}, static_cast<double>(events.messages));
-  MetricFamily refreshes = CounterFamily("quire_kv_event_refreshes_total",
-                                         "Times that all blocks were published for a new subscriber");
-  AddValue(refreshes, {}, static_cast<double>(events.refreshes));
-  for (MetricFamily* family : {&bound, &published, &messages, &refreshes}) out.push_back(std::move(*family));
-}
-
 void AddTraceMetrics(const MetricsSnapshot::Traces& traces, std::vector<MetricFamily>& out) {
   MetricFamily sent = CounterFamily("quire_traces_sent_total", "Traces of requests that the collector took");
   AddValue(sent, {}, static_cast<double>(traces.sent));
@@ -406,7 +390,6 @@ std::string Metrics::Text(const MetricsSnapshot& snapshot) const {
   AddHeartbeatMetrics(snapshot, families);
   if (snapshot.tier) AddTierMetrics(*snapshot.tier, families);
   if (snapshot.redis) AddRedisMetrics(*snapshot.redis, families);
-  if (snapshot.kv_events) AddKvEventMetrics(*snapshot.kv_events, families);
   if (snapshot.traces) AddTraceMetrics(*snapshot.traces, families);
   AddRequestGauges(snapshot, families);
   for (MetricFamily& family : impl_->registry.Collect()) families.push_back(std::move(family));

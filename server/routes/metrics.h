@@ -46,11 +46,6 @@ struct MetricsSnapshot {
     uint64_t lookups = 0, late = 0, read = 0, written = 0, dropped = 0, corrupt = 0, failures = 0;
   };
   std::optional<Redis> redis = {};  // likewise
-  struct KvEvents {
-    bool bound = false;
-    uint64_t stored = 0, removed = 0, cleared = 0, messages = 0, refreshes = 0;
-  };
-  std::optional<KvEvents> kv_events = {};  // likewise
   struct Traces {
     uint64_t sent = 0, dropped = 0;
   };

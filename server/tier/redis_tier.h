@@ -44,7 +44,7 @@ class RedisTier {
   struct Options {
     RedisAddress address;
     SnapshotKey secret{};
-    std::chrono::seconds ttl{0};  // 0: none
+    std::chrono::seconds ttl = std::chrono::hours(24);  // 0: none
     std::chrono::nanoseconds lookup_time = std::chrono::milliseconds(5);
     std::chrono::nanoseconds connect_time = std::chrono::milliseconds(50);
     std::chrono::nanoseconds retry_after = std::chrono::seconds(5);     // while it does not answer

@@ -45,9 +45,6 @@ api::FileDescriptor MakeMemory() {
 
 std::shared_ptr<const SnapshotService::Loaded> SnapshotService::Load(Settings settings) {
   auto loaded = std::make_shared<Loaded>();
-  const auto changes = settings.events ? std::make_shared<SegmentChanges>() : nullptr;
-  if (changes)
-    settings.disk.on_change = [changes](const SnapshotKey& key, bool stored) { changes->Add(key, stored); };
   auto tier = DiskTier::Open(std::move(settings.disk));
   if (!tier) {
     spdlog::warn("snapshot tier: off error=\"{}\"", tier.error().message);
@@ -56,8 +53,6 @@ std::shared_ptr<const SnapshotService::Loaded> SnapshotService::Load(Settings se
   loaded->tier = *std::move(tier);
   loaded->program = HashOfFile(settings.runner);
   if (settings.redis) loaded->redis = std::make_unique<RedisTier>(*std::move(settings.redis), *loaded->tier);
-  if (settings.events)
-    loaded->events = std::make_unique<KvPublisher>(*std::move(settings.events), changes, loaded->tier);
   if (loaded->tier->stopped()) return loaded;
   const TierStats stats = loaded->tier->stats();
   spdlog::info("snapshot tier: on files={} bytes={} budget_bytes={} corrupt={}", stats.files, stats.bytes,
@@ -66,9 +61,8 @@ std::shared_ptr<const SnapshotService::Loaded> SnapshotService::Load(Settings se
 }
 
 SnapshotService::SnapshotService(DiskTier::Options options, std::filesystem::path runner,
-                                 std::optional<RedisTier::Options> redis,
-                                 std::optional<KvPublisher::Options> events)
-    : settings_{std::move(options), std::move(runner), std::move(redis), std::move(events)} {}
+                                 std::optional<RedisTier::Options> redis)
+    : settings_{std::move(options), std::move(runner), std::move(redis)} {}
 
 // The folder is not read to its end.
 SnapshotService::~SnapshotService() { reader_.request_stop(); }
@@ -146,11 +140,6 @@ api::Result<SnapshotService::Opened> SnapshotService::opened() const {
 std::optional<RedisStats> SnapshotService::redis_stats() const {
   const Loaded* ready = loaded();
   return ready == nullptr || !ready->redis ? std::nullopt : std::optional(ready->redis->stats());
-}
-
-std::optional<KvStats> SnapshotService::event_stats() const {
-  const Loaded* ready = loaded();
-  return ready == nullptr || !ready->events ? std::nullopt : std::optional(ready->events->stats());
 }
 
 std::optional<TierStats> SnapshotService::stats() const {

@@ -13,7 +13,6 @@
 
 #include "scheduler/snapshot_tier.h"
 #include "server/tier/disk_tier.h"
-#include "server/tier/kv_publisher.h"
 #include "server/tier/redis_tier.h"
 #include "server/tier/tier_session.h"
 
@@ -23,10 +22,9 @@ namespace quire::server {
 class SnapshotService : public scheduler::SnapshotTier {
  public:
   // Touches nothing before Begin(): a start that is refused leaves no folder behind.
-  // `redis`: the folder's segments are shared through it, too. `events`: what comes and goes is published.
+  // `redis`: the folder's segments are shared through it, too.
   SnapshotService(DiskTier::Options options, std::filesystem::path runner,
-                  std::optional<RedisTier::Options> redis = {},
-                  std::optional<KvPublisher::Options> events = {});
+                  std::optional<RedisTier::Options> redis = {});
   ~SnapshotService() override;
 
   // Reads the folder, and the runner's program, on a thread of its own: another program may compute other bytes. Once.
@@ -38,7 +36,6 @@ class SnapshotService : public scheduler::SnapshotTier {
   // Nothing while the folder is being read, and when it cannot be used.
   std::optional<TierStats> stats() const;
   std::optional<RedisStats> redis_stats() const;
-  std::optional<KvStats> event_stats() const;
   struct Opened {
     std::shared_ptr<DiskTier> tier;
     std::string program;  // PrefixOrigin::program of what this daemon's runners compute
@@ -49,15 +46,13 @@ class SnapshotService : public scheduler::SnapshotTier {
  private:
   struct Loaded {
     std::shared_ptr<DiskTier> tier;
-    std::string program;                  // its hash
-    std::unique_ptr<RedisTier> redis;     // null: none
-    std::unique_ptr<KvPublisher> events;  // null: none
+    std::string program;               // its hash
+    std::unique_ptr<RedisTier> redis;  // null: none
   };
   struct Settings {
     DiskTier::Options disk;
     std::filesystem::path runner;
     std::optional<RedisTier::Options> redis;
-    std::optional<KvPublisher::Options> events;
   };
   static std::shared_ptr<const Loaded> Load(Settings settings);
   const Loaded* loaded() const;  // null: not yet

@@ -220,7 +220,7 @@ class Tls(unittest.TestCase):
         folder = pathlib.Path(daemon.folder.name)
         self.certificate(folder)
         daemon.environment |= {"QUIRE_TLS_HOST": "127.0.0.1:0", "QUIRE_TLS_CERT": str(folder / "cert.pem"),
-                               "QUIRE_TLS_KEY": str(folder / "cert.key"), "QUIRE_HEADER_TIMEOUT": "5s"}
+                               "QUIRE_TLS_KEY": str(folder / "cert.key")}
         log = {}
         with self.plain_and_tls(daemon, log):
             port = log["tls"]

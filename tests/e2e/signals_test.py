@@ -1,18 +1,15 @@
 #!/usr/bin/env python3
-"""What other programs read of a daemon: traces for a collector, metrics under vLLM's names, KV events, the report of a node."""
+"""What other programs read of a daemon: traces for a collector, metrics under vLLM's names, the report of a node."""
 import http.server
 import json
 import queue
 import re
-import socket
-import tempfile
 import threading
 import time
 import unittest
 
 import suites
 from harness import MODEL, Daemon, greedy
-from kv_subscriber import ZMQ, KvSubscriber
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 WAIT_S = 120
@@ -105,11 +102,6 @@ class Signals(unittest.TestCase):
             self.assertIn('vllm:request_success_total{engine="0",finished_reason="length",model_name=', text)
             self.assertRegex(text, r'(?m)^quire_pending_prefill_seconds\{model="' + MODEL + r':latest"\} 0$')
 
-    def test_kv_events_need_an_address_and_a_disk(self):
-        for settings in ({"QUIRE_KV_EVENTS": "5557", "QUIRE_SNAPSHOT_BYTES": "1MiB"}, {"QUIRE_KV_EVENTS": "tcp://127.0.0.1:*"}):
-            with self.subTest(settings), self.assertRaisesRegex(RuntimeError, "KV_EVENTS|kv-events"):
-                Daemon(settings).start()
-
     def test_a_node_reports_its_load(self):
         with Daemon() as daemon:
             before = daemon.get("/quire/node").json
@@ -126,35 +118,6 @@ class Signals(unittest.TestCase):
             self.assertEqual(0, report["pending_prefill_seconds"])
             self.assertGreater(report["memory_bytes"], 0)
             self.assertEqual(0, len(re.findall("Rivers", json.dumps(report))))
-
-
-@unittest.skipUnless(ZMQ, "libzmq5 is not installed")
-class KvEvents(unittest.TestCase):
-    def test_a_router_learns_which_prefixes_a_node_has(self):
-        text = "Rivers were roads once, and boats carried stone and wine and bread to the sea. " * 40
-        with tempfile.TemporaryDirectory(prefix="quire-e2e-events-") as folder:
-            settings = {"QUIRE_KV_EVENTS": "tcp://127.0.0.1:*", "QUIRE_SNAPSHOT_BYTES": "256MiB",
-                        "QUIRE_SNAPSHOT_DIR": folder}
-            with Daemon(settings) as daemon:
-                tokens = daemon.post("/tokenize", {"content": text}).json["tokens"]
-                with KvSubscriber(daemon) as first:
-                    send_chat(self, daemon, text)
-                    first.read_until(lambda: first.block_size and len(first.longest_chain()) > len(tokens) - first.block_size)
-                    self.assertEqual({f"kv@{socket.gethostname()}@{MODEL}:latest"}, first.topics)
-                    self.assertEqual(list(range(first.numbers[0], first.numbers[-1] + 1)), first.numbers)
-                    chain = first.longest_chain()
-                    middle = tokens[2:first.block_size]  # behind the template's opening, and a text's first tokens
-                    self.assertIn(" ".join(map(str, middle)), " ".join(map(str, chain)))
-                    with KvSubscriber(daemon) as second:
-                        second.read_until(lambda: second.longest_chain()[:len(chain)] == chain)
-                figures = daemon.get("/metrics").text
-                self.assertIn("quire_kv_events_bound 1\n", figures)
-                self.assertRegex(figures, r'quire_kv_events_total\{type="stored"\} [1-9]')
-                self.assertIn("quire_kv_event_refreshes_total 2\n", figures)
-            with Daemon(settings) as daemon, KvSubscriber(daemon) as third:
-                third.read_until(lambda: third.longest_chain()[:len(chain)] == chain)
-                self.assertEqual(200, daemon.request("DELETE", "/quire/prefixes", {"all": True}).status)
-                third.read_until(lambda: not third.blocks)
 
 
 if __name__ == "__main__":

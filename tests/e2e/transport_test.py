@@ -160,7 +160,7 @@ class Descriptors(unittest.TestCase):
             self.assertIn(b'{"status":"ok"}', exchange(daemon.port, LIVE))
 
     def test_bodies_that_do_not_come_keep_nobody_out(self):
-        with self.daemon(QUIRE_MAX_CONNECTIONS="4", QUIRE_BODY_TIMEOUT="1h") as daemon, contextlib.ExitStack() as held:
+        with self.daemon(QUIRE_MAX_CONNECTIONS="4") as daemon, contextlib.ExitStack() as held:
             for _ in range(4):
                 silent = held.enter_context(connect(daemon.port))
                 silent.sendall(b"POST /api/chat HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n")
