@@ -42,7 +42,6 @@ struct ModelSpec {
   std::shared_ptr<const std::string> go_template = {};
   api::ipc::PromptNames names = {};       // of the manifest
   std::filesystem::path draft_path = {};  // a draft model's weights; empty = none
-  std::string prefix_layers = {};         // hash of the prefixes that it comes with; empty = none
 };
 
 struct Limits {

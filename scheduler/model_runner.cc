@@ -72,12 +72,10 @@ boost::asio::awaitable<void> ModelRunner::Run(std::shared_ptr<ModelRunner> self)
 }
 
 // What the bytes of a prefix depend on: the model's files and how they are read. A file of the store is named by
-// its content; another one is distinguished from its successors by what the file system says of it. A model that comes
-// with prefixes trusts who computed them, and shares none with another model of the same weights.
+// its content; another one is distinguished from its successors by what the file system says of it.
 std::string ModelRunner::SnapshotIdentity() const {
   std::string identity = fmt::format("quantize={} kv={} ", job_.settings.quantize_on_load,
                                      static_cast<int>(job_.settings.kv_cache_type));
-  if (!job_.prefix_layers.empty()) identity += fmt::format("layers={} ", job_.prefix_layers);
   const std::string file = job_.path.filename().string();
   if (file.starts_with("sha256-")) return identity + file;
   return identity + VersionsOf(0);

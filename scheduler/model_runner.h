@@ -54,7 +54,6 @@ class ModelRunner : public RunnerSession {
     std::string go_template;
     api::ipc::PromptNames names;
     std::filesystem::path draft_path;  // empty = none
-    std::string prefix_layers;         // as in ModelSpec
     api::ipc::RunnerSettings settings;
     std::chrono::nanoseconds load_timeout;   // <= 0 = never; waiting for memory is not counted
     std::chrono::nanoseconds stall_timeout;  // without a frame or progress; <= 0 = never

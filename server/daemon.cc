@@ -31,7 +31,6 @@
 #include "server/memory_release.h"
 #include "server/memory_reserve.h"
 #include "server/notify.h"
-#include "server/prefix_layers.h"
 #include "server/prefix_routes.h"
 #include "server/program_files.h"
 #include "server/reloadable.h"
@@ -120,15 +119,6 @@ class Daemon {
     services_.vectors = &vectors_;
     if (snapshots_) {
       services_.slot_folder = options.snapshot_folder / "slots";
-      prefix_layers_ = std::make_unique<PrefixLayers>(*snapshots_, pools_);
-      services_.import_prefixes = [this](fs::path path, std::string weights, std::string layers,
-                                         std::string tenant) {
-        return prefix_layers_->Import(std::move(path),
-                                      {std::move(weights), std::move(layers), std::move(tenant)});
-      };
-      services_.import_layers = [this](const StoredModel& model, std::string tenant) {
-        return prefix_layers_->ImportOf(model, std::move(tenant));
-      };
     }
     AddRoutes(transport.router, services_);
     AddTransferRoutes(transport.router, transfers_);
@@ -179,8 +169,7 @@ class Daemon {
   std::unique_ptr<TraceExporter> traces_;  // null: nobody collects them
   WorkPools pools_;
   IoContext io_;
-  std::shared_ptr<SnapshotService> snapshots_;   // null: none
-  std::unique_ptr<PrefixLayers> prefix_layers_;  // null: no snapshots
+  std::shared_ptr<SnapshotService> snapshots_;  // null: none
   scheduler::Dispatcher dispatcher_;
   DispatcherBackend backend_;
   AsyncModelStore models_;

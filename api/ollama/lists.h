@@ -65,8 +65,7 @@ struct ShowReply {
   std::string chat_template;
   bool template_in_weights = false;  // the weights' own file brings it: the Modelfile leaves it out
   std::string requires_version = {}, renderer = {}, parser = {};
-  std::string draft = {};                  // what the Modelfile's DRAFT line says, or empty
-  std::vector<std::string> prefixes = {};  // what its PREFIX lines say
+  std::string draft = {};  // what the Modelfile's DRAFT line says, or empty
   std::string system;
   ModelDetails details;
   std::vector<Message> messages;

@@ -46,7 +46,6 @@ std::string RenderModelfile(const ShowReply& reply, const Json& parameters) {
   };
   add("from", "", reply.from.empty() ? reply.name : reply.from);
   add("draft", "", reply.draft);
-  for (const std::string& prefix : reply.prefixes) add("prefix", "", prefix);
   if (!reply.template_in_weights) add("template", "", reply.chat_template);
   add("renderer", "", reply.renderer);
   add("parser", "", reply.parser);

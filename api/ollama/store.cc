@@ -139,7 +139,6 @@ CreateRequest GetCreate(Fields& body) {
   body.Get("from", request.from);
   request.files = GetFiles(body, "files");
   request.draft_files = GetFiles(body, "draft_files");
-  request.prefix_files = GetFiles(body, "prefix_files");
   body.Get("template", request.go_template);
   body.Get("system", request.system);
   request.parameters_json = GetParameters(body);

@@ -29,7 +29,6 @@ struct CreateRequest {
   std::string from;               // a model of the store
   std::vector<CreateFile> files;  // goes before `from` when not empty
   std::vector<CreateFile> draft_files;
-  std::vector<CreateFile> prefix_files;  // exported prefixes of the model's weights
   std::string go_template;
   std::string system;
   std::string parameters_json;  // object, or empty

@@ -97,7 +97,12 @@ class Planner {
     if (command.name == "from") return AddFiles(command, plan_.files, "from");
     if (command.name == "draft") return AddFiles(command, plan_.drafts, "");
     if (command.name == "adapter") return AddFiles(command, plan_.adapters, "");
-    if (command.name == "prefix") return AddPrefix(command);
+    if (command.name == "prefix") {
+      plan_.warnings.push_back(
+          fmt::format("(line {}): PREFIX is not read any more; \"quire cache import {}\" takes it in",
+                      command.line, command.value));
+      return {};
+    }
     if (command.name == "license") {
       body_["license"].push_back(command.value);
     } else if (command.name == "parameter") {
@@ -107,16 +112,6 @@ class Planner {
     } else {
       body_[command.name] = command.value;
     }
-    return {};
-  }
-
-  api::Result<void> AddPrefix(const Command& command) {
-    const std::string& value = command.value;
-    const fs::path path = value.starts_with("~/") ? home_ / value.substr(2) : folder_ / value;
-    std::error_code error;
-    if (!fs::is_regular_file(path, error)) return Refuse(command, fmt::format("{}: no such file", value));
-    const std::string name = fmt::format("{}-{}", plan_.prefixes.size() + 1, path.filename().string());
-    plan_.prefixes.push_back({name, path});
     return {};
   }
 
@@ -223,11 +218,11 @@ api::Result<std::string> MakeBody(Client& client, const CreateOptions& options, 
   const fs::path folder = name == "-" ? fs::current_path() : fs::absolute(name).parent_path();
   const auto plan = PlanCreate(*text, folder, home != nullptr ? home : "/");
   if (!plan) return std::unexpected(plan.error());
+  for (const std::string& warning : plan->warnings) fmt::print(stderr, "{}: {}\n", name, warning);
   Json body = Json::parse(plan->body_json);
   body["model"] = options.model;
-  for (const auto& [field, files] :
-       {std::pair{"files", &plan->files}, std::pair{"adapters", &plan->adapters},
-        std::pair{"draft_files", &plan->drafts}, std::pair{"prefix_files", &plan->prefixes}}) {
+  for (const auto& [field, files] : {std::pair{"files", &plan->files}, std::pair{"adapters", &plan->adapters},
+                                     std::pair{"draft_files", &plan->drafts}}) {
     if (files->empty()) continue;
     auto digests = SendFiles(client, *files, progress);
     if (!digests) return std::unexpected(digests.error());

@@ -29,7 +29,8 @@ struct LocalFile {
 
 // The request of a Modelfile to /api/create, without the digests of its files.
 struct CreatePlan {
-  std::vector<LocalFile> files, adapters, drafts, prefixes;
+  std::vector<LocalFile> files, adapters, drafts;
+  std::vector<std::string> warnings;  // what is not read
   std::string body_json;  // object: from, template, system, parameters, messages, license, requires, ...
 };
 

@@ -69,7 +69,7 @@ TEST_F(PlanTest, FindsFilesAndFolders) {
   const auto plan = Plan("FROM demo\nADAPTER a.gguf\nDRAFT ./a.gguf\nPREFIX a.gguf");
   EXPECT_THAT(Names(plan->adapters), ElementsAre("a.gguf"));
   EXPECT_THAT(Names(plan->drafts), ElementsAre("a.gguf"));
-  EXPECT_THAT(Names(plan->prefixes), ElementsAre("1-a.gguf"));
+  EXPECT_THAT(plan->warnings, ElementsAre(HasSubstr("(line 4): PREFIX is not read any more")));
 }
 
 TEST_F(PlanTest, SaysWhichLineNamesNothing) {

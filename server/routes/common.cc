@@ -170,7 +170,6 @@ Awaitable<void> RelayJob(Services& services, Exchange& exchange, const SharedMod
     co_return;
   }
   exchange.ShrinkRequest(job.memory_bytes);  // what it was parsed from is gone
-  if (services.import_layers) co_await services.import_layers(*model, job.choices.front().client.tenant);
   exchange.log().body_bytes = exchange.body_bytes();
   exchange.log().isolation = job.choices.front().client.IsolationKey();
   co_await RelayReply(exchange, services.backend, services.pools.cpu, std::move(job));

@@ -74,7 +74,6 @@ class Creation {
       : services_(services),
         request_(std::move(request)),
         party_(PartyOf(exchange)),
-        tenant_(TenantOf(exchange.request())),
         progress_(exchange, request_.stream),
         sources_(services.models.users()) {}
   Creation(const Creation&) = delete;
@@ -108,7 +107,7 @@ class Creation {
   };
 
   void AddSources() {
-    for (const auto* files : {&request_.files, &request_.draft_files, &request_.prefix_files}) {
+    for (const auto* files : {&request_.files, &request_.draft_files}) {
       for (const ollama::CreateFile& file : *files) leftovers_.push_back(*BlobNameOf(file.digest));
     }
   }
@@ -128,14 +127,8 @@ class Creation {
     if (!draft) co_return std::unexpected(std::move(draft.error()));
     auto opens = co_await CheckLoads(*weights, *draft);
     if (!opens) co_return opens;
-    const std::string base = model_.other_layers.empty() ? std::string() : weights->blob;
     auto kept = co_await StoreWeights(*std::move(weights), *std::move(draft));
     if (!kept) co_return kept;
-    // A prefix belongs to the weights that computed it.
-    if (base != model_.weights_blob)
-      std::erase_if(model_.other_layers, [](const Layer& layer) { return layer.media_type == kPrefixLayer; });
-    auto prefixes = co_await AddPrefixes();
-    if (!prefixes) co_return prefixes;
     std::vector<BlobUse> uses;
     const auto stored = co_await services_.models.Register(model_, uses);
     if (!stored) co_return std::unexpected(stored.error());
@@ -246,39 +239,6 @@ class Creation {
     std::erase_if(model_.other_layers, [](const Layer& layer) { return layer.media_type == kDraftLayer; });
     model_.other_layers.push_back({.media_type = std::string(kDraftLayer), .blob = *std::move(blob)});
     co_return api::Result<void>();
-  }
-
-  // Exported prefixes, each checked by taking it into this machine's tier.
-  Awaitable<api::Result<void>> AddPrefixes() {
-    constexpr const char* kField = "prefix_files";
-    const size_t before = model_.other_layers.size();
-    for (const ollama::CreateFile& file : request_.prefix_files) {
-      auto there = co_await Check(file, kField);
-      if (!there) co_return there;
-      Layer layer{.media_type = std::string(kPrefixLayer), .blob = *BlobNameOf(file.digest)};
-      layer.size = co_await services_.models.BlobSize(layer.blob);
-      model_.other_layers.push_back(std::move(layer));
-    }
-    const std::string layers = HashOfPrefixLayers(model_.other_layers);
-    for (size_t i = 0; i < request_.prefix_files.size(); ++i) {
-      const std::string& path = request_.prefix_files[i].path;
-      if (!services_.import_prefixes) {
-        co_return api::Fail(api::ErrorCode::kUnsupported,
-                            "a prefix cannot be checked here: prefixes are not kept on disk", kField);
-      }
-      co_await progress_.Send(ollama::StatusBody("checking prefix " + path));
-      const auto imported =
-          co_await services_.import_prefixes(services_.models.BlobPath(model_.other_layers[before + i].blob),
-                                             model_.weights_blob, layers, tenant_);
-      if (!imported) co_return std::unexpected(InFile(imported.error(), path));
-    }
-    co_return api::Result<void>();
-  }
-
-  static api::Error InFile(api::Error error, const std::string& path) {
-    error.message = fmt::format("{}: {}", path, error.message);
-    error.field = "prefix_files";
-    return error;
   }
 
   // The weights of a field's files: one GGUF as it is; the splits of one, or a directory of safetensors, as
@@ -473,7 +433,6 @@ class Creation {
   Services& services_;
   const ollama::CreateRequest request_;
   const std::string party_;
-  const std::string tenant_;
   ProgressStream progress_;
   NewModel model_;
   BlobUsers::Lease sources_;            // the files of the request

@@ -30,13 +30,6 @@ struct Services {
   std::function<bool()> draining;
   // Gets a model from its registry into the store. Empty: there are no registries.
   std::function<Awaitable<api::Result<void>>(api::ModelName name, ProgressStream& progress)> fetch = {};
-  // Takes exported prefixes of these weights (a blob's name) into this machine's tier, for models that come with these
-  // layers, if they belong to the tenant or to clients without a key. Empty: there is no tier.
-  std::function<Awaitable<api::Result<void>>(std::filesystem::path archive, std::string weights,
-                                             std::string layers, std::string tenant)>
-      import_prefixes = {};
-  // Takes in what a model comes with, before its first answer to this tenant. Empty: there is no tier.
-  std::function<Awaitable<void>(const StoredModel& model, std::string tenant)> import_layers = {};
   VectorCache* vectors = nullptr;          // null: every text is computed
   std::filesystem::path slot_folder = {};  // of llama.cpp's named snapshots; empty: they end with the daemon
 };

@@ -122,9 +122,6 @@ ollama::ShowReply ShowReplyOf(const StoredModel& model, const api::ipc::Inspecte
   reply.parser = model.details.parser;
   const auto draft = std::ranges::find(model.other_layers, kDraftLayer, &Layer::media_type);
   if (draft != model.other_layers.end()) reply.draft = PathShownTo(admin, blobs / draft->blob);
-  for (const Layer& layer : model.other_layers) {
-    if (layer.media_type == kPrefixLayer) reply.prefixes.push_back(PathShownTo(admin, blobs / layer.blob));
-  }
   reply.modified_at = model.modified_at;
   reply.repairs = description.repairs;
   reply.sampling_json =

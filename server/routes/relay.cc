@@ -339,8 +339,7 @@ scheduler::ModelSpec SpecOf(const SharedModel& model) {
                             .name = model->name.Display(),
                             .path = model->weights,
                             .names = model->PromptNames(),
-                            .draft_path = model->draft,
-                            .prefix_layers = model->prefix_layers};
+                            .draft_path = model->draft};
   if (!model->TemplateInUse().empty()) spec.go_template = {model, &model->go_template};
   return spec;
 }

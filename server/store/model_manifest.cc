@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "api/base/sha256.h"
 #include "api/json/fields.h"
 #include "api/json/option_fields.h"
 #include "api/json/read.h"
@@ -83,14 +82,6 @@ std::optional<std::string> BlobNameOf(std::string_view digest) {
   const std::string_view hex = digest.substr(kAlgorithm.size() + 1);
   if (hex.find_first_not_of("0123456789abcdef") != std::string_view::npos) return std::nullopt;
   return fmt::format("{}-{}", kAlgorithm, hex);
-}
-
-std::string HashOfPrefixLayers(const std::vector<Layer>& layers) {
-  std::string blobs;
-  for (const Layer& layer : layers) {
-    if (layer.media_type == kPrefixLayer) blobs += layer.blob;
-  }
-  return blobs.empty() ? std::string() : api::Sha256Of(blobs);
 }
 
 api::Result<Manifest> ParseManifest(std::string_view text) {

@@ -16,7 +16,6 @@ namespace quire::server {
 
 inline constexpr std::string_view kModelLayer = "application/vnd.ollama.image.model";
 inline constexpr std::string_view kDraftLayer = "application/vnd.ollama.image.draft";
-inline constexpr std::string_view kPrefixLayer = "application/vnd.quire.image.prefix";
 inline constexpr std::string_view kAdapterLayer = "application/vnd.ollama.image.adapter";
 inline constexpr std::string_view kTemplateLayer = "application/vnd.ollama.image.template";
 inline constexpr std::string_view kSystemLayer = "application/vnd.ollama.image.system";
@@ -37,9 +36,6 @@ struct Manifest {
 // "sha256-<hex>" of "sha256:<hex>" or "sha256-<hex>"; nothing for anything but exactly 64 lower-case hex
 // digits.
 std::optional<std::string> BlobNameOf(std::string_view digest);
-
-// Which exported prefixes a model comes with; empty: none.
-std::string HashOfPrefixLayers(const std::vector<Layer>& layers);
 
 // All errors are kBadModel and say what is wrong, not where: the caller knows the file.
 api::Result<Manifest> ParseManifest(std::string_view text);

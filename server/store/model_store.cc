@@ -128,7 +128,6 @@ class ModelReader {
       }
       if (auto read = ReadTextLayer(*blobs, layer, model); !read) return std::unexpected(read.error());
     }
-    model.prefix_layers = HashOfPrefixLayers(model.other_layers);
     if (auto checked = CheckText(model, api::ErrorCode::kBadModel); !checked)
       return std::unexpected(checked.error());
     return model;

@@ -59,8 +59,7 @@ struct StoredModel {
   std::string parameters_json;  // the same as stored, for /api/show
   std::vector<api::Message> messages;
   std::vector<Layer>
-      other_layers;           // of kinds that are not read here (projectors): kept when a model is made of it
-  std::string prefix_layers;  // HashOfPrefixLayers() of them
+      other_layers;  // of kinds that are not read here (projectors): kept when a model is made of it
 
   // The template that overrides the weights' own chat template: models with a renderer have a
   // template that says nothing.

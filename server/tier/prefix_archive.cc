@@ -47,20 +47,6 @@ std::optional<std::string_view> WeightsOf(const PrefixOrigin& origin) {
   return weights;
 }
 
-// PrefixOrigin::files of a model that comes with prefixes, as its runner's link has them: "quantize=Q kv=K layers=HASH
-// WEIGHTS". The words before are how the archive's machine read the files.
-std::string FilesOfModel(std::string_view files, const PrefixImport::OfModel& model) {
-  constexpr std::string_view kLayers = "layers=";
-  std::string_view settings = files.substr(0, files.size() - model.weights.size());
-  std::string result;
-  while (!settings.empty()) {
-    const std::string_view word = settings.substr(0, std::min(settings.find(' '), settings.size() - 1) + 1);
-    settings.remove_prefix(word.size());
-    if (!word.starts_with(kLayers)) result += word;
-  }
-  return result.append(kLayers).append(model.layers).append(" ").append(model.weights);
-}
-
 std::unexpected<api::Error> Damaged(const char* what) {
   return api::Fail(api::ErrorCode::kInvalidArgument, fmt::format("the exported prefix is damaged: {}", what));
 }
@@ -171,7 +157,6 @@ api::Result<void> PrefixImport::StartPrefix(std::string_view bytes) {
                                  "never be used here",
                                  origin->model));
   }
-  if (auto bound = BindToModel(*origin); !bound) return bound;
   if (settings_.tenant) {
     auto isolation = WithTenant(origin->isolation, *settings_.tenant);
     if (!isolation) return Damaged("its owner");
@@ -188,24 +173,6 @@ api::Result<void> PrefixImport::StartPrefix(std::string_view bytes) {
   at_ = 0;
   offset_ = 0;
   return CheckRows();
-}
-
-// REQUIRES: the origin names weights.
-api::Result<void> PrefixImport::BindToModel(PrefixOrigin& origin) {
-  if (!settings_.of_model) return {};
-  const OfModel& model = *settings_.of_model;
-  if (*WeightsOf(origin) != model.weights) {
-    return api::Fail(api::ErrorCode::kInvalidArgument,
-                     fmt::format("a prefix of other weights than the model's: {}", *WeightsOf(origin)));
-  }
-  const auto owner = TenantIn(origin.isolation);
-  if (!owner) return Damaged("its owner");
-  if (!owner->empty() && *owner != model.tenant) {
-    other_owner_ = *owner;
-    return api::Fail(api::ErrorCode::kForbidden, "the prefix belongs to another API key");
-  }
-  origin.files = FilesOfModel(origin.files, model);
-  return {};
 }
 
 api::Result<void> PrefixImport::CheckRows() const {

@@ -4,9 +4,7 @@
 // content, a hash of all that, and the segments. It has no key: the tier that takes it in makes its own. Several
 // archives behind each other are an archive of several prefixes.
 //
-// A prefix is as good as who sends it: its bytes cannot be checked against its tokens without computing them. One that
-// comes with a model is therefore taken in for models that come with the same prefixes only: its publisher says nothing
-// of what another model answers, whatever its weights are.
+// A prefix is as good as who sends it: its bytes cannot be checked against its tokens without computing them.
 #pragma once
 
 #include <cstddef>
@@ -53,16 +51,9 @@ struct Imported {
 // One thread at a time, not the I/O thread. The tier outlives it. What was taken in before an error stays.
 class PrefixImport {
  public:
-  // What an archive may name that comes with a model.
-  struct OfModel {
-    std::string weights;  // the model's own, "sha256-<64 hex>"
-    std::string layers;   // the prefixes that it comes with (scheduler::ModelSpec::prefix_layers)
-    std::string tenant;   // besides clients without a key: who asks for it
-  };
   struct Settings {
     std::string program;                     // as PrefixOrigin has it; others' prefixes are of no use
     std::optional<std::string> tenant = {};  // becomes the owner (api::Client::tenant)
-    std::optional<OfModel> of_model = {};    // nothing: a prefix of any model and owner
   };
   PrefixImport(DiskTier& tier, Settings settings) : tier_(tier), settings_(std::move(settings)) {}
 
@@ -70,8 +61,6 @@ class PrefixImport {
   api::Result<void> Write(std::string_view bytes);
   // After the last bytes.
   api::Result<Imported> Finish();
-  // Whose the prefix is that was refused for its owner; empty: none was.
-  const std::string& other_owner() const { return other_owner_; }
 
  private:
   struct Row {
@@ -82,7 +71,6 @@ class PrefixImport {
 
   api::Result<bool> ParseHead();
   api::Result<void> StartPrefix(std::string_view head);
-  api::Result<void> BindToModel(PrefixOrigin& origin);
   api::Result<void> CheckRows() const;
   api::Result<bool> WriteSegment();
   api::Result<void> OpenWriter();
@@ -99,7 +87,6 @@ class PrefixImport {
   std::unique_ptr<DiskTier::Writer> writer_;
   bool skipping_ = false;  // the segment is there
   Imported imported_;
-  std::string other_owner_;
 };
 
 }  // namespace quire::server

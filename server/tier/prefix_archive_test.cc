@@ -44,11 +44,6 @@ class PrefixArchives : public ::testing::Test {
             .segment_tokens = 4,
             .needs_state = true};
   }
-  // As it is taken in with a model whose prefix layers are "l".
-  static PrefixOrigin OfModel(PrefixOrigin origin) {
-    origin.files.insert(origin.files.rfind("sha256-"), "layers=l ");
-    return origin;
-  }
   static std::vector<int32_t> Tokens(size_t count) {
     std::vector<int32_t> tokens(count);
     std::iota(tokens.begin(), tokens.end(), 100);
@@ -142,65 +137,6 @@ TEST_F(PrefixArchives, AnOwnerCanBeNamed) {
   PrefixOrigin other = Hybrid();
   other.isolation = "5:othersalt";
   EXPECT_TRUE(Has(*there_, other, 10));
-}
-
-// The publisher of one model says what others' models answer: not even where both have the same program.
-TEST_F(PrefixArchives, OfOtherWeightsLeavesNothing) {
-  const std::string file = Export(*here_, Put(*here_, Hybrid(), 10));
-  const std::string weights = "sha256-" + std::string(64, 'b');
-  for (const size_t piece : {size_t{100}, size_t{1} << 20}) {
-    const auto imported = Import(*there_, file, piece, {.program = "p1", .of_model = {{weights, "l", ""}}});
-    ASSERT_FALSE(imported.has_value());
-    EXPECT_EQ(imported.error().code, api::ErrorCode::kInvalidArgument);
-    EXPECT_THAT(imported.error().message, HasSubstr("a prefix of other weights than the model's"));
-    EXPECT_TRUE(there_->Prefixes().empty());
-    EXPECT_EQ(there_->stats().files, 0u);
-    EXPECT_EQ(there_->stats().written, 0u);
-  }
-  PrefixOrigin several = Hybrid();
-  several.files = weights + " " + several.files;
-  const std::string longer = Export(*here_, Put(*here_, several, 10));
-  EXPECT_FALSE(Import(*there_, longer, 1 << 20, {.program = "p1", .of_model = {{weights, "l", ""}}}));
-  for (const std::string& tail : {std::string(63, 'b') + "B", std::string(63, 'b') + '\0'}) {
-    PrefixOrigin wrong = Hybrid();
-    wrong.files = "quantize= kv=0 sha256-" + tail;
-    EXPECT_FALSE(PrefixExport::Open(*here_, Put(*here_, wrong, 10)).has_value());
-  }
-}
-
-TEST_F(PrefixArchives, ThatComeWithAModelAreForModelsThatComeWithTheSame) {
-  const std::string weights = "sha256-" + std::string(64, 'a');
-  PrefixOrigin bound = Hybrid();
-  bound.files = "quantize= kv=0 layers=l " + weights;
-  const std::string file = Export(*here_, Put(*here_, Hybrid(), 10));
-  ASSERT_TRUE(Import(*there_, file, 1 << 20, {.program = "p1", .of_model = {{weights, "l", "abc"}}}));
-  EXPECT_FALSE(Has(*there_, Hybrid(), 10)) << "another model of the same weights has not asked for it";
-  EXPECT_TRUE(Has(*there_, bound, 10));
-  // One that was exported from such a model, and comes with another one.
-  const std::string again = Export(*there_, there_->Prefixes().front().id);
-  ASSERT_TRUE(Import(*there_, again, 1 << 20, {.program = "p1", .of_model = {{weights, "m", "abc"}}}));
-  bound.files = "quantize= kv=0 layers=m " + weights;
-  EXPECT_TRUE(Has(*there_, bound, 10));
-}
-
-TEST_F(PrefixArchives, OfTheModelsWeightsIsTakenForItsOwnersOnly) {
-  const std::string weights = "sha256-" + std::string(64, 'a');
-  PrefixOrigin everybodys = Hybrid();
-  everybodys.isolation = "0:salt";
-  const std::string file =
-      Export(*here_, Put(*here_, everybodys, 10)) + Export(*here_, Put(*here_, Hybrid(), 10));
-  for (const char* tenant : {"", "ab", "abcs", "other"}) {
-    there_->PruneAll();
-    PrefixImport import(*there_, {.program = "p1", .of_model = {{weights, "l", tenant}}});
-    const auto refused = import.Write(file);
-    ASSERT_FALSE(refused.has_value()) << tenant;
-    EXPECT_EQ(refused.error().code, api::ErrorCode::kForbidden);
-    EXPECT_EQ(import.other_owner(), "abc");
-    EXPECT_TRUE(Has(*there_, OfModel(everybodys), 10)) << "what came before is right";
-    EXPECT_FALSE(Has(*there_, OfModel(Hybrid()), 10)) << tenant;
-  }
-  EXPECT_TRUE(Import(*there_, file, 1 << 20, {.program = "p1", .of_model = {{weights, "l", "abc"}}}));
-  EXPECT_TRUE(Has(*there_, OfModel(Hybrid()), 10));
 }
 
 // A flipped bit anywhere: refused by name, and never a wrong byte in the tier.

@@ -4,7 +4,6 @@ becomes of the files, no answer changes.
 
 QUIRE_SNAPSHOT_KILLS: how often the daemon is killed while it writes (default 3).
 """
-import hashlib
 import json
 import os
 import pathlib
@@ -276,77 +275,6 @@ class Snapshots(unittest.TestCase):
             self.assertEqual(1, done.returncode)
             self.assertIn("the exported prefix is damaged", done.stderr)
             self.check(daemon, messages, cold, 0)
-
-    def test_a_model_comes_with_a_prefix(self):
-        folder = pathlib.Path(self.temporary.name)
-        store = {"OLLAMA_MODELS": str(folder / "models")}
-        with self.daemon(**store) as daemon:
-            messages, tokens = self.first_turn(daemon)
-            self.wait_stored(tokens)
-            self.export(daemon, tokens, folder / "story.prefix")
-            (folder / "Modelfile").write_text(f"FROM {MODEL}\nPREFIX story.prefix\n")
-            made = daemon.cli("create", "warm", "-f", str(folder / "Modelfile"))
-            self.assertEqual(0, made.returncode, made.stderr)
-            self.assertRegex(daemon.post("/api/show", {"model": "warm"}).json["modelfile"], r"(?m)^PREFIX .*sha256-")
-            # Prefixes belong to the weights that computed them, and are whole.
-            quantized = daemon.cli("create", "small", "-q", "q4_0", "-f", str(folder / "Modelfile"))
-            self.assertEqual(1, quantized.returncode)
-            self.assertIn("a prefix of other weights", quantized.stderr)
-            content = bytearray((folder / "story.prefix").read_bytes())
-            content[len(content) // 2] ^= 1
-            (folder / "story.prefix").write_bytes(content)
-            self.cache(daemon, "prune", "--all")
-            damaged = daemon.cli("create", "damaged", "-f", str(folder / "Modelfile"))
-            self.assertEqual(1, damaged.returncode)
-            self.assertIn("is damaged", damaged.stderr)
-        cold = self.cold(messages)
-        # Another machine that has the model.
-        with self.daemon(QUIRE_SNAPSHOT_DIR=str(folder / "there"), **store) as daemon:
-            deadline = time.monotonic() + 60
-            while daemon.get("/quire/prefixes").status != 200 and time.monotonic() < deadline:
-                time.sleep(0.02)
-            self.check(daemon, messages, cold, tokens - 1, model="warm")
-            self.assertIn("prefix imported", daemon.log())
-            # Another model of the same weights has not asked for it.
-            self.assertEqual(0, daemon.post("/api/chat", chat(messages)).json["prompt_eval_cached_count"])
-        with self.daemon(QUIRE_SNAPSHOT_BYTES="0", **store) as daemon:
-            self.check(daemon, messages, cold, 0, model="warm")
-            (folder / "Modelfile").write_text(f"FROM {MODEL}\nPREFIX story.prefix\n")
-            refused = daemon.cli("create", "more", "-f", str(folder / "Modelfile"))
-            self.assertIn("prefixes are not kept on disk", refused.stderr)
-
-    def add_layer(self, models, model, content):
-        """As a pull of a manifest with one more layer, an exported prefix, leaves the store."""
-        digest = hashlib.sha256(content).hexdigest()
-        (models / "blobs" / f"sha256-{digest}").write_bytes(content)
-        path, = (models / "manifests").glob(f"*/*/{model}/latest")
-        manifest = json.loads(path.read_text())
-        manifest["layers"].append({"mediaType": "application/vnd.quire.image.prefix", "digest": f"sha256:{digest}",
-                                   "size": len(content)})
-        path.write_text(json.dumps(manifest))
-
-    def test_a_model_brings_no_prefix_of_another_model(self):
-        folder = pathlib.Path(self.temporary.name)
-        store = {"OLLAMA_MODELS": str(folder / "models")}
-        with self.daemon(**store) as daemon:
-            messages, tokens = self.first_turn(daemon)
-            self.wait_stored(tokens)
-            self.export(daemon, tokens, folder / "story.prefix")
-            (folder / "Modelfile").write_text(f"FROM {MODEL}\n")
-            made = daemon.cli("create", "other", "-q", "q4_0", "-f", str(folder / "Modelfile"))
-            self.assertEqual(0, made.returncode, made.stderr)
-        self.add_layer(folder / "models", "other", (folder / "story.prefix").read_bytes())
-        with self.daemon(QUIRE_SNAPSHOT_DIR=str(folder / "there"), **store) as daemon:
-            deadline = time.monotonic() + 60
-            while daemon.get("/quire/prefixes").status != 200 and time.monotonic() < deadline:
-                time.sleep(0.02)
-            daemon.post("/api/chat", chat(messages, model="other"))
-            self.assertIn("prefix not imported", daemon.log())
-            self.assertIn("a prefix of other weights than the model's", daemon.log())
-            models = {prefix["model"] for prefix in daemon.get("/quire/prefixes").json["prefixes"]}
-            self.assertNotIn(f"{MODEL}:latest", models)
-            reply = daemon.post("/api/chat", chat(messages)).json
-            self.assertEqual(0, reply["prompt_eval_cached_count"])
 
     def test_imported_prefixes_belong_to_the_named_key(self):
         file = pathlib.Path(self.temporary.name) / "prefix"
