@@ -119,13 +119,16 @@ class Creation {
     auto weights = co_await ResolveBase();
     if (!weights) co_return std::unexpected(std::move(weights.error()));
     if (auto changed = Change(); !changed) co_return changed;
-    auto checked = co_await CheckTemplate(PathOf(*weights));
-    if (!checked) co_return checked;
+    // Before hours of quantizing. Without them one runner says all that has to be known.
+    if (!request_.quantize.empty() && (!request_.files.empty() || !request_.go_template.empty())) {
+      auto described = co_await Inspect(*weights, nullptr);
+      if (!described) co_return described;
+    }
     weights = co_await QuantizeWeights(*std::move(weights));
     if (!weights) co_return std::unexpected(std::move(weights.error()));
     auto draft = co_await MakeDraft();
     if (!draft) co_return std::unexpected(std::move(draft.error()));
-    auto opens = co_await CheckLoads(*weights, *draft);
+    auto opens = co_await Inspect(*weights, &*draft);
     if (!opens) co_return opens;
     auto kept = co_await StoreWeights(*std::move(weights), *std::move(draft));
     if (!kept) co_return kept;
@@ -182,11 +185,6 @@ class Creation {
 
   Awaitable<api::Result<Weights>> BaseFromFiles() {
     auto weights = co_await AssembleWeights(request_.files, "files");
-    if (!weights) co_return weights;
-    auto details = co_await Describe(PathOf(*weights), "files");
-    if (!details) co_return std::unexpected(std::move(details.error()));
-    if (!weights->blob.empty()) co_await progress_.Send(ollama::StatusBody("parsing GGUF"));
-    model_.details = *std::move(details);
     co_return weights;
   }
 
@@ -195,37 +193,61 @@ class Creation {
     if (request_.draft_files.empty()) co_return Weights();
     auto draft = co_await AssembleWeights(request_.draft_files, "draft_files");
     if (!draft) co_return std::unexpected(std::move(draft.error()));
-    const auto details = co_await Describe(PathOf(*draft), "draft_files");
-    if (!details) co_return std::unexpected(details.error());
-    auto quantized = co_await Quantized(*std::move(draft), details->quantization_level,
-                                        request_.draft_quantize, "draft_quantize");
+    if (request_.draft_quantize.empty()) co_return draft;
+    const auto level = co_await TypeOf(PathOf(*draft), "draft_files");
+    if (!level) co_return std::unexpected(level.error());
+    auto quantized = co_await Quantized(*std::move(draft), *level, request_.draft_quantize, "draft_quantize");
     co_return quantized;
   }
 
-  // Whether a runner will load what is about to be stored.
-  Awaitable<api::Result<void>> CheckLoads(const Weights& weights, const Weights& draft) {
+  // A runner reads the files: what they are, where they are the request's own, and whether the template can be read. With
+  // `draft`, which may be empty: also whether they can be loaded as they are about to be stored.
+  Awaitable<api::Result<void>> Inspect(const Weights& weights, const Weights* draft) {
     const auto base = std::ranges::find(model_.other_layers, kDraftLayer, &Layer::media_type);
     api::ipc::InspectModel request;
     const std::filesystem::path path = PathOf(weights);
     request.path = path;
-    request.check_load = true;
-    if (model_.details.renderer.empty()) request.go_template = model_.go_template;
+    request.check_load = draft != nullptr;
+    if (model_.details.renderer.empty() || !request_.go_template.empty())
+      request.go_template = model_.go_template;
     request.names = {model_.details.renderer, model_.details.parser};
     const std::filesystem::path folder = path.parent_path();
     std::filesystem::path draft_folder = folder;
-    if (!draft.empty()) {
-      const std::filesystem::path draft_path = PathOf(draft);
+    const bool own_draft = draft != nullptr && !draft->empty();
+    if (own_draft) {
+      const std::filesystem::path draft_path = PathOf(*draft);
       draft_folder = draft_path.parent_path();
       request.draft_path = draft_path;
-    } else if (base != model_.other_layers.end()) {
+    } else if (draft != nullptr && base != model_.other_layers.end()) {
       request.draft_path = services_.models.BlobPath(base->blob);
     }
-    const char* const field = !draft.empty() ? "draft_files" : request_.files.empty() ? "from" : "files";
+    const char* const field = own_draft ? "draft_files" : request_.files.empty() ? "from" : "files";
     const auto inspected = co_await services_.backend.Inspect(std::move(request), party_);
-    std::optional<api::Error> error = inspected ? inspected->error : inspected.error();
-    if (!error) co_return api::Result<void>();
-    co_return std::unexpected(
-        WithoutFolder(WithoutFolder(AsClientError(*std::move(error), field), folder), draft_folder));
+    if (!inspected || inspected->error) {
+      api::Error error = inspected ? *inspected->error : inspected.error();
+      co_return std::unexpected(
+          WithoutFolder(WithoutFolder(AsClientError(std::move(error), field), folder), draft_folder));
+    }
+    if (!request_.go_template.empty() && !inspected->template_error.empty())
+      co_return api::Fail(api::ErrorCode::kInvalidArgument, inspected->template_error, "template");
+    if (!request_.files.empty() && !described_) {
+      if (auto details = SetDetails(*inspected); !details) co_return details;
+      // Not before: an invalid request has its own status.
+      if (!weights.blob.empty()) co_await progress_.Send(ollama::StatusBody("parsing GGUF"));
+    }
+    co_return api::Result<void>();
+  }
+
+  // Those of the files, with what the request says of the model.
+  api::Result<void> SetDetails(const api::ipc::Inspected& inspected) {
+    auto details = NewModelDetails(inspected);
+    if (!details) return std::unexpected(std::move(details.error()));
+    details->requires_version = std::move(model_.details.requires_version);
+    details->renderer = std::move(model_.details.renderer);
+    details->parser = std::move(model_.details.parser);
+    model_.details = *std::move(details);
+    described_ = true;
+    return {};
   }
 
   Awaitable<api::Result<void>> StoreWeights(Weights weights, Weights draft) {
@@ -311,18 +333,6 @@ class Creation {
                         fmt::format("{}: blob {} not found; upload it first", file.path, file.digest), field);
   }
 
-  // The template of the request, by a runner: the daemon reads none.
-  Awaitable<api::Result<void>> CheckTemplate(std::filesystem::path weights) {
-    if (request_.go_template.empty()) co_return api::Result<void>();
-    api::ipc::InspectModel request;
-    request.path = std::move(weights);
-    request.go_template = request_.go_template;
-    const auto inspected = co_await services_.backend.Inspect(std::move(request), party_);
-    if (!inspected) co_return std::unexpected(AsClientError(inspected.error(), "template"));
-    if (inspected->template_error.empty()) co_return api::Result<void>();
-    co_return api::Fail(api::ErrorCode::kInvalidArgument, inspected->template_error, "template");
-  }
-
   Awaitable<api::Result<Weights>> QuantizeWeights(Weights weights) {
     const std::string level = model_.details.quantization_level;
     auto quantized = co_await Quantized(std::move(weights), level, request_.quantize, "quantize");
@@ -394,8 +404,8 @@ class Creation {
     co_return blob;
   }
 
-  // The details of weights as they are now; `field` is at fault when they are none.
-  Awaitable<api::Result<ModelDetails>> Describe(std::filesystem::path weights, const char* field) {
+  // The type of weights as they are now; `field` is at fault when they are none.
+  Awaitable<api::Result<std::string>> TypeOf(std::filesystem::path weights, const char* field) {
     const std::filesystem::path folder = weights.parent_path();
     api::ipc::InspectModel request;
     request.path = std::move(weights);
@@ -403,8 +413,7 @@ class Creation {
     if (!inspected) co_return std::unexpected(AsClientError(inspected.error(), field));
     if (inspected->error)
       co_return std::unexpected(WithoutFolder(AsClientError(*inspected->error, field), folder));
-    auto details = NewModelDetails(*inspected);
-    co_return details;
+    co_return inspected->quantization;
   }
 
   // The request's fields that override the base model.
@@ -435,6 +444,7 @@ class Creation {
   const std::string party_;
   ProgressStream progress_;
   NewModel model_;
+  bool described_ = false;              // its details are those of the files
   BlobUsers::Lease sources_;            // the files of the request
   std::vector<std::string> leftovers_;  // blobs that go when no model names them in the end
 };

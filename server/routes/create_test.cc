@@ -117,6 +117,8 @@ TEST(CreateRoute, FromABlob) {
   EXPECT_EQ((*sent)->details.family, "llama");
   EXPECT_EQ((*sent)->details.parameter_size, "1.2B");
   EXPECT_EQ((*sent)->details.quantization_level, "F16");
+  EXPECT_EQ(daemon.backend().seen.load_checks.size(), 1U) << "one runner says all";
+  EXPECT_TRUE(daemon.backend().seen.inspections.empty());
 }
 
 TEST(CreateRoute, AModelThatDoesNotLoadIsAnErrorThatLeavesNothing) {
