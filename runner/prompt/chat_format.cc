@@ -22,17 +22,45 @@ struct FamilyRule {
   std::string_view token, second_token;
   std::string_view format;  // of FamilyFormats()
   std::string_view shown;
+  // The vocabularies of relatives that are spoken to otherwise have one of these.
+  std::array<std::string_view, 2> lacks = {};
 };
 constexpr auto kFamilyRules = std::to_array<FamilyRule>({
     {"gemma4", "<|turn>", "<turn|>", "gemma4", "Gemma 4"},
     {"gemma3", "<start_function_call>", "<end_of_turn>", "functiongemma", "FunctionGemma"},
     {"gemma", "<start_of_turn>", "<end_of_turn>", "gemma3", "Gemma 3"},
+    {"deepseek", "<｜Assistant｜>", "<｜search▁begin｜>", "deepseek3.1", "DeepSeek V3.1"},
+    {"deepseek", "<｜Assistant｜>", "<think>", "deepseek-r1", "DeepSeek R1"},
+    {"deepseek", "<｜Assistant｜>", "<｜tool▁calls▁begin｜>", "deepseek3", "DeepSeek V3"},
+    {"llama", "<｜Assistant｜>", "<think>", "deepseek-r1", "DeepSeek R1"},  // distilled
+    {"qwen2", "<｜Assistant｜>", "<think>", "deepseek-r1", "DeepSeek R1"},
+    {"gpt", "<|start|>", "<|channel|>", "gpt-oss", "gpt-oss"},
+    {"granitehybrid", "<|start_of_role|>", "<|end_of_role|>", "granite4", "Granite 4"},
+    {"granitemoehybrid", "<|start_of_role|>", "<|end_of_role|>", "granite4", "Granite 4"},
+    {"granite", "<|start_of_role|>", "<|start_of_cite|>", "granite3", "Granite 3"},
+    {"phi3", "<|user|>", "<|end|>", "phi3", "Phi-3", {"<|tool|>", "<|im_sep|>"}},
+    {"command-r",
+     "<|START_OF_TURN_TOKEN|>",
+     "<|CHATBOT_TOKEN|>",
+     "command-r",
+     "Command R",
+     {"<|START_RESPONSE|>"}},
+    {"cohere",
+     "<|START_OF_TURN_TOKEN|>",
+     "<|CHATBOT_TOKEN|>",
+     "command-r",
+     "Command R",
+     {"<|START_RESPONSE|>"}},
+    // Versions of vocabularies with a Tekken pattern; those of SentencePiece have blanks at other places.
+    {"", "[INST]", "[ARGS]", "mistral-v13", "Mistral v13"},
+    {"llama", "[INST]", "[AVAILABLE_TOOLS]", "mistral-v3", "Mistral v3", {"[SYSTEM_PROMPT]", "▁the"}},
+    {"mistral", "[INST]", "[AVAILABLE_TOOLS]", "mistral-v3", "Mistral v3", {"[SYSTEM_PROMPT]", "▁the"}},
     {"llama", "<|start_header_id|>", "<|eot_id|>", "llama3", "Llama 3"},
     {"lfm2", "<|im_start|>", "<|tool_call_start|>", "lfm2", "LFM2"},
     {"qwen35", "<|im_start|>", "<tool_call>", "qwen3.5", "Qwen3.5"},
     {"qwen3_5", "<|im_start|>", "<tool_call>", "qwen3.5", "Qwen3.5"},
     {"qwen3", "<tool_call>", "<think>", "qwen3", "Qwen3"},
-    {"", "<|im_start|>", "<|im_end|>", "chatml", "ChatML"},
+    {"", "<|im_start|>", "<|im_end|>", "chatml", "ChatML", {"<|im_sep|>"}},
 });
 
 // Whether a name says that the model was tuned for chat: "gemma-3-1b-it", "Instruct".
@@ -78,6 +106,9 @@ void ChooseByFamily(const weights::ModelFiles& files, const std::function<bool(s
   for (const FamilyRule& rule : kFamilyRules) {
     if (!architecture.starts_with(rule.architecture)) continue;
     if (!has_token(rule.token) || !has_token(rule.second_token)) continue;
+    const bool other = std::ranges::any_of(
+        rule.lacks, [&](std::string_view token) { return !token.empty() && has_token(token); });
+    if (other) continue;
     format.source = TemplateOf(*FindFormat(FamilyFormats(), VariantOf(rule.format, files)));
     format.of_family = true;
     const bool sure = !rule.architecture.empty() && IsTunedForChat(files);

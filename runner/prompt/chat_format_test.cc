@@ -68,12 +68,15 @@ TEST(ChatFormat, ARendererNamesTheFormat) {
   EXPECT_THAT(format.notes, ElementsAre("no chat template: using the format of RENDERER gemma4-large"));
 }
 
+// No prompts are published for "glimmer".
 TEST(ChatFormat, AnUnknownRendererIsRefusedByName) {
-  const ChatFormat format = Choose({}, kChatMlTokens, {.renderer = "nobody-1"});
-  EXPECT_EQ(format.source, "");
-  EXPECT_THAT(format.refusal, HasSubstr("RENDERER \"nobody-1\""));
-  EXPECT_THAT(format.refusal, HasSubstr("TEMPLATE"));
-  EXPECT_THAT(format.notes, ElementsAre(HasSubstr("RENDERER nobody-1 is not known")));
+  for (const std::string name : {"nobody-1", "glimmer"}) {
+    const ChatFormat format = Choose({}, kChatMlTokens, {.renderer = name});
+    EXPECT_EQ(format.source, "");
+    EXPECT_THAT(format.refusal, HasSubstr("RENDERER \"" + name + "\""));
+    EXPECT_THAT(format.refusal, HasSubstr("TEMPLATE"));
+    EXPECT_THAT(format.notes, ElementsAre(HasSubstr("RENDERER " + name + " is not known")));
+  }
 }
 
 TEST(ChatFormat, AnUnknownParserIsNamed) {
@@ -103,6 +106,57 @@ TEST(ChatFormat, TheFamilyAndItsTokensShowTheFormat) {
   }
   files.of = "llama";
   EXPECT_EQ(Choose(files, tokens).source, "");
+}
+
+TEST(ChatFormat, RelativesOfAFamilyDifferInTheirTokens) {
+  struct Case {
+    const char* architecture;
+    std::set<std::string, std::less<>> tokens;
+    const char* begin;  // of the prompt; empty: no format fits
+  };
+  const std::set<std::string, std::less<>> deepseek = {"<｜User｜>", "<｜Assistant｜>",
+                                                       "<｜tool▁calls▁begin｜>"};
+  const auto with = [](std::set<std::string, std::less<>> tokens, const char* more) {
+    tokens.insert(more);
+    return tokens;
+  };
+  const std::set<std::string, std::less<>> command = {"<|START_OF_TURN_TOKEN|>", "<|CHATBOT_TOKEN|>"};
+  const std::set<std::string, std::less<>> mistral = {"[INST]", "[AVAILABLE_TOOLS]"};
+  const std::set<std::string, std::less<>> phi = {"<|user|>", "<|end|>"};
+  const Case cases[] = {
+      {"deepseek2", deepseek, "<s><｜User｜>Hi<｜Assistant｜>"},
+      {"deepseek2", with(deepseek, "<think>"), "<s><｜User｜>Hi<｜Assistant｜><think>\n"},
+      {"deepseek2", with(with(deepseek, "<think>"), "<｜search▁begin｜>"),
+       "<s><｜User｜>Hi<｜Assistant｜></think>"},
+      {"qwen2", with(deepseek, "<think>"), "<s><｜User｜>Hi<｜Assistant｜><think>\n"},
+      {"qwen2", deepseek, ""},
+      {"gpt-oss", {"<|start|>", "<|channel|>"}, "<|start|>system<|message|>You are ChatGPT"},
+      {"gpt_oss", {"<|start|>", "<|channel|>"}, "<|start|>system<|message|>You are ChatGPT"},
+      {"granite", {"<|start_of_role|>", "<|end_of_role|>"}, ""},
+      {"granite",
+       {"<|start_of_role|>", "<|start_of_cite|>"},
+       "<|start_of_role|>system<|end_of_role|>Knowledge"},
+      {"granitehybrid",
+       {"<|start_of_role|>", "<|end_of_role|>"},
+       "<|start_of_role|>system<|end_of_role|>You are"},
+      {"phi3", phi, "<|user|>\nHi<|end|>\n<|assistant|>\n"},
+      {"phi3", with(phi, "<|tool|>"), ""},                         // Phi-4 mini
+      {"phi3", {"<|im_start|>", "<|im_end|>", "<|im_sep|>"}, ""},  // Phi-4 is no ChatML
+      {"command-r", command, "<s><|START_OF_TURN_TOKEN|><|USER_TOKEN|>Hi<|END_OF_TURN_TOKEN|>"},
+      {"cohere2", with(command, "<|START_RESPONSE|>"), ""},
+      {"llama", mistral, "<s>[INST]Hi[/INST]"},
+      {"llama", with(mistral, "▁the"), ""},
+      {"llama", with(mistral, "[SYSTEM_PROMPT]"), ""},
+      {"mistral3", with(mistral, "[ARGS]"), "<s>[INST]Hi[/INST]"},
+  };
+  for (const Case& one : cases) {
+    FakeFiles files;
+    files.of = one.architecture;
+    const ChatFormat format = Choose(files, one.tokens);
+    const std::string prompt = format.source.empty() ? "" : PromptOf(format);
+    EXPECT_EQ(prompt.empty(), *one.begin == 0) << one.architecture << prompt;
+    EXPECT_TRUE(prompt.starts_with(one.begin)) << one.architecture << ": " << prompt;
+  }
 }
 
 TEST(ChatFormat, LargeGemma4ModelsHaveNoEmbeddingsOfLayers) {

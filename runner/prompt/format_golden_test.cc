@@ -34,22 +34,57 @@ struct Golden {
 
 // Published LFM2 templates leave out calls, which Ollama's renderer and ours show in the model's syntax. llama.cpp's copy of
 // DeepSeek V3.1's template opens the thinking that it closes; the model card and Ollama do not. GLM's shows no content as
-// "None", and Qwen3's leaves out other roles.
+// "None", and Qwen3's leaves out other roles. Granite 3.3's leaves out calls, gpt-oss's text beside calls, and all calls but the
+// first; DeepSeek R1's ends an answer once more behind calls. Mistral's refuse or leave out text beside calls, join turns, and
+// are different in how they show an empty system text.
 const std::set<std::string> kWithCalls = {
     "tool_call_dict",         "tool_call_str_args",  "tool_call_no_tools_arg", "tool_parallel",
     "tool_call_then_gp_text", "reasoning_then_tool", "reasoning_field_tool",   "null_assistant"};
 
+// DeepSeek V3's format is R1's without thinking.
+const std::set<std::string> kNoThinking = {
+    "tool_call_dict",       "tool_call_str_args",     "tool_call_no_tools_arg",
+    "tool_parallel",        "tool_call_then_gp_text", "reasoning_then_tool",
+    "reasoning_field_tool", "null_assistant",         "think_on",
+    "think_on_tools"};
+
 const std::vector<Golden>& Goldens() {
   static const std::vector<Golden> kGoldens = {
       {"deepseek3.1", "deepseek-ai-DeepSeek-V3.1", "<think></think>", "</think>", true},
+      {"deepseek-r1", "deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", "<think>\n</think>", "<think>\n", true,
+       kWithCalls},
+      {"deepseek3", "deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", "<think>\n</think>", "", true, kNoThinking},
       {"gemma3", "gemma-3-it"},
       {"gemma3", "google-gemma-2-2b-it"},
       {"gemma4", "gemma4-E2B-it"},
       {"glm-4.7", "GLM-4.7-Flash", {}, {}, false, {"null_assistant"}},
       {"lfm2", "LFM2-8B-A1B", {}, {}, false, kWithCalls},
+      {"gpt-oss",
+       "openai-gpt-oss-120b",
+       "<|return|>",
+       "<|end|>",
+       false,
+       {"tool_parallel", "tool_call_then_gp_text", "reasoning_then_tool"}},
+      {"granite3",
+       "ibm-granite-granite-3.3-2B-Instruct",
+       {},
+       {},
+       false,
+       {"tool_call_dict", "tool_call_no_tools_arg", "tool_parallel", "tool_call_then_gp_text",
+        "reasoning_then_tool", "reasoning_field_tool"}},
+      {"granite4", "ibm-granite-granite-4.0"},
       {"laguna", "ollama-laguna_v2"},
+      {"mistral-v13", "mistral-common-v13", {}, {}, false, {"empty_system", "bad_user_user"}},
+      {"mistral-v3",
+       "mistralai-Mistral-Nemo-Instruct-2407",
+       {},
+       {},
+       false,
+       {"tool_call_str_args", "tool_call_no_tools_arg", "tool_parallel", "tool_call_then_gp_text",
+        "empty_system", "tools_empty_list"}},
       {"nemotron-3-nano", "ollama-nemotron3nano"},
       {"nemotron-3.5-nano", "ollama-nemotron35"},
+      {"phi3", "microsoft-Phi-3.5-mini-instruct", "<EOS>", ""},
       {"poolside-v1", "ollama-laguna_v8"},
       {"qwen3", "Qwen-Qwen3-0.6B", {}, {}, false, {"bad_unknown_role", "developer_role"}},
       {"qwen3-coder", "Qwen3-Coder-30B-A3B-Instruct"},
@@ -98,6 +133,15 @@ std::string SourceOf(std::string_view name) {
   return format == nullptr ? std::string() : TemplateOf(*format);
 }
 
+// The day on which the fixtures were rendered.
+jinja::RenderOptions OfTheFixtures() {
+  jinja::RenderOptions options;
+  options.now = {};
+  options.now.tm_year = 2026 - 1900;
+  options.now.tm_mday = 15;
+  return options;
+}
+
 // What published templates and Ollama's reference renderers made of conversations of ours.
 TEST(FormatGolden, RendersTheRecordedPrompts) {
   std::ifstream file("runner/prompt/testing/format_prompts.json", std::ios::binary);
@@ -116,8 +160,9 @@ TEST(FormatGolden, RendersTheRecordedPrompts) {
       asked["kwargs"] = asked["variables"];
       asked["tools"] = nullptr;
       asked["add_generation_prompt"] = true;
-      const ordered_json tokens = {{"special_tokens", {{"bos_token", golden["bos_token"]}}}};
-      const auto rendered = format->Render(Variables(tokens, asked, false), {});
+      const ordered_json tokens = {
+          {"special_tokens", {{"bos_token", golden["bos_token"]}, {"eos_token", "</s>"}}}};
+      const auto rendered = format->Render(Variables(tokens, asked, false), OfTheFixtures());
       ASSERT_TRUE(rendered.has_value()) << name << ", " << conversation << ": " << rendered.error().message;
       EXPECT_EQ(*rendered, prompt.get<std::string>()) << name << ", " << conversation;
     }
@@ -145,7 +190,8 @@ TEST(FormatGolden, TextsOfARequestAreNeverTheFormats) {
   std::ifstream file("runner/prompt/testing/format_prompts.json", std::ios::binary);
   const ordered_json recorded = ordered_json::parse(file);
   for (const auto& [name, golden] : recorded["formats"].items()) {
-    const auto format = PromptTemplate::Parse(SourceOf(name), {{"bos_token", golden["bos_token"]}});
+    const auto format =
+        PromptTemplate::Parse(SourceOf(name), {{"bos_token", golden["bos_token"]}, {"eos_token", "</s>"}});
     ASSERT_TRUE(format.has_value()) << name;
     for (const std::string conversation : {"turns", "calls"}) {
       if (!golden["prompts"].contains(conversation)) continue;
@@ -172,10 +218,7 @@ TEST(FormatGolden, RendersWhatThePublishedTemplatesRender) {
     GTEST_SKIP() << "no published templates in " << test_data::FixturesPath();
   }
   const ordered_json conversations = LoadFixture("conversations");
-  jinja::RenderOptions options;
-  options.now = {};
-  options.now.tm_year = 2026 - 1900;
-  options.now.tm_mday = 15;
+  const jinja::RenderOptions options = OfTheFixtures();
   for (const Golden& golden : Goldens()) {
     SCOPED_TRACE(std::string(golden.name) + " as " + std::string(golden.published));
     const auto format = jinja::Template::Parse(SourceOf(golden.name));

@@ -43,12 +43,22 @@ constexpr auto kRenderers = std::to_array<NamedFormat>({
 
 constexpr auto kFamilies = std::to_array<NamedFormat>({
     {"chatml", "chatml"},
+    {"command-r", "command-r"},
+    {"deepseek-r1", "deepseek3", "{%- set thinks = '<think>\\n' -%}"},
+    {"deepseek3", "deepseek3"},
+    {"deepseek3.1", "deepseek3.1"},
     {"functiongemma", "functiongemma"},
     {"gemma3", "gemma3"},
     {"gemma4", "gemma4"},
     {"gemma4-large", "gemma4", "{%- set large = true -%}"},
+    {"gpt-oss", "gpt-oss"},
+    {"granite3", "granite3"},
+    {"granite4", "granite4"},
     {"lfm2", "lfm2"},
     {"llama3", "llama3"},
+    {"mistral-v13", "mistral", "{%- set v13 = true -%}"},
+    {"mistral-v3", "mistral"},
+    {"phi3", "phi3"},
     {"qwen3", "qwen3", "{%- set opening = '<think>' -%}"},
     {"qwen3.5", "qwen3.5"},
 });
