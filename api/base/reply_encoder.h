@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "api/base/event.h"
 
@@ -25,7 +26,7 @@ class ReplyEncoder {
 
   bool streams() const { return !content_type_.empty(); }
   std::string_view content_type() const { return content_type_; }  // of a stream
-  // Sent as a keep-alive between two chunks of a stream; empty: nothing.
+  // Sent as a keep-alive between two chunks of a stream, once the prompt is ready; empty: nothing.
   std::string_view keep_alive() const { return keep_alive_; }
 
   // Bytes to send now, possibly none. Streamed: whole chunks. Not streamed: nothing until the last Finished, then
@@ -48,9 +49,11 @@ class ReplyEncoder {
 
  protected:
   ReplyEncoder() = default;  // not streamed
-  // The texts are constants.
+  // `content_type` is a constant.
   ReplyEncoder(bool stream, std::string_view content_type, std::string_view keep_alive)
       : content_type_(stream ? content_type : std::string_view()), keep_alive_(keep_alive) {}
+
+  void SetKeepAlive(std::string bytes) { keep_alive_ = std::move(bytes); }
 
  private:
   virtual std::string OnReady(const PromptReady&, const EventContext&) { return {}; }
@@ -60,7 +63,7 @@ class ReplyEncoder {
   virtual std::string OnFailed(const Error&) { return {}; }
 
   std::string_view content_type_ = {};
-  std::string_view keep_alive_ = {};
+  std::string keep_alive_ = {};
 };
 
 inline constexpr std::string_view kEventStream = "text/event-stream";

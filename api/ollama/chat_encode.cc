@@ -67,6 +67,7 @@ std::string Line(const Json& object) { return DumpJson(object) + "\n"; }
 }  // namespace
 
 std::string ChatEncoder::OnReady(const PromptReady& ready, const EventContext& context) {
+  if (streams()) SetKeepAlive(Line(Head(endpoint_, model_, {}, 0, /*done=*/false, context)));
   if (!return_progress_) return {};
   clock_.OnReady(ready, context.total);
   return OnProgress({ready.cached_tokens}, context);

@@ -103,6 +103,20 @@ TEST(OllamaReply, ProgressOfThePromptIsForStreamsThatAskForIt) {
   EXPECT_EQ(whole.OnEvent(PromptReady{20, 12}, kContext) + whole.OnEvent(PrefillProgress{16}, kContext), "");
 }
 
+TEST(OllamaReply, ADeltaWithoutTextKeepsASilentStreamOpen) {
+  ChatEncoder chat(Endpoint::kChat, "M", true);
+  EXPECT_EQ(chat.keep_alive(), "");
+  EXPECT_EQ(chat.OnEvent(PromptReady{20, 12}, kContext), "");
+  EXPECT_EQ(chat.keep_alive(),
+            "{" + kHead + R"("message":{"role":"assistant","content":""},"done":false})" + "\n");
+  ChatEncoder generate(Endpoint::kGenerate, "M", true);
+  generate.OnEvent(PromptReady{20, 12}, kContext);
+  EXPECT_EQ(generate.keep_alive(), "{" + kHead + R"("response":"","done":false})" + "\n");
+  ChatEncoder whole(Endpoint::kChat, "M", false);
+  whole.OnEvent(PromptReady{20, 12}, kContext);
+  EXPECT_EQ(whole.keep_alive(), "");
+}
+
 TEST(OllamaReply, WholeReplies) {
   ChatEncoder generate(Endpoint::kGenerate, "M", false);
   EXPECT_EQ(Transcribe(generate, kStory),

@@ -285,9 +285,9 @@ Awaitable<bool> SendEvent(Exchange& exchange, WorkPool& cpu, ChoiceEvent& entry,
   const api::ReplyEncoder& reply = *job.reply;
   const bool ready = std::holds_alternative<api::PromptReady>(entry.event);
   if (ready) exchange.KeepAlive(reply.content_type(), reply.keep_alive());
-  // A reader of server-sent events knows at once that its prompt was accepted. NDJSON has no way to say that the wait
-  // goes on; there an error that comes before the first token keeps its status.
-  const bool header = ready && !reply.keep_alive().empty() && !exchange.started();
+  // A reader of server-sent events knows at once that its prompt was accepted. An NDJSON stream says so with its
+  // first keep-alive; until then an error that comes before the first token keeps its status.
+  const bool header = ready && reply.content_type() == api::kEventStream && !exchange.started();
   if (bytes.empty() && !header) co_return true;
   const bool sent = co_await StreamParts(exchange, reply.content_type(), std::move(bytes));
   co_return sent;
