@@ -19,6 +19,7 @@
 #include "api/ollama/chat.h"
 #include "api/ollama/lists.h"
 #include "api/openai/chat.h"
+#include "api/openai/cohere_chat.h"
 #include "api/openai/completions.h"
 #include "api/openai/responses.h"
 
@@ -73,6 +74,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   CheckRequest(ollama::ParseGenerate(text));
   CheckRequest(ollama::ParseChat(text));
   CheckRequest(openai::ParseChat(text));
+  CheckRequest(openai::ParseCohereChat(text));
   CheckCompletion(openai::ParseCompletion(text));
   CheckRequest(openai::ParseResponses(text));
   CheckCompletion(llama_server::ParseCompletion(text));

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "api/base/ascii.h"
 #include "api/base/limits.h"
 #include "api/json/read.h"
 #include "api/json/text.h"
@@ -137,11 +138,12 @@ ToolUse GetToolUse(Fields& body) {
   const bool says_parallel = body.Get("parallel_tool_calls", parallel);
   use.single_call = !parallel;
   const Json* choice = body.Find(kChoice);
-  if (choice == nullptr || IsText(*choice, "auto")) return use;
-  if (IsText(*choice, "none")) {
+  if (choice == nullptr) return use;
+  const std::string word = choice->is_string() ? AsciiLower(choice->get<std::string>()) : std::string();
+  if (word == "auto") return use;
+  if (word == "none") {
     use.tools.clear();
-  } else if (IsText(*choice, "required") || IsText(*choice, "any")) {  // "any": Mistral's word
-
+  } else if (word == "required" || word == "any") {  // "REQUIRED": Cohere's spelling; "any": Mistral's word
     use.choice = ToolChoice::kRequired;
   } else if (choice->is_object()) {
     GetNamedChoice(body, *choice, use);

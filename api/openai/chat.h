@@ -43,9 +43,12 @@ struct ChatRequest {
 
 Result<ChatRequest> ParseChat(std::string_view body);
 
-// Defaults: temperature 1 and top_p 1, then the model's parameters, then the request's. Never cuts the
-// prompt.
-Request ToRequest(ChatRequest request, const ModelDefaults& defaults);
+// OpenAI's: temperature 1 and top_p 1.
+Options DefaultOptions();
+
+// Defaults: those of the dialect, then the model's parameters, then the request's. Never cuts the prompt.
+Request ToRequest(ChatRequest request, const ModelDefaults& defaults,
+                  const Options& dialect = DefaultOptions());
 
 // The choices of one prompt, each a request of its own: with a seed they draw from this one and those that
 // follow it.

@@ -1,86 +1,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "api/json/body.h"
 #include "api/json/copy_budget.h"
 #include "api/json/format_fields.h"
-#include "api/json/omitted_content.h"
 #include "api/json/text.h"
 #include "api/openai/chat.h"
+#include "api/openai/chat_messages.h"
 #include "api/openai/parts.h"
 #include "api/openai/unsupported_fields.h"
 
 namespace quire::api::openai {
 namespace {
-
-// One text of all text parts of a message.
-std::string GetParts(Fields& message, const Json& parts, const std::string& model, OmittedContent& omitted,
-                     OmittedContent::Turn turn) {
-  std::string text;
-  for (size_t i = 0; i < parts.size() && message.ok(); ++i) {
-    Fields part(parts[i], message.PathOf(fmt::format("content[{}]", i)), message.error());
-    std::string type;
-    std::string piece;
-    if (!part.Get("type", type)) part.Reject("type", "is required and must be of type string");
-    if (type == "text" || type == "refusal") {
-      if (!part.Take(type, piece)) part.Reject(type, "is required and must be of type string");
-      AppendText(text, std::move(piece));
-    } else if (part.ok()) {
-      if (!text.empty() && text.back() != '\n') text += '\n';
-      text += omitted.LineFor(part, "type", type, turn,
-                              fmt::format("{} does not support content of type \"{}\"", model, type)) +
-              "\n";
-    }
-  }
-  return text;
-}
-
-void GetContent(Fields& fields, Message& message, const std::string& model, OmittedContent& omitted) {
-  constexpr std::string_view kName = "content";
-  const Json* content = fields.Find(kName);
-  if (content == nullptr) {
-    const bool may_lack = message.role == "assistant" || message.role == "tool";
-    if (!may_lack) fields.Reject(kName, "is required in a message of this role");
-    fields.Get("refusal", message.content);
-  } else if (content->is_string()) {
-    message.content = TakeText(*content);
-  } else if (content->is_array()) {
-    const bool now = message.role == "user" || message.role == "system";
-    message.content = GetParts(fields, *content, model, omitted,
-                               now ? OmittedContent::Turn::kNow : OmittedContent::Turn::kHistory);
-  } else {
-    fields.Reject(kName, "must be of type string or array of parts");
-  }
-}
-
-Message GetMessage(Fields& fields, const std::string& model, OmittedContent& omitted) {
-  constexpr std::array<std::string_view, 4> kRoles = {"system", "user", "assistant", "tool"};
-  Message message;
-  message.role = GetRole(fields);
-  if (message.role == "developer") message.role = "system";
-  if (message.role ==
-      "function") {  // what "tool" replaced: the result of the last call, by its function's name
-    message.role = "tool";
-    fields.Get("name", message.tool_name);
-  }
-  if (std::ranges::find(kRoles, message.role) == kRoles.end()) {
-    fields.Reject("role", "must be system, developer, user, assistant or tool");
-  }
-  message.tool_calls = GetToolCalls(fields);
-  if (const Json* call = fields.FindObject("function_call")) {  // what "tool_calls" replaced
-    Fields function(*call, fields.PathOf("function_call"), fields.error());
-    message.tool_calls.push_back(GetFunction(function));
-  }
-  fields.Get("tool_call_id", message.tool_call_id);
-  if (!fields.Take("reasoning_content", message.thinking)) fields.Take("reasoning", message.thinking);
-  if (message.role == "assistant") omitted.AnswerFollows();
-  GetContent(fields, message, model, omitted);
-  return message;
-}
 
 // The forms that "tools" and "tool_choice" replaced.
 void CheckFunctions(Fields& body) {
@@ -141,11 +75,7 @@ void GetBody(Fields& body, ChatRequest& request, size_t body_bytes) {
   request.tools = GetToolUse(body);
   for (const std::string& name : request.tools.left_out) request.unknown_options.push_back("tools." + name);
   request.format = GetResponseFormat(body);
-  OmittedContent omitted;
-  request.messages =
-      MessageList(body).Get([&](Fields& message) { return GetMessage(message, request.model, omitted); });
-  omitted.Finish(body, request.unknown_options);
-  if (request.messages.empty()) body.Reject("messages", "must be a non-empty array");
+  request.messages = GetMessages(body, request.model, request.unknown_options);
   NameToolResults(request.messages, static_cast<size_t>(request.n), copies);
   request.rendering = GetTemplateFields(body, GetThinking(body), request.messages);
   CheckUnsupported(body, request.model);
@@ -165,10 +95,14 @@ Result<ChatRequest> ParseChat(std::string_view text) {
   return request;
 }
 
-Request ToRequest(ChatRequest chat, const ModelDefaults& defaults) {
-  Options dialect;
-  dialect.temperature = 1.0F;
-  dialect.top_p = 1.0F;
+Options DefaultOptions() {
+  Options options;
+  options.temperature = 1.0F;
+  options.top_p = 1.0F;
+  return options;
+}
+
+Request ToRequest(ChatRequest chat, const ModelDefaults& defaults, const Options& dialect) {
   Request request;
   SetOptions(dialect, defaults.options, chat.options, request);
   request.overflow = Overflow::kRefuse;

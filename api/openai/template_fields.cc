@@ -64,7 +64,8 @@ void GetThinkingObject(Fields& body, ThinkSwitch& thinking, TemplateFields& out)
   } else if (type != "auto" && type != "adaptive") {
     fields.Reject("type", R"(must be "enabled", "disabled", "auto" or "adaptive")");
   }
-  fields.Get("budget_tokens", out.thinking_tokens_max, 0);
+  for (const std::string_view name : {"budget_tokens", "token_budget"})  // the second is Cohere's
+    fields.Get(name, out.thinking_tokens_max, 0);
 }
 
 // OpenRouter's "reasoning", beside the effort.

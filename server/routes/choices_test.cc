@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -175,6 +176,47 @@ TEST(ChatRoute, AClientThatLeavesEndsAllChoices) {
     client.Close();
     daemon.backend().abandoned.get_future().wait();
     EXPECT_EQ(daemon.Get("/health").status, 200);
+  }
+}
+
+TEST(CohereRoutes, ChatAnswersInItsShape) {
+  TestDaemon daemon;
+  daemon.backend().script.events = HelloChoice();
+  const std::string body = R"({"model":"Demo","messages":[{"role":"user","content":"hi"}])";
+  const json whole = json::parse(daemon.Post("/v2/chat", body + "}").body);
+  EXPECT_EQ(whole["message"]["content"][0]["text"], "Hello");
+  EXPECT_EQ(whole["finish_reason"], "COMPLETE");
+  const api::Request& request = daemon.backend().seen.requests.at(0);
+  EXPECT_FLOAT_EQ(request.params.temperature, 0.5F);  // the model's
+  EXPECT_FLOAT_EQ(request.params.top_p, 0.75F);
+  const RawResponse stream = daemon.Post("/v2/chat", body + R"(,"stream":true})");
+  EXPECT_EQ(stream.headers.at("content-type"), "text/event-stream");
+  EXPECT_THAT(stream.body, HasSubstr(R"("delta":{"message":{"content":{"text":"Hel"}}})"));
+  const RawResponse refused = daemon.Post("/v2/chat", body + R"(,"documents":["a"]})");
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_EQ(json::parse(refused.body), json::parse(R"({"message":"documents: not supported"})"));
+}
+
+TEST(OllamaRoutes, ASilentStreamGetsDeltasWithoutTextUntilTheFirstToken) {
+  TransportLimits limits;
+  limits.keep_alive_interval = std::chrono::milliseconds(20);
+  for (const std::string path : {"/api/chat", "/api/generate"}) {
+    TestDaemon daemon(limits);
+    daemon.backend().script.events = HelloChoice();
+    daemon.backend().script.events.insert(daemon.backend().script.events.begin() + 1, testing::Block{});
+    RawClient client(daemon.port());
+    client.Send(testing::PostBytes(
+        path, path == "/api/chat" ? R"({"model":"Demo","messages":[{"role":"user","content":"hi"}]})"
+                                  : R"({"model":"Demo","prompt":"hi"})"));
+    std::string seen;
+    while (seen.find("\"done\":false}\n") == std::string::npos) seen += client.ReadSome(1);
+    EXPECT_THAT(seen, HasSubstr(path == "/api/chat" ? R"("message":{"role":"assistant","content":""})"
+                                                    : R"("response":"")"));
+    EXPECT_THAT(seen, Not(HasSubstr("Hel")));
+    daemon.OnIoThread([&] { daemon.backend().Release(); });
+    while (!seen.ends_with("\r\n0\r\n\r\n")) seen += client.ReadSome(1);
+    EXPECT_THAT(seen, HasSubstr("Hel"));
+    EXPECT_THAT(seen, HasSubstr(R"("done":true)"));
   }
 }
 

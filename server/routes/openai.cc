@@ -6,6 +6,7 @@
 #include "api/anthropic/messages.h"
 #include "api/base/random_id.h"
 #include "api/openai/chat.h"
+#include "api/openai/cohere_chat.h"
 #include "api/openai/completions.h"
 #include "server/http/party.h"
 #include "server/routes/handlers.h"
@@ -51,6 +52,11 @@ GenerationJob CompletionJob(openai::CompletionRequest parsed, const api::ModelDe
 GenerationJob FimJob(openai::CompletionRequest parsed, const api::ModelDefaults& defaults) {
   auto reply = std::make_unique<openai::ChatEncoder>(HeadOf(parsed, "fim-", parsed.prompts.size()));
   return {openai::ToRequests(std::move(parsed), defaults), std::move(reply)};
+}
+
+GenerationJob CohereChatJob(openai::ChatRequest parsed, const api::ModelDefaults& defaults) {
+  auto reply = std::make_unique<openai::CohereChatEncoder>(api::RandomId("chat-"), parsed.stream);
+  return {openai::ToRequest(std::move(parsed), defaults, openai::CohereOptions()), std::move(reply)};
 }
 
 Awaitable<openai::ModelEntry> EntryOf(Services& services, const StoredModel& model, std::string party) {
@@ -122,6 +128,10 @@ void AddOpenAiRoutes(Router& router, Services& services) {
     return AnswerRequest(services, exchange, openai::ParseCompletion, CompletionJob);
   };
   router.Add({"POST", "/v1/chat/completions", chat, true});
+  const auto cohere = [&services](Exchange& exchange) {
+    return AnswerRequest(services, exchange, openai::ParseCohereChat, CohereChatJob);
+  };
+  router.Add({"POST", "/v2/chat", cohere, true});
   const auto fill = [&services](Exchange& exchange) {
     return AnswerRequest(services, exchange, openai::ParseCompletion, FimJob);
   };
