@@ -113,7 +113,27 @@ Awaitable<SharedModel> FindModel(Services& services, Exchange& exchange, const s
   co_return *std::move(model);
 }
 
-Awaitable<bool> NameModel(Services& services, Exchange& exchange, std::string& name) {
+namespace {
+
+// The name of the only stored model of this capability; else empty.
+Awaitable<std::string> OnlyModelOf(Services& services, Exchange& exchange, std::string_view capability) {
+  std::string only;
+  const auto stored = co_await services.models.List();
+  if (!*stored) co_return only;
+  for (const SharedModel& model : **stored) {
+    const auto capabilities = co_await services.inspector.Capabilities(*model, PartyOf(exchange));
+    if (std::ranges::find(capabilities, capability) == capabilities.end()) continue;
+    if (!only.empty()) co_return std::string();
+    only = model->name.Display();
+  }
+  co_return only;
+}
+
+}  // namespace
+
+Awaitable<bool> NameModel(Services& services, Exchange& exchange, std::string& name,
+                          std::string_view capability) {
+  if (name.empty() && !capability.empty()) name = co_await OnlyModelOf(services, exchange, capability);
   if (name.empty()) {
     const auto loaded = services.backend.Loaded();
     if (loaded.size() == 1) name = loaded.front().spec.name;

@@ -259,7 +259,7 @@ Awaitable<void> Embed(Services& services, Exchange& exchange, api::EmbedDialect 
     co_await SendError(exchange, request.error());
     co_return;
   }
-  const bool named = co_await NameModel(services, exchange, request->model);
+  const bool named = co_await NameModel(services, exchange, request->model, "embedding");
   if (!named) co_return;
   LogUnknownOptions(exchange, request->unknown_options);
   const auto model = co_await services.models.Find(request->model, PartyOf(exchange));
@@ -293,6 +293,7 @@ void AddEmbeddingRoutes(Router& router, Services& services) {
   add("/v1/embed", api::EmbedDialect::kCohereOld);
   add("/v2/embed", api::EmbedDialect::kCohere);
   add("/embed", api::EmbedDialect::kTei);
+  add("/", api::EmbedDialect::kTei);
   add("/embedding", api::EmbedDialect::kLlamaServer);
   add("/embeddings", api::EmbedDialect::kLlamaServer);
 }

@@ -144,6 +144,32 @@ TEST(EmbeddingRoutes, AClientThatLeavesEndsTheWork) {
   EXPECT_EQ(abandoned.wait_for(30s), std::future_status::ready);
 }
 
+TEST(EmbeddingRoutes, TheOnlyModelThatEmbedsNeedsNoName) {
+  TestDaemon daemon;
+  daemon.OnIoThread([&] {
+    scheduler::LoadedModel chat, other;
+    chat.spec.name = "chat:latest";
+    other.spec.name = "other:latest";
+    daemon.backend().script.loaded = {chat, other};
+    daemon.backend().script.events = Vector({0.5F, 1});
+  });
+  EXPECT_EQ(daemon.Post("/embed", R"({"inputs":"a"})").status, 400);  // "demo" does not embed
+  TestDaemon embeds;
+  embeds.OnIoThread([&] {
+    embeds.backend().script.loaded = daemon.backend().script.loaded;
+    embeds.backend().script.inspected.capabilities = {"embedding"};
+    embeds.backend().script.events = Vector({0.5F, 1});
+  });
+  for (const char* path : {"/embed", "/"}) {
+    const RawResponse reply = embeds.Post(path, R"({"inputs":["a","b"],"normalize":false,"truncate":true})");
+    EXPECT_EQ(reply.status, 200) << path << reply.body;
+    EXPECT_EQ(json::parse(reply.body), json::parse("[[0.5,1.0],[0.5,1.0]]"));
+  }
+  EXPECT_EQ(embeds.backend().seen.submitted.at(0).name, "demo:latest");
+  EXPECT_EQ(embeds.Post("/embedding", R"({"content":"a"})").status, 200);
+  EXPECT_EQ(embeds.Get("/").body, "Ollama is running");
+}
+
 TEST(RerankRoutes, EveryDocumentIsScoredWithTheQuery) {
   TestDaemon daemon;
   daemon.backend().script.events = Vector({0.0F});

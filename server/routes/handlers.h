@@ -40,7 +40,7 @@ void AddOllamaRoutes(Router& router, Services& services);
 void AddOllamaListRoutes(Router& router, Services& services);
 // /api/copy, /api/delete, /api/blobs/{digest}
 void AddStoreRoutes(Router& router, Services& services);
-// /v1/chat/completions, /v1/completions, /v1/models, /models, /v1/models/{id}
+// /v1/chat/completions, /v1/completions, /v1/fim/completions, /v2/chat, /v1/models, /models, /v1/models/{id}
 void AddOpenAiRoutes(Router& router, Services& services);
 // /v1/responses
 void AddResponsesRoutes(Router& router, Services& services);
@@ -50,7 +50,7 @@ void AddTokenizeRoutes(Router& router, Services& services);
 void AddLlamaServerRoutes(Router& router, Services& services);
 // /v1/messages, /v1/messages/count_tokens
 void AddAnthropicRoutes(Router& router, Services& services);
-// /api/embed, /api/embeddings, /v1/embeddings, /embedding, /embeddings
+// /api/embed, /api/embeddings, /v1/embeddings, /v1/embed, /v2/embed, /embed, /embedding, /embeddings; POST /
 void AddEmbeddingRoutes(Router& router, Services& services);
 // /, /health, /livez, /readyz, /openapi.json
 void AddHealthRoutes(Router& router, Services& services);

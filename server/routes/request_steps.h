@@ -115,8 +115,10 @@ Awaitable<std::optional<Parsed>> ParseBody(Services& services, Exchange& exchang
 Awaitable<SharedModel> FindModel(Services& services, Exchange& exchange, const std::string& name);
 
 // Names the model of a request that names none: the only one that is loaded, or, while none is, the only one of the
-// store. Logs the name. False: the request was answered with the error.
-Awaitable<bool> NameModel(Services& services, Exchange& exchange, std::string& name);
+// store. With a `capability` the only one of the store that has it goes before. Logs the name. False: the request was answered
+// with the error.
+Awaitable<bool> NameModel(Services& services, Exchange& exchange, std::string& name,
+                          std::string_view capability = {});
 
 // The same for a request that wants an answer, which is refused before its job is made while no more of its party may wait
 // for the model.

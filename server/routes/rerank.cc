@@ -40,7 +40,7 @@ Awaitable<void> Rerank(Services& services, Exchange& exchange, api::RerankDialec
     co_await SendError(exchange, request.error());
     co_return;
   }
-  const bool named = co_await NameModel(services, exchange, request->pairs.model);
+  const bool named = co_await NameModel(services, exchange, request->pairs.model, "rerank");
   if (!named) co_return;
   LogUnknownOptions(exchange, request->pairs.unknown_options);
   const auto model = co_await services.models.Find(request->pairs.model, PartyOf(exchange));
