@@ -164,7 +164,7 @@ struct Request {
   Overflow overflow = Overflow::kTruncate;
   bool shift = true;                 // at the end of the context drop half of the unkept tokens and go on
   bool logprobs = false;             // report the log-probability of every generated token
-  int32_t top_logprobs = 0;          // [0, 20] alternatives per token
+  int32_t top_logprobs = 0;          // [0, kTopCandidatesMax] alternatives per token
   Think think = Think::kUnset;       // unset: a model that can think does
   bool think_optional = false;       // a model that cannot think answers without, instead of kUnsupported
   int32_t thinking_tokens_max = -1;  // thinking is closed after this many tokens; -1 = no bound

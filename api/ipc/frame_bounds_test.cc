@@ -82,6 +82,11 @@ TEST(FrameBounds, TheLargestMessagesOfARunnerSurvive) {
   delta.logprobs.assign(1024, {{std::string(100, '\xFF'), kMax, -1.5F}, {}});
   ExpectPasses(ToDaemon(RequestEvent{RequestId{1}, delta}));
   delta.logprobs.assign(4, {{"a", 1, -1.5F}, std::vector<TokenCandidate>(20, {"b", 2, -2.5F})});
+  ExpectPasses(ToDaemon(RequestEvent{RequestId{1}, delta}));
+  delta.logprobs.assign(8, {{"a", 1, -1.5F}, std::vector<TokenCandidate>(kTopCandidatesMax, {"b", 2, -2.5F})});
+  ExpectPasses(ToDaemon(RequestEvent{RequestId{1}, delta}));
+  delta.logprobs.resize(1);
+  delta.logprobs[0].top.resize(20);
   delta.tool_calls.assign(700, {"call_0123456789", "f", "{}"});
   ExpectPasses(ToDaemon(RequestEvent{RequestId{1}, delta}));
 }

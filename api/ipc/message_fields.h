@@ -159,7 +159,7 @@ void VisitFields(M& m, V& visit) {
   visit("overflow", m.overflow, Overflow::kRefuse);
   visit("shift", m.shift);
   visit("logprobs", m.logprobs);
-  visit("top_logprobs", m.top_logprobs, 0, kTopLogprobsMax);
+  visit("top_logprobs", m.top_logprobs, 0, kTopCandidatesMax);
   visit("think", m.think, Think::kMax);
   visit("think_optional", m.think_optional);
   visit("thinking_tokens_max", m.thinking_tokens_max, -1);

@@ -160,7 +160,7 @@ void GetRest(Fields& body, CompletionRequest& request) {
   request.keep_alive = GetKeepAlive(body);
   request.cache_salt = GetCacheSalt(body);
   GetSampling(body, request);
-  body.Get("n_probs", request.n_probs, 0, kTopLogprobsMax);
+  body.Get("n_probs", request.n_probs, 0, kTopCandidatesMax);
   body.Get("return_tokens", request.return_tokens);
   // Negative and 0: no limit.
   body.Get("t_max_predict_ms", request.predict_ms_max);

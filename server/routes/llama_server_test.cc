@@ -156,7 +156,7 @@ TEST_F(LlamaServerRoutes, FieldsThatWouldChangeTheAnswerAreRefusedByName) {
   }
   for (const std::string body :
        {"{}", R"({"prompt":{}})", R"({"prompt":[]})", R"({"prompt":[[]]})", R"({"prompt":[1,-1]})",
-        R"({"prompt":"a","n_probs":21})", R"({"prompt":"a","id_slot":256})",
+        R"({"prompt":"a","n_probs":1001})", R"({"prompt":"a","id_slot":256})",
         R"({"prompt":"a","samplers":"x"})", R"({"prompt":"a","logit_bias":[[1,true]]})",
         R"({"prompt":"a","logit_bias":[[1,1e9]]})", R"({"prompt":"a","json_schema":[]})",
         R"({"prompt":"a","t_max_predict_ms":"soon"})"}) {

@@ -84,6 +84,16 @@ class LlamaServer(unittest.TestCase):
         for line in filled["content"].split("\n")[1:-1]:
             self.assertTrue(re.match(r"[ \t]{2}", line), filled["content"])
 
+    def test_many_alternatives_of_a_token(self):
+        reply = self.post("/completion", {"prompt": PROMPT, "n_predict": 2, "n_probs": 300, "temperature": 0})
+        for token in reply["completion_probabilities"]:
+            best = [candidate["logprob"] for candidate in token["top_logprobs"]]
+            self.assertEqual(300, len(best))
+            self.assertEqual(sorted(best, reverse=True), best)
+            self.assertEqual(token["id"], token["top_logprobs"][0]["id"])
+        refused = self.post("/completion", {"prompt": PROMPT, "n_probs": 1001}, status=400)
+        self.assertIn("n_probs", refused["error"]["message"])
+
     def test_a_saved_slot_is_restored(self):
         prompt = "A long story about a fox that runs through the wood. " * 8
         first = self.complete(prompt, id_slot=1)
