@@ -26,7 +26,7 @@ T('SHOULD', 'cohere-ai: a chat, whole and as a stream', CHATS, async () => {
   assert.deepEqual(parts.message, whole.message);
 });
 
-T('SHOULD', 'cohere-ai: calls of tools, their results and formats', CHATS, async () => {
+T('SHOULD', 'cohere-ai: tool calls, their results and formats', CHATS, async () => {
   const forced = { ...ask, tools, toolChoice: 'REQUIRED', maxTokens: 80 };
   const whole = await cohere.chat(forced, once);
   assert.equal(whole.finishReason, 'TOOL_CALL');
