@@ -1,4 +1,4 @@
-// A blocking HTTP/1.1 client for the daemon's API. One request at a time; one thread.
+// A blocking client for the daemon's API. One request at a time; one thread.
 #pragma once
 
 #include <chrono>
@@ -22,13 +22,15 @@ std::string_view ApiKey();
 struct Endpoint {
   std::string host;
   uint16_t port = 0;
+  bool https = false;
+  std::string path = {};  // before the API's paths, "/quire"; empty: none
 };
 
 class Client {
  public:
   explicit Client(Endpoint endpoint) : endpoint_(std::move(endpoint)) {}
 
-  std::string Url() const;  // "http://127.0.0.1:11434"
+  std::string Url() const;  // "http://127.0.0.1:11434", with the endpoint's path
 
   // The body of a 200 reply. Errors: kUnavailable "could not connect to ..., is it running?"; otherwise the
   // server's own message, with the code that its status stands for. With `interruptible`, SIGINT as in PostLines.
@@ -57,6 +59,10 @@ class Client {
   api::Result<void> PostLines(std::string_view path, std::string body, const LineHandlers& handlers);
 
  private:
+  struct Call;
+  api::Result<void> Exchange(Call& call);
+  api::Result<std::string> ExchangeWhole(Call& call);
+
   Endpoint endpoint_;
 };
 

@@ -2,19 +2,19 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
-#include <algorithm>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/io_context.hpp>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
-#include <exception>
+#include <future>
 #include <sstream>
 #include <utility>
 
 #include "server/cli/table.h"
 #include "server/cli/terminal.h"
-#include "server/fleet/node_client.h"
+#include "server/fleet/fleet_node.h"
+#include "server/registry/http.h"
 
 namespace quire::cli {
 namespace {
@@ -34,32 +34,40 @@ std::vector<std::string> NodeTexts(const FleetOptions& options) {
   return texts;
 }
 
-api::Result<server::NodeAccess> AccessOf(const FleetOptions& options, const std::vector<FleetNode>& nodes) {
-  server::NodeAccess access{.api_key = std::string(ApiKey())};
-  if (std::ranges::none_of(nodes, &FleetNode::tls)) return access;
+std::string AuthoritiesOf(const FleetOptions& options) {
   const char* variable = std::getenv("QUIRE_FLEET_CA");
-  auto tls = server::NodeTls(options.ca_file.empty() && variable != nullptr ? variable : options.ca_file);
-  if (!tls) return std::unexpected(std::move(tls).error());
-  access.tls = *std::move(tls);
-  return access;
+  return options.ca_file.empty() && variable != nullptr ? variable : options.ca_file;
+}
+
+api::Result<NodeReport> RequestReport(const FleetNode& node, const std::string& authorities) {
+  const bool literal = node.host.find(':') != std::string::npos;  // of IPv6
+  server::registry::Request request{
+      .url = fmt::format("{}://{}{}{}:{}/quire/node", node.tls ? "https" : "http", literal ? "[" : "",
+                         node.host, literal ? "]" : "", node.port),
+      .time_max = kStatusTimeout,
+      .authorities = authorities};
+  if (const std::string_view key = ApiKey(); !key.empty())
+    request.headers.push_back(fmt::format("Authorization: Bearer {}", key));
+  const server::registry::AddressPolicy trusted({node.host});
+  const std::atomic<bool> never = false;
+  const auto reply = server::registry::Http(trusted, never).Exchange(request);
+  if (!reply)
+    return api::Fail(api::ErrorCode::kUnavailable, fmt::format("{}: {}", node.name, reply.error().message));
+  if (reply->status != 200) {
+    return api::Fail(api::CodeOf(reply->status), fmt::format("{} ({}:{}): HTTP {} for /quire/node", node.name,
+                                                             node.host, node.port, reply->status));
+  }
+  return server::ParseNodeReport(reply->body);
 }
 
 // All nodes at once.
-Reports RequestReports(const std::vector<FleetNode>& nodes, server::NodeAccess access) {
-  namespace asio = boost::asio;
-  access.timeout = kStatusTimeout;
-  asio::io_context io(1);
-  Reports reports;
-  reports.reserve(nodes.size());
+Reports RequestReports(const std::vector<FleetNode>& nodes, const std::string& authorities) {
+  std::vector<std::future<api::Result<NodeReport>>> answers;
   for (const FleetNode& node : nodes)
-    reports.emplace_back(node.name, api::Fail(api::ErrorCode::kUnavailable, "no answer"));
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    const auto store = [&reports, i](const std::exception_ptr& failure, api::Result<NodeReport> report) {
-      if (failure == nullptr) reports[i].second = std::move(report);
-    };
-    asio::co_spawn(io, server::RequestReport(nodes[i], access), store);
-  }
-  io.run();
+    answers.push_back(
+        std::async(std::launch::async, [&node, &authorities] { return RequestReport(node, authorities); }));
+  Reports reports;
+  for (size_t i = 0; i < nodes.size(); ++i) reports.emplace_back(nodes[i].name, answers[i].get());
   return reports;
 }
 
@@ -103,9 +111,12 @@ int Fleet(const Endpoint& daemon, const FleetOptions& options) {
     if (!parsed) return PrintError(parsed.error());
     nodes = *std::move(parsed);
   }
-  auto access = AccessOf(options, nodes);
-  if (!access) return PrintError(access.error());
-  const Reports reports = RequestReports(nodes, *std::move(access));
+  const std::string authorities = AuthoritiesOf(options);
+  if (!authorities.empty() && ::access(authorities.c_str(), R_OK) != 0) {
+    return PrintError(
+        {api::ErrorCode::kInvalidArgument, fmt::format("cannot read the certificates {}", authorities)});
+  }
+  const Reports reports = RequestReports(nodes, authorities);
   if (options.json) {
     for (const auto& [name, report] : reports) fmt::print("{}\n", server::EncodeReport(name, report));
   } else {

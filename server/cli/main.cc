@@ -42,14 +42,12 @@ api::Result<Endpoint> DaemonEndpoint() {
   const char* text = std::getenv("OLLAMA_HOST");
   const auto address = server::ParseHostAddress(text != nullptr ? text : "");
   if (!address) return std::unexpected(address.error());
-  const bool has_path = address->path.find_first_not_of('/') != std::string::npos;
-  if (has_path || address->https) {
-    return api::Fail(api::ErrorCode::kUnsupported,
-                     fmt::format("OLLAMA_HOST is \"{}\", but this client uses http:// without {}", text,
-                                 has_path ? "a path" : "TLS (https://)"));
-  }
+  const size_t path_end = address->path.find_last_not_of('/') + 1;  // 0: slashes alone
   const bool any = address->host == "0.0.0.0" || address->host == "::";
-  return Endpoint{any ? "127.0.0.1" : address->host, address->port};
+  return Endpoint{.host = any ? "127.0.0.1" : address->host,
+                  .port = address->port,
+                  .https = address->https,
+                  .path = path_end > 0 ? "/" + address->path.substr(0, path_end) : std::string()};
 }
 
 bool IsSet(const char* variable) {

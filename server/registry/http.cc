@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <exception>
 #include <utility>
@@ -18,7 +19,7 @@ namespace {
 
 constexpr size_t kHeaderBytesMax = size_t{64} << 10;
 constexpr long kConnectSeconds = 30;
-constexpr long kStalledSeconds = 60;
+constexpr std::chrono::milliseconds kTick(100);
 
 struct HeadersFreed {
   void operator()(curl_slist* list) const { ::curl_slist_free_all(list); }
@@ -33,17 +34,18 @@ void InitOnce() {
 
 struct Http::Handle {
   CURL* easy = nullptr;
+  CURLM* multi = nullptr;  // has the connections
 };
 
 // The state of the callbacks of one exchange.
 struct Http::Call {
   const Request& request;
   const Sink& sink;
-  const std::atomic<bool>& cancelled;
   CURL* easy;
   bool trusted = false;
   bool address_refused = false;
   bool too_large = false;
+  bool interrupted = false;
   size_t header_bytes = 0;
   int64_t sent = 0;
   std::exception_ptr thrown =
@@ -66,9 +68,6 @@ struct Http::Call {
     if (origin != SEEK_SET) return CURL_SEEKFUNC_CANTSEEK;
     static_cast<Call*>(call)->sent = offset;
     return CURL_SEEKFUNC_OK;
-  }
-  static int OnProgress(void* call, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
-    return static_cast<Call*>(call)->cancelled ? 1 : 0;
   }
   // The address is looked at where it is used: a name cannot lead to another one in between.
   static curl_socket_t OnOpen(void* call, curlsocktype, curl_sockaddr* address) {
@@ -132,10 +131,13 @@ struct Http::Call {
 Http::Http(const AddressPolicy& policy, const std::atomic<bool>& cancelled)
     : policy_(policy), cancelled_(cancelled) {
   InitOnce();
-  handle_ = std::make_unique<Handle>(Handle{::curl_easy_init()});
+  handle_ = std::make_unique<Handle>(Handle{::curl_easy_init(), ::curl_multi_init()});
 }
 
-Http::~Http() { ::curl_easy_cleanup(handle_->easy); }
+Http::~Http() {
+  ::curl_easy_cleanup(handle_->easy);
+  ::curl_multi_cleanup(handle_->multi);
+}
 
 // How the call is connected and what it reports to.
 void Http::SetUp(Call& call, char* why) {
@@ -150,9 +152,11 @@ void Http::SetUp(Call& call, char* why) {
   ::curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT, kConnectSeconds);
   ::curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, static_cast<long>(call.request.time_max.count()));
   ::curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
-  ::curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, kStalledSeconds);
-  if (const char* authorities = std::getenv("SSL_CERT_FILE");
-      authorities != nullptr && *authorities != '\0') {
+  ::curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, static_cast<long>(call.request.stalled_max.count()));
+  if (!call.request.authorities.empty()) {
+    ::curl_easy_setopt(easy, CURLOPT_CAINFO, call.request.authorities.c_str());
+  } else if (const char* authorities = std::getenv("SSL_CERT_FILE");
+             authorities != nullptr && *authorities != '\0') {
     ::curl_easy_setopt(easy, CURLOPT_CAINFO, authorities);
   } else if (const char* file = FindCertificateAuthorities(); file != nullptr) {
     ::curl_easy_setopt(easy, CURLOPT_CAINFO, file);
@@ -163,9 +167,6 @@ void Http::SetUp(Call& call, char* why) {
   ::curl_easy_setopt(easy, CURLOPT_WRITEDATA, &call);
   ::curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, &Call::OnOpen);
   ::curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, &call);
-  ::curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, &Call::OnProgress);
-  ::curl_easy_setopt(easy, CURLOPT_XFERINFODATA, &call);
-  ::curl_easy_setopt(easy, CURLOPT_NOPROGRESS, 0L);
 }
 
 void Http::SetMethod(Call& call) {
@@ -173,7 +174,10 @@ void Http::SetMethod(Call& call) {
   const Request& request = call.request;
   if (request.method == "HEAD") {
     ::curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
-  } else if (request.method == "PUT" || request.method == "PATCH") {
+  } else if (request.method == "POST" && request.body_fd < 0) {
+    ::curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
+    ::curl_easy_setopt(easy, CURLOPT_POSTFIELDS, request.body.data());
+  } else if (request.method != "GET") {
     const int64_t bytes =
         request.body_fd >= 0 ? request.body_bytes : static_cast<int64_t>(request.body.size());
     ::curl_easy_setopt(easy, CURLOPT_UPLOAD, 1L);
@@ -183,10 +187,32 @@ void Http::SetMethod(Call& call) {
     ::curl_easy_setopt(easy, CURLOPT_SEEKFUNCTION, &Call::OnSeek);
     ::curl_easy_setopt(easy, CURLOPT_SEEKDATA, &call);
     ::curl_easy_setopt(easy, CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(bytes));
-  } else if (request.method == "POST") {
-    ::curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE, static_cast<long>(request.body.size()));
-    ::curl_easy_setopt(easy, CURLOPT_COPYPOSTFIELDS, request.body.c_str());
   }
+}
+
+int Http::Perform(Call& call) {
+  CURLM* multi = handle_->multi;
+  if (::curl_multi_add_handle(multi, call.easy) != CURLM_OK) return CURLE_FAILED_INIT;
+  auto next_tick = std::chrono::steady_clock::now() + kTick;
+  int running = 1;
+  while (!cancelled_ && !call.interrupted && ::curl_multi_perform(multi, &running) == CURLM_OK &&
+         running > 0) {
+    curl_waitfd interrupt{.fd = call.request.interrupt_fd, .events = CURL_WAIT_POLLIN, .revents = 0};
+    const unsigned extra = interrupt.fd >= 0 ? 1 : 0;
+    if (::curl_multi_poll(multi, &interrupt, extra, static_cast<int>(kTick.count()), nullptr) != CURLM_OK)
+      break;
+    call.interrupted = interrupt.revents != 0;
+    const auto now = std::chrono::steady_clock::now();
+    if (!call.request.on_tick || now < next_tick) continue;
+    call.request.on_tick();
+    next_tick = now + kTick;
+  }
+  int code = CURLE_ABORTED_BY_CALLBACK, left = 0;
+  while (const CURLMsg* message = ::curl_multi_info_read(multi, &left)) {
+    if (message->msg == CURLMSG_DONE) code = message->data.result;
+  }
+  ::curl_multi_remove_handle(multi, call.easy);
+  return code;
 }
 
 api::Result<Reply> Http::Exchange(const Request& request, const Sink& sink) {
@@ -194,9 +220,11 @@ api::Result<Reply> Http::Exchange(const Request& request, const Sink& sink) {
   if (!origin) return std::unexpected(origin.error());
   if (auto allowed = policy_.Check(*origin); !allowed) return std::unexpected(allowed.error());
   CURL* easy = handle_->easy;
-  if (easy == nullptr) return api::Fail(api::ErrorCode::kUnavailable, "cannot create a connection");
+  connected_ = false;
+  if (easy == nullptr || handle_->multi == nullptr)
+    return api::Fail(api::ErrorCode::kUnavailable, "cannot create a connection");
   ::curl_easy_reset(easy);
-  Call call{.request = request, .sink = sink, .cancelled = cancelled_, .easy = easy};
+  Call call{.request = request, .sink = sink, .easy = easy};
   call.trusted = policy_.Trusts(*origin);
   std::array<char, CURL_ERROR_SIZE> why{};
   SetUp(call, why.data());
@@ -206,9 +234,12 @@ api::Result<Reply> Http::Exchange(const Request& request, const Sink& sink) {
   const std::unique_ptr<curl_slist, HeadersFreed> owned(headers);
   ::curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
 
-  const CURLcode code = ::curl_easy_perform(easy);
+  const auto code = static_cast<CURLcode>(Perform(call));
+  double connect_s = 0;
+  ::curl_easy_getinfo(easy, CURLINFO_CONNECT_TIME, &connect_s);
+  connected_ = connect_s > 0 || code == CURLE_OK;
   if (call.thrown) std::rethrow_exception(call.thrown);
-  if (cancelled_) return api::Fail(api::ErrorCode::kCancelled, "cancelled");
+  if (cancelled_ || call.interrupted) return api::Fail(api::ErrorCode::kCancelled, "cancelled");
   const std::string where = fmt::format("{}:{}", origin->host, origin->port);
   if (call.address_refused && code != CURLE_OK) {
     return api::Fail(
@@ -219,7 +250,8 @@ api::Result<Reply> Http::Exchange(const Request& request, const Sink& sink) {
     return api::Fail(api::ErrorCode::kUnavailable, fmt::format("{}: response too large", where));
   }
   if (code != CURLE_OK) {
-    const bool unreachable = code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_CONNECT;
+    const bool unreachable =
+        !call.trusted && (code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_CONNECT);
     return api::Fail(api::ErrorCode::kUnavailable,
                      fmt::format("{}: {}{}", where,
                                  unreachable ? "cannot be reached; does this machine have a network? " : "",

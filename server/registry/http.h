@@ -1,4 +1,5 @@
-// One HTTP exchange with a registry, as far as it is about sockets: no redirects, no credentials of its own.
+// One HTTP exchange as a client, as far as it is about sockets: no redirects, no credentials of its own. With registries,
+// collectors of traces and, by the command line, daemons.
 #pragma once
 
 #include <atomic>
@@ -26,9 +27,12 @@ struct Request {
   int64_t body_offset = 0;
   int64_t body_bytes = 0;
   std::function<void(int64_t sent)> on_sent = {};
-  // Of the whole exchange; 0: none, but for a stream that stalls.
-  std::chrono::milliseconds time_max{0};
+  std::chrono::milliseconds time_max{0};     // for the whole exchange; 0: no limit but stalled_max
+  std::chrono::seconds stalled_max{60};      // without a byte; 0: no limit
   size_t reply_bytes_max = size_t{4} << 20;  // that no sink takes
+  std::string authorities = {};              // certificates (PEM) instead of the usual ones
+  int interrupt_fd = -1;                     // readable: the exchange ends with kCancelled
+  std::function<void()> on_tick = {};        // ten times a second
 };
 
 struct Reply {
@@ -59,16 +63,20 @@ class Http {
   // (no connection, no certificate, a broken or stalled stream, no end within time_max, a
   // larger body that no sink takes), kCancelled.
   api::Result<Reply> Exchange(const Request& request, const Sink& sink = {});
+  bool connected() const { return connected_; }  // the last exchange had a connection
 
  private:
   struct Call;
   struct Handle;
   static void SetUp(Call& call, char* why);
   static void SetMethod(Call& call);
+  // libcurl's code of how it ended.
+  int Perform(Call& call);
 
   const AddressPolicy& policy_;
   const std::atomic<bool>& cancelled_;
   std::unique_ptr<Handle> handle_;
+  bool connected_ = false;
 };
 
 }  // namespace quire::server::registry

@@ -238,6 +238,11 @@ class Tls(unittest.TestCase):
                           "options": {"num_predict": 1, "num_ctx": 64}}
             self.assertIn(ask(connection, "POST", "/api/chat", big)[0], (200, 400))
 
+            # The command line, by the same certificate.
+            listed = subprocess.run([BIN / "quire", "list"], text=True, capture_output=True, timeout=TIMEOUT_S, env=os.environ | {
+                "OLLAMA_HOST": f"https://127.0.0.1:{port}", "SSL_CERT_FILE": str(folder / "cert.pem")})
+            self.assertIn(MODEL, listed.stdout, listed.stderr)
+
             # Neither plain HTTP nor silence holds the listener up.
             with socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as plain:
                 plain.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
