@@ -17,6 +17,7 @@
 #include "runner/weights/safetensors.h"
 #include "runner/weights/tensor_index.h"
 #include "runner/weights/text.h"
+#include "runner/weights/vocabulary_files.h"
 
 namespace quire::runner::weights {
 namespace {
@@ -27,7 +28,6 @@ namespace fs = std::filesystem;
 constexpr uint64_t kConfigBytesMax = uint64_t{16} << 20;
 constexpr uint64_t kPoolingBytesMax = uint64_t{1} << 20;
 constexpr uint64_t kTemplateBytesMax = uint64_t{1} << 20;
-constexpr uint64_t kTokenizerBytesMax = uint64_t{128} << 20;
 constexpr uint64_t kIndexBytesMax = uint64_t{32} << 20;
 constexpr size_t kShardsMax = 1024;
 
@@ -225,6 +225,13 @@ api::Result<void> ReadTokenizer(const ModelSource& source, Parts& parts) {
   auto tokenizer = ReadOptional(source, "tokenizer.json", kTokenizerBytesMax);
   if (!tokenizer) return std::unexpected(tokenizer.error());
   if (auto templates = ReadTemplates(source, *config, parts); !templates) return templates;
+  if (!*tokenizer) {
+    const ordered_json* type = FindMember(parts.config, "model_type");
+    const std::string model_type = type != nullptr && type->is_string() ? type->get<std::string>() : "";
+    auto other = ReadOtherVocabulary(source, model_type, *config);
+    if (!other) return std::unexpected(other.error());
+    *tokenizer = *std::move(other);
+  }
   if (!*tokenizer) {
     auto model = source.Open("tokenizer.model", kTokenizerBytesMax);
     if (model) {

@@ -66,7 +66,7 @@ class ModelFiles {
   // when absent or GGUF.
   virtual const nlohmann::ordered_json& generation_config() const = 0;
   virtual const nlohmann::ordered_json& tokenizer_config() const = 0;
-  // Hugging Face: the text of tokenizer.json; empty for GGUF (whose tokenizer is in config()).
+  // Hugging Face: the text of tokenizer.json, or of what other vocabulary files say (vocabulary_files.h); empty for GGUF (whose tokenizer is in config()).
   virtual const std::string& tokenizer_json() const = 0;
   // Hugging Face directories without a tokenizer.json: the bytes of tokenizer.model (SentencePiece), or none.
   virtual std::span<const std::byte> tokenizer_model() const { return {}; }

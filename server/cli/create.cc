@@ -57,16 +57,18 @@ api::Result<std::vector<LocalFile>> FilesOf(const Command& command, const fs::pa
     const std::string kind = entry.path().extension();
     if (kind == ".gguf" && !only_tensors) gguf.push_back({name, entry.path()});
     if (kind == ".safetensors") tensors.push_back({name, entry.path()});
-    if (kind == ".json" || kind == ".jinja" || name == "tokenizer.model")
+    if (kind == ".json" || kind == ".jinja" || name == "tokenizer.model" || name == "merges.txt")
       others.push_back({name, entry.path()});
   }
   std::vector<LocalFile> files = std::move(gguf);
   if (files.empty() && !tensors.empty()) {
     const auto is_tokenizer = [](const LocalFile& file) {
-      return file.name == "tokenizer.json" || file.name == "tokenizer.model";
+      return file.name == "tokenizer.json" || file.name == "tokenizer.model" || file.name == "tekken.json" ||
+             file.name == "merges.txt";
     };
     if (command.name == "from" && std::ranges::none_of(others, is_tokenizer)) {
-      return Refuse(command, fmt::format("{}: no tokenizer.json or tokenizer.model", folder.string()));
+      return Refuse(command, fmt::format("{}: no tokenizer.json, tokenizer.model, tekken.json or merges.txt",
+                                         folder.string()));
     }
     DropSecondCopy(tensors);
     files = std::move(tensors);
