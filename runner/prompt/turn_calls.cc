@@ -155,6 +155,15 @@ void NameCalls(std::vector<Turn>& turns, CallIds ids) {
   }
 }
 
+void ResultsToCalls(std::vector<Turn>& turns) {
+  const auto has_calls = [](const Turn& turn) { return !turn.message.tool_calls.empty(); };
+  for (auto call = std::ranges::find_if(turns, has_calls); call != turns.end();) {
+    const auto end = std::find_if(call + 1, turns.end(), has_calls);
+    std::stable_partition(call + 1, end, [](const Turn& turn) { return turn.message.role == "tool"; });
+    call = end;
+  }
+}
+
 void OrphansAsUser(std::vector<Turn>& turns) {
   OpenCalls open;
   for (Turn& turn : turns) {
@@ -173,7 +182,8 @@ void ArrangeCalls(std::vector<Turn>& turns, const TurnRules& rules, const WriteC
     if (turn.message.role == "tool" && Concerns(rules.results_as_user, i, last_user)) ResultToUser(turn);
     if (turn.message.tool_calls.empty()) continue;
     const bool mixed = rules.mixed_calls_as_text && !turn.message.content.empty();
-    if (mixed || Concerns(rules.calls_as_text, i, last_user)) CallsToText(turn, write_calls);
+    const bool open = rules.open_calls_as_text && i + 1 == turns.size();
+    if (mixed || open || Concerns(rules.calls_as_text, i, last_user)) CallsToText(turn, write_calls);
   }
   for (size_t i = 0; rules.one_call && i < turns.size(); ++i) {
     if (turns[i].message.tool_calls.size() > 1) OneByOne(turns, i);

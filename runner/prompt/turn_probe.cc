@@ -101,6 +101,12 @@ constexpr RuleChange kResults = {[](TurnRules& r) { r.results_as_user = Scope::k
 constexpr RuleChange kTextWithoutTools = {
     [](TurnRules& r) { r.text_without_tools = true; },
     "chat template: shows calls beside tools only; without they stand in the text"};
+constexpr RuleChange kResultsAtCalls = {
+    [](TurnRules& r) { r.results_at_calls = true; },
+    "chat template: drops results with a text before them; they stand right behind their calls"};
+constexpr RuleChange kOpenCalls = {
+    [](TurnRules& r) { r.open_calls_as_text = true; },
+    "chat template: drops calls at the end, which have no results yet; they stand in the text"};
 constexpr RuleChange kOrphans = {[](TurnRules& r) { r.orphans_as_user = true; },
                                  "chat template: a tool result without a call is a user turn"};
 constexpr RuleChange kTextBefore = {[](TurnRules& r) { r.text_before_calls = true; },
@@ -309,6 +315,11 @@ void Prober::ProbeCalls() {
        {User("askQ"), Answer("", {Call(kId)}), ResultOf(kId, "foundQ"), User("moreQ")},
        {"valQ", "foundQ", "moreQ"}},
       {{kTextWithoutTools}, past, plain});
+  Try(shape("a call without a result", {User("askQ"), Answer("", {Call(kId)})}, {"askQ", "nameQ", "valQ"}),
+      {{kOpenCalls}});
+  Try(shape("text beside a call without a result", {User("askQ"), Answer("besideQ", {Call(kId)})},
+            {"besideQ", "valQ"}),
+      {{kOpenCalls}});
   Try({"a result without a call", {User("askQ"), ResultOf(kId, "foundQ")}, {"askQ", "foundQ"}},
       {{kAlwaysIds}, {kOrphans}, {kOrphans, kJoinUsers}});
 }
@@ -327,6 +338,16 @@ void Prober::ProbeOrder() {
        {"valQ", "ruleQ", "foundQ"},
        tools},
       {{kSystemInCalls}, {kLaterSystem}, plain});
+  Try({"a user message before the result of a call",
+       {User("askQ"), Answer("", {Call(kId)}), User("moreQ"), ResultOf(kId, "foundQ")},
+       {"valQ", "moreQ", "foundQ"},
+       tools},
+      {{kResultsAtCalls}});
+  Try({"an answer before the result of a call",
+       {User("askQ"), Answer("", {Call(kId)}), Answer("textQ"), ResultOf(kId, "foundQ")},
+       {"valQ", "textQ", "foundQ"},
+       tools},
+      {{kResultsAtCalls}});
   Try({"a text and a call apart",
        {User("askQ"), Answer("textQ"), Answer("", {Call(kId)}), ResultOf(kId, "foundQ"), Answer("endQ"),
         User("moreQ")},

@@ -80,6 +80,36 @@ TEST(TurnProbe, TurnsAlternateWhereTheTemplateWantsIt) {
   EXPECT_EQ(Shown(*chat, {User("a"), Answer(""), User("b")}), "[user:a][assistant:][user:b][assistant:");
 }
 
+// As Gemma 4's template, which looks for results behind their call alone.
+TEST(TurnProbe, ResultsStandBehindTheirCallsWhereTheTemplateLooksThere) {
+  const auto chat = Probed(
+      "{% if tools %}{{ tools | tojson }}{% endif %}"
+      "{% for m in messages %}{% if m.role != 'tool' %}[{{ m.role }}:{{ m.content }}"
+      "{% for c in m.tool_calls %}{{ c.function | tojson }}{% endfor %}]{% endif %}"
+      "{% if m.role == 'tool' and (loop.previtem.tool_calls or loop.previtem.role == 'tool') %}"
+      "[result:{{ m.content }}]{% endif %}{% endfor %}{% if add_generation_prompt %}[assistant:{% endif %}");
+  EXPECT_TRUE(chat->rules().results_at_calls);
+  const Messages apart = {User("a"), Answer("", {{"c", "f", "{}"}, {"d", "f", "{}"}}), ResultOf("c", "r"),
+                          User("b"), ResultOf("d", "s")};
+  EXPECT_THAT(Shown(*chat, apart, OneTool()), HasSubstr("[result:r][result:s][user:b]"));
+}
+
+// As Nemotron Nano v2's template, which goes on with a last answer, but not with its calls.
+TEST(TurnProbe, CallsWithoutResultsAtTheEndStandInTheText) {
+  const auto chat = Probed(
+      "{% if tools %}{{ tools | tojson }}{% endif %}"
+      "{% for m in messages %}{% if loop.last and m.role == 'assistant' %}[assistant:{{ m.content }}"
+      "{% else %}[{{ m.role }}:{{ m.content }}{% for c in m.tool_calls %}{{ c.function | tojson }}{% endfor "
+      "%}]"
+      "{% if loop.last %}[assistant:{% endif %}{% endif %}{% endfor %}");
+  EXPECT_THAT(chat->notes(), testing::Contains(HasSubstr("drops calls at the end")));
+  const std::string text = Shown(*chat, {User("a"), Answer("x", {{"c", "f", R"({"b":"v"})"}})}, OneTool());
+  EXPECT_THAT(text, HasSubstr("[assistant:x\n<tool_call>\n{\"name\": \"f\""));
+  EXPECT_THAT(text, HasSubstr(R"({"b":"v"})"));
+  EXPECT_THAT(Shown(*chat, {User("a"), Answer("", {{"c", "f", "{}"}}), ResultOf("c", "r")}, OneTool()),
+              Not(HasSubstr("<tool_call>")));
+}
+
 // Whatever is said later: what was said stays where it was.
 TEST(TurnProbe, ALongerConversationBeginsWithTheShorterOne) {
   const Messages all = {

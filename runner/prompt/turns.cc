@@ -149,6 +149,7 @@ std::vector<Turn> ArrangeTurns(std::span<const api::Message> messages, std::span
   if (now.system_at_question && !turns.empty() && !IsRole(turns.back(), "user")) now.system_as_user = true;
   if (now.ids != CallIds::kAny) NameCalls(turns, now.ids);
   if (now.orphans_as_user) OrphansAsUser(turns);
+  if (now.results_at_calls) ResultsToCalls(turns);
   if (now.tools_as_text && !tools.empty()) AddTools(turns, DescribeTools(tools, write_calls));
   if (now.join_systems || now.system_as_user) JoinSystems(turns);
   if (now.system_as_user || now.later_system_as_user || now.system_in_calls_as_user) {

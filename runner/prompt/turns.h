@@ -64,9 +64,11 @@ struct TurnRules {
   bool join_user_to_result = false;  // instead, the user's text stands in the result
   bool text_before_calls = false;    // text beside calls is a turn of its own
   bool one_call = false;             // each call is a turn, with its result behind it
+  bool results_at_calls = false;     // results stand right behind their calls
   bool mixed_calls_as_text = false;  // calls beside text are part of it
   Scope calls_as_text = Scope::kNone;
   Scope results_as_user = Scope::kNone;
+  bool open_calls_as_text = false;  // calls of the last message, which have no results yet
   bool text_without_tools = false;  // both, in a conversation without tools
   bool orphans_as_user = false;     // results that no call asked for
   CallIds ids = CallIds::kAny;
