@@ -132,19 +132,33 @@ class Reader {
     return value;
   }
 
-  // From here to quotes with nothing behind them on their line.
+  // Whether a command, a comment or the end of the file follows, so that a value may end before.
+  bool MayEndBefore(size_t at) const {
+    at = std::min(text_.find_first_not_of(" \t\r\f\v\n", at), text_.size());
+    if (at == text_.size() || text_[at] == '#') return true;
+    const size_t end = std::min(text_.find_first_of(" \t\r\f\v\n", at), text_.size());
+    return std::ranges::find(kNames, AsciiLower(text_.substr(at, end - at))) != kNames.end();
+  }
+
+  // From here to quotes with nothing behind them on their line: the first such with a command behind it, as a text may have
+  // quotes at the end of a line, or the first.
   Result<std::string> QuotedValue(std::string_view quotes) {
     const size_t begin = at_ + quotes.size();
+    std::optional<size_t> closing;
     for (size_t close = text_.find(quotes, begin); close != std::string_view::npos;
          close = text_.find(quotes, close + 1)) {
       const size_t behind = close + quotes.size();
       const size_t end = EndOfLine(behind);
       if (!Trimmed(text_.substr(behind, end - behind)).empty()) continue;
-      std::string value(text_.substr(begin, close - begin));
-      Advance(end);
-      return value;
+      if (!closing) closing = close;
+      if (!MayEndBefore(end)) continue;
+      closing = close;
+      break;
     }
-    return Refuse(fmt::format("missing closing {}", quotes));
+    if (!closing) return Refuse(fmt::format("missing closing {}", quotes));
+    std::string value(text_.substr(begin, *closing - begin));
+    Advance(EndOfLine(*closing + quotes.size()));
+    return value;
   }
 
   std::string_view text_;
@@ -176,14 +190,22 @@ std::string Quoted(std::string_view value) {
 }
 
 std::string Write(std::span<const Command> commands) {
+  const auto reads_back = [](std::string_view quoted, std::string_view value) {
+    const auto read = Reader(fmt::format("FROM x\nSYSTEM {}\n", quoted)).Read();
+    return read && read->size() == 2 && read->at(1).value == value;
+  };
   std::string text;
   for (const Command& command : commands) {
+    const std::string quoted = Quoted(command.value);
+    if (!reads_back(quoted, command.value)) {
+      text += fmt::format("# {} in the next value end it too early: a comment or a command follows them\n",
+                          kThreeQuotes);
+    }
     std::string name = command.name;
     std::ranges::transform(name, name.begin(), [](char c) {
       return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
     });
-    text +=
-        fmt::format("{} {}{}{}\n", name, command.key, command.key.empty() ? "" : " ", Quoted(command.value));
+    text += fmt::format("{} {}{}{}\n", name, command.key, command.key.empty() ? "" : " ", quoted);
   }
   return text;
 }

@@ -75,6 +75,18 @@ TEST(Modelfile, QuotesCloseAtTheEndOfALine) {
   EXPECT_EQ(value("\"\"\"open\n\n"), "(line 2): missing closing \"\"\"");
 }
 
+// As a text with a docstring of Python has them.
+TEST(Modelfile, QuotesAtTheEndOfALineOfATextDoNotEndIt) {
+  const std::string text = "Write:\ndef f():\n  \"\"\"Adds.\"\"\"\n  return 1\n\"\"\"\n\nDone.";
+  const std::vector<Command> commands = {
+      {"from", "", "x"}, {"system", "", text}, {"message", "user", text}, {"parameter", "stop", "a"}};
+  const auto parsed = Parse(Write(commands));
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  EXPECT_EQ(*parsed, commands);
+  EXPECT_EQ(ErrorOf("FROM x\nSYSTEM \"\"\"a\"\"\"\nFORM y\n"),
+            ErrorOf("FROM x\nSYSTEM a\nFORM y\n"));  // not "missing closing"
+}
+
 TEST(Modelfile, ReadsLineEndsAndEncodings) {
   EXPECT_EQ(Parse("FROM x\r\nSYSTEM y\r\n")->at(1).value, "y");
   EXPECT_EQ(Parse("\xEF\xBB\xBF"
@@ -111,13 +123,16 @@ TEST(Modelfile, WhatIsWrittenIsReadBack) {
   std::mt19937 random(7);
   const std::vector<std::string> pieces = {"a", " ",        "\n",     "\"", "\"\"\"x",
                                            "#", "{{ .X }}", "\u00e9", "\t", "FROM"};
-  const std::regex unwritable("\"\"\"[ \t]*\n");  // no quotes can hold it
+  const std::regex unwritable("\"\"\"[ \t]*\n[ \t\n]*(#|FROM[ \t\n])");  // no quotes can hold it
   for (int round = 0; round < 2000; ++round) {
     std::vector<Command> commands = {{"from", "", "model"}};
     for (const char* name : {"system", "template", "license"}) {
       std::string value;
       for (size_t i = 0, n = 1 + random() % 6; i < n; ++i) value += pieces[random() % pieces.size()];
-      if (std::regex_search(value, unwritable)) value = "x";
+      if (std::regex_search(value, unwritable)) {
+        EXPECT_THAT(Write(std::vector<Command>{{name, "", value}}), HasSubstr("# \"\"\" in the next value"));
+        value = "x";
+      }
       commands.push_back({name, "", value});
     }
     commands.push_back({"parameter", "stop", commands[1].value});
