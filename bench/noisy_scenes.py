@@ -37,7 +37,7 @@ def with_many_models(daemon):
 
 
 class SlowDisk(Daemon):
-    """Each call that changes a file takes FSYNC_S from the scene on (docs/fault-injection.md)."""
+    """Each call that changes a file takes FSYNC_S from the scene on (docs/testing.md)."""
 
     def __init__(self, environment=None):
         self.controls = tempfile.TemporaryDirectory(prefix="quire-faults-")

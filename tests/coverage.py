@@ -5,7 +5,7 @@
     ctest --test-dir build/coverage -LE house -j2
     tests/coverage.py build/coverage
 
-Prints a table for docs/contributing.md. A line counts as covered if any test of any program ran it. Tests, fuzzers and
+Prints the table of bench/results/coverage.md. A line counts as covered if any test of any program ran it. Tests, fuzzers and
 benchmarks are not counted. A confined runner cannot write its counts: end-to-end tests add nothing to runner/.
 """
 import collections

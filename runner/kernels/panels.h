@@ -7,7 +7,7 @@
 // the lower bits. The last panel is filled up with zeros.
 //
 // A panel takes the bytes that the rows take in a file, within 4 %, but for types whose quants lie apart from their
-// signs or several to a code: docs/performance.md has their ratios.
+// signs or several to a code: bench/results/kernel_bench.md has their ratios.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-"""Known attack classes, tried on the real daemon: docs/security.md lists the row of each test."""
+"""Known attack classes, tried on the real daemon: docs/security.md has the guarantees."""
 import concurrent.futures
 import gzip
 import json
