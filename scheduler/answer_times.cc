@@ -23,7 +23,8 @@ void AnswerTimes::Record(const api::Event& event, Time now) {
   } else if (!std::exchange(resumed_, false)) {
     spent_->output_ns += passed;
   }
-  begun_ = begun_ || std::holds_alternative<api::TextDelta>(event);
+  const auto* delta = std::get_if<api::TextDelta>(&event);
+  begun_ = begun_ || (delta != nullptr && delta->prompt.empty());
 }
 
 }  // namespace quire::scheduler

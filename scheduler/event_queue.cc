@@ -10,6 +10,15 @@ namespace {
 
 size_t BytesOf(const api::TokenCandidate& candidate) { return sizeof(candidate) + candidate.bytes.size(); }
 
+size_t BytesOf(const std::vector<api::TokenLogprob>& logprobs) {
+  size_t bytes = 0;
+  for (const api::TokenLogprob& logprob : logprobs) {
+    bytes += BytesOf(logprob.chosen);
+    for (const api::TokenCandidate& candidate : logprob.top) bytes += BytesOf(candidate);
+  }
+  return bytes;
+}
+
 // The approximate size of the event, to bound memory.
 size_t BytesOf(const api::Event& event) {
   size_t bytes = sizeof(event);
@@ -18,10 +27,7 @@ size_t BytesOf(const api::Event& event) {
     for (const api::ToolCall& call : delta->tool_calls) {
       bytes += sizeof(call) + call.id.size() + call.name.size() + call.arguments_json.size();
     }
-    for (const api::TokenLogprob& logprob : delta->logprobs) {
-      bytes += BytesOf(logprob.chosen);
-      for (const api::TokenCandidate& candidate : logprob.top) bytes += BytesOf(candidate);
-    }
+    bytes += BytesOf(delta->logprobs) + BytesOf(delta->prompt);
   } else if (const auto* finished = std::get_if<api::Finished>(&event)) {
     bytes += finished->stop_string.size() + finished->context.size() * sizeof(api::TokenId) +
              finished->embedding.size() * sizeof(float);

@@ -54,6 +54,7 @@ struct TokenCandidate {
 struct TokenLogprob {
   TokenCandidate chosen;
   std::vector<TokenCandidate> top;  // best first
+  int32_t rank = 0;                 // of `chosen` among all tokens, from 1; 0: it has no log-probability
 };
 
 // What the next runner needs beside the tokens to go on as this one would, as it was before one of them. Opaque to the
@@ -77,6 +78,9 @@ struct TextDelta {
   // the context was full for the first time, where it is shifted.
   std::optional<ResumeState> state = {};
   std::optional<ResumeState> state_at_shift = {};
+  // Of the prompt, in order, before the first delta of the answer; only when asked for. The first token has no
+  // log-probability, and none has where only the tokens were asked for.
+  std::vector<TokenLogprob> prompt = {};
 };
 
 enum class FinishReason : uint8_t {

@@ -181,6 +181,10 @@ struct Request {
   bool prompt_only = false;
   // With prompt_only: a TextDelta tells the prompt as text, and with `logprobs` its tokens one by one.
   bool return_prompt_text = false;
+  // Deltas before the answer's tell the prompt's tokens.
+  bool return_prompt_tokens = false;
+  // They also tell the tokens' log-probabilities, each with this number of alternatives, at most 20; -1: they do not.
+  int32_t prompt_logprobs = -1;
   // Above 0: the answer ends behind a line break once it has taken this many milliseconds since its first token.
   int32_t predict_ms_max = 0;
   // Above 0: the answer ends before its first line, from the second on, that begins with fewer blanks and tabs.

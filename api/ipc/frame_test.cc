@@ -76,6 +76,8 @@ Submit FullSubmit() {
   submit.request.go_template = "{{ .Prompt }}";
   submit.request.prompt_only = true;
   submit.request.return_prompt_text = true;
+  submit.request.return_prompt_tokens = true;
+  submit.request.prompt_logprobs = 20;
   submit.request.delta_per_token = true;
   submit.request.predict_ms_max = 500;
   submit.request.indent_min = 4;
@@ -103,7 +105,8 @@ RequestEvent FullDelta() {
   delta.state_at_shift = ResumeState{std::nullopt, uint64_t{1} << 40};
   delta.tool_calls = {{"c1", "f", R"({"a":1})"}, {"c2", "g", "{}"}};
   delta.logprobs = {
-      {{"\xFF\x00", 5, -0.25F}, {{"a", 1, -0.5F}, {"", 2, -std::numeric_limits<float>::infinity()}}}};
+      {{"\xFF\x00", 5, -0.25F}, {{"a", 1, -0.5F}, {"", 2, -std::numeric_limits<float>::infinity()}}, 9}};
+  delta.prompt = {{{"<s>", 1, 0}, {}, 0}, {{"\xFE", 2, -3}, {{"b", 3, -1}}, 4}};
   return {RequestId{3}, delta};
 }
 

@@ -172,6 +172,8 @@ void VisitFields(M& m, V& visit) {
   visit("return_context", m.return_context);
   visit("prompt_only", m.prompt_only);
   visit("return_prompt_text", m.return_prompt_text);
+  visit("return_prompt_tokens", m.return_prompt_tokens);
+  visit("prompt_logprobs", m.prompt_logprobs, -1, kTopLogprobsMax);
   visit("predict_ms_max", m.predict_ms_max, 0);
   visit("indent_min", m.indent_min, 0);
   visit("restore_point", m.restore_point);
@@ -266,6 +268,7 @@ template <Is<TokenLogprob> M, class V>
 void VisitFields(M& m, V& visit) {
   visit("chosen", m.chosen);
   visit("top", m.top);
+  visit("rank", m.rank, 0);
 }
 template <Is<TextDelta> M, class V>
 void VisitFields(M& m, V& visit) {
@@ -277,6 +280,7 @@ void VisitFields(M& m, V& visit) {
   visit.IfAny("token_ids", m.token_ids);
   visit.IfAny("state", m.state);
   visit.IfAny("state_at_shift", m.state_at_shift);
+  visit.IfAny("prompt", m.prompt);
 }
 template <Is<DraftUsage> M, class V>
 void VisitFields(M& m, V& visit) {

@@ -38,6 +38,7 @@ void AnswerClock::OnReady(const PromptReady& ready, std::chrono::nanoseconds tot
 }
 
 void AnswerClock::OnDelta(const TextDelta& delta, std::chrono::nanoseconds total) {
+  if (!delta.prompt.empty()) return;  // the answer has not begun
   if (so_far_.output_tokens == 0) first_at_ = total;
   so_far_.output_tokens += delta.tokens;
   so_far_.prompt_ns = (first_at_ - ready_at_).count();

@@ -61,13 +61,14 @@ ActiveGeneration::ActiveGeneration(Setup setup, int32_t context_max,
       report_progress_(setup.request.report_progress),
       num_ctx_(std::min(setup.prompt.num_ctx, context_max)),
       spent_(setup.resume.spent),
-      begun_(setup.resume.deltas > 0),
       prompt_dropped_(setup.prompt.dropped),
       system_tokens_(setup.prompt.system_tokens),
       prompt_tokens_(static_cast<int32_t>(setup.prompt.tokens.size())),
+      begun_(setup.resume.deltas > PromptReport(setup.request, prompt_tokens_).deltas()),
       tokenizer_(std::move(tokenizer)),
       end_of_generation_(end_of_generation),
       outbox_(std::move(emit)),
+      report_(setup.request, prompt_tokens_),
       tokens_(std::move(setup.prompt.tokens)),
       logit_processor_(params_, end_of_generation, std::move(setup.prompt.banned_first)),
       sampler_(params_, [tokens = tokenizer_](api::TokenId id) { return tokens->TokenBytes(id); }),
@@ -83,6 +84,8 @@ ActiveGeneration::ActiveGeneration(Setup setup, int32_t context_max,
   if (setup.prompt.constraint) matcher_.emplace(std::move(setup.prompt.constraint));
   tokens_.reserve(tokens_.size() + static_cast<size_t>(std::clamp(OutputLimit(), 1, std::max(num_ctx_, 1))));
   outbox_.Resume(setup.resume.deltas, setup.resume.credit);
+  // The client has all of what comes before the answer: these deltas are skipped.
+  while (!setup.resume.tokens.empty() && !report_.done()) report_.Tell({}, outbox_);
   replay_.emplace(std::move(setup.resume));
   if (replay_->resume.tokens.empty()) EndReplay(replay_->resume.state);
 }
@@ -132,6 +135,21 @@ void ActiveGeneration::Start(int32_t computed, api::PromptReady how) {
   how.build_ns = build_time_.count();
   how.sampling = std::move(sampling_);
   outbox_.Add(std::move(how));
+  TellPromptTokens();
+}
+
+void ActiveGeneration::TellPromptTokens() {
+  while (!report_.done() && (report_.told() == 0 || !report_.has_logprobs())) {
+    report_.Tell({.chosen = CandidateOf({.id = tokens_[static_cast<size_t>(report_.told())]}), .top = {}},
+                 outbox_);
+  }
+}
+
+void ActiveGeneration::TellPrompt(std::span<const api::Result<sampler::Logprobs>> scores) {
+  for (const auto& score : scores) {
+    if (!score) return Fail(score.error());
+    report_.Tell(RecordOf(*score), outbox_);
+  }
 }
 
 int32_t ActiveGeneration::prefill_left() const {
@@ -170,6 +188,7 @@ constraint::Matcher* ActiveGeneration::PlanMask() {
 
 void ActiveGeneration::Sample(std::span<const float> logits, sampler::Workspace& workspace) {
   prefilling_ = false;
+  if (ended_) return;  // one of the prompt's log-probabilities is no number
   const auto now = Clock::now();
   if (!first_token_) first_token_ = now;
   if (output_tokens_ >= OutputLimit()) return Finish(api::FinishReason::kLength);
@@ -297,13 +316,19 @@ void ActiveGeneration::AppendForcedTokens() {
 api::Result<void> ActiveGeneration::RecordLogprobs(std::span<const float> logits, api::TokenId token) {
   const auto computed = sampler::ComputeLogprobs(logits, token, top_logprobs_);
   if (!computed) return std::unexpected(computed.error());
-  const auto candidate = [this](const sampler::Logprob& logprob) {
-    return api::TokenCandidate{std::string(tokenizer_->TokenBytes(logprob.id)), logprob.id, logprob.logprob};
-  };
-  api::TokenLogprob& recorded = unsent_logprobs_.emplace_back();
-  recorded.chosen = candidate(computed->chosen);
-  for (const auto& logprob : computed->top) recorded.top.push_back(candidate(logprob));
+  unsent_logprobs_.push_back(RecordOf(*computed));
   return {};
+}
+
+api::TokenCandidate ActiveGeneration::CandidateOf(const sampler::Logprob& logprob) const {
+  return {std::string(tokenizer_->TokenBytes(logprob.id)), logprob.id, logprob.logprob};
+}
+
+api::TokenLogprob ActiveGeneration::RecordOf(const sampler::Logprobs& computed) const {
+  api::TokenLogprob recorded{CandidateOf(computed.chosen), {}, computed.rank};
+  recorded.top.reserve(computed.top.size());
+  for (const auto& logprob : computed.top) recorded.top.push_back(CandidateOf(logprob));
+  return recorded;
 }
 
 void ActiveGeneration::AppendToken(api::TokenId token) {

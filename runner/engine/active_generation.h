@@ -20,8 +20,10 @@
 #include "runner/engine/answer_text.h"
 #include "runner/engine/delta_outbox.h"
 #include "runner/engine/prompt_builder.h"
+#include "runner/engine/prompt_report.h"
 #include "runner/engine/step_plan.h"
 #include "runner/sampler/logit_processor.h"
+#include "runner/sampler/logprobs.h"
 #include "runner/sampler/sampler.h"
 
 namespace quire::runner::engine {
@@ -78,6 +80,22 @@ class ActiveGeneration {
   // many of the prompt's were not computed for it and why not more.
   // `how`: of the cached prefix, as the client gets it; its counts are set here.
   void Start(int32_t computed, api::PromptReady how);
+
+  // The tokens that a prefix in the caches may begin with; the last one is always computed.
+  std::span<const api::TokenId> ReusableTokens() const {
+    return std::span(tokens_).first(
+        std::min(tokens_.size(), size_t{1} + static_cast<size_t>(report_.computed_max())));
+  }
+  // Rows of the next `count` tokens that need logits for what is told of the prompt, and the alternatives of each.
+  PromptReport::Rows ScoredRows(int32_t count) const { return report_.RowsOf(computed_, count); }
+  bool scores_prompt() const { return report_.has_logprobs() && !report_.done(); }
+  int32_t prompt_alternatives() const { return report_.top(); }
+  // The token that the logits of the first scored row are of, and those behind it. REQUIRES: scores_prompt().
+  std::span<const api::TokenId> ScoredTokens() const {
+    return std::span(tokens_).subspan(static_cast<size_t>(report_.told()));
+  }
+  // Of the first of ScoredTokens(), in order. An error ends the answer.
+  void TellPrompt(std::span<const api::Result<sampler::Logprobs>> scores);
 
   int32_t prefill_left() const;
   int32_t decode_left() const;  // 0 while it prefills
@@ -155,6 +173,10 @@ class ActiveGeneration {
   void AppendForcedTokens();
   // Adds the token's log-probabilities to what the next delta carries.
   api::Result<void> RecordLogprobs(std::span<const float> logits, api::TokenId token);
+  // The tokens of the prompt that have no log-probability: the first, or all.
+  void TellPromptTokens();
+  api::TokenCandidate CandidateOf(const sampler::Logprob& logprob) const;
+  api::TokenLogprob RecordOf(const sampler::Logprobs& computed) const;
   void EmitCertain();
   void EmitDelta(api::TextDelta delta);
   // With what of the text is held back, unless that has ended.
@@ -185,13 +207,14 @@ class ActiveGeneration {
   };
   std::optional<Replaying> replay_;
   const std::optional<api::ipc::Spent> spent_;  // in runners before
-  const bool begun_;                            // they have sent some of the answer
   const int32_t prompt_dropped_;
   const int32_t system_tokens_;
   const int32_t prompt_tokens_;
+  const bool begun_;  // runners before have sent some of the answer
   const std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;
   const std::unordered_set<api::TokenId>& end_of_generation_;
   DeltaOutbox outbox_;
+  PromptReport report_;
 
   std::vector<api::TokenId> tokens_;
   int32_t computed_ = 0;

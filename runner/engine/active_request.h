@@ -83,7 +83,8 @@ struct ActiveRequest {
   int32_t shared_tokens = 0;                       // of its prefix, whose pages are another's
   std::optional<Clock::time_point> stalled_since;  // its reader takes nothing
   size_t hidden_begin = 0;                         // of its rows among the hidden states of a step
-  Draft draft;                                     // closed before `sequence` is gone
+  int32_t scored_rows = 0;  // of its prompt in a step, before a row that is sampled from
+  Draft draft;              // closed before `sequence` is gone
 };
 
 // The next step samples nothing of it. What goes before the token that is sampled from can be computed.

@@ -200,6 +200,7 @@ class Engine {
   cache::OwnedStep BeginStep(std::vector<StepItem>& items);
   void Advance(const std::vector<StepItem>& items, int32_t prefill);
   std::chrono::nanoseconds Sample(const std::vector<StepItem>& items);  // what that took
+  void Score(ActiveGeneration& generation, std::span<const float> logits);
   void Pool(const std::vector<StepItem>& items);
 
   // Speculative decoding (engine_draft.cc).

@@ -271,7 +271,7 @@ std::optional<Leader> Engine::FindLeaderOf(const ActiveRequest& request) {
   }
   if (prefixes.empty()) return std::nullopt;
   const auto leader =
-      FindLeader(request.generation->tokens(), prefixes_.Reusable(request, running_), prefixes);
+      FindLeader(request.generation->ReusableTokens(), prefixes_.Reusable(request, running_), prefixes);
   if (!leader) return std::nullopt;
   for (const auto& other : running_) {
     if (other->generation->id() == leader->id) prefixes_.ScheduleSnapshotAt(*other, leader->until);

@@ -1,6 +1,7 @@
 // One step: plan, reserve, compute, sample.
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -8,6 +9,8 @@
 #include <utility>
 
 #include "runner/engine/engine.h"
+#include "runner/engine/prompt_report.h"
+#include "runner/sampler/logprobs.h"
 #include "runner/work/work_budget.h"
 
 namespace quire::runner::engine {
@@ -33,10 +36,11 @@ void Engine::PlanNext(std::vector<StepItem>& items) {
                       .decode_left = generation.decode_left(),
                       .backpressured = Pauses(*request),
                       .skipped_tokens = request->skipped_tokens,
-                      .party = party});
+                      .party = party,
+                      .scored = generation.scores_prompt()});
     decoding += states.back().prefill_left == 0 && !states.back().backpressured ? 1 : 0;
   }
-  PlanStep(states, parties, PromptTokensBeside(decoding), items);
+  PlanStep(states, parties, PromptTokensBeside(decoding), ScoredTokensMax(model_.model->vocab_size()), items);
 }
 
 int32_t Engine::PromptTokensBeside(int32_t decoding) const {
@@ -67,6 +71,9 @@ void Engine::FillBatch(const std::vector<StepItem>& items, models::Batch& batch)
     } else {
       AddHiddenRows(request, begin, static_cast<int32_t>(tokens.size()), batch);
     }
+    const PromptReport::Rows scored = generation.ScoredRows(static_cast<int32_t>(tokens.size()));
+    request.scored_rows = scored.end - scored.begin;
+    for (int32_t row = scored.begin; row < scored.end; ++row) batch.logit_rows.push_back(begin + row);
     if (!request.embedding && generation.AllComputedAfter(static_cast<int32_t>(tokens.size()))) {
       const int32_t end = batch.row_begin.back();
       for (auto row = end - 1 - static_cast<int32_t>(drafted); row < end; ++row) {
@@ -282,6 +289,9 @@ std::chrono::nanoseconds Engine::Sample(const std::vector<StepItem>& items) {
     ActiveRequest& request = *running_[item.sequence];
     ActiveGeneration& generation = *request.generation;
     const auto begin = now();
+    const auto scored_rows = static_cast<size_t>(request.scored_rows);
+    if (scored_rows > 0) Score(generation, std::span(logits_).subspan(row * vocab, scored_rows * vocab));
+    row += scored_rows;
     if (request.draft.open) {
       const size_t rows = request.draft.tokens.size() + 1;
       VerifyDraft(request, item, std::span(logits_).subspan(row * vocab, rows * vocab));
@@ -299,6 +309,24 @@ std::chrono::nanoseconds Engine::Sample(const std::vector<StepItem>& items) {
     if (generation.needs_shift()) Shift(request);
   }
   return all;
+}
+
+// `logits`: [rows, vocab], of rows of its prompt. A large vocabulary takes a millisecond each.
+void Engine::Score(ActiveGeneration& generation, std::span<const float> logits) {
+  const auto vocab = static_cast<size_t>(model_.model->vocab_size());
+  const auto tokens = generation.ScoredTokens();
+  std::vector<api::Result<sampler::Logprobs>> scores(logits.size() / vocab);
+  std::atomic<bool> out_of_memory = false;
+  pool_.ParallelFor(scores.size(), [&](size_t row) {
+    try {
+      scores[row] = sampler::ComputeLogprobs(logits.subspan(row * vocab, vocab), tokens[row],
+                                             generation.prompt_alternatives());
+    } catch (const std::bad_alloc&) {
+      out_of_memory = true;
+    }
+  });
+  if (out_of_memory) throw std::bad_alloc();
+  generation.TellPrompt(scores);
 }
 
 void Engine::Pool(const std::vector<StepItem>& items) {

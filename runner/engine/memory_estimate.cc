@@ -6,6 +6,7 @@
 #include "runner/engine/engine.h"
 #include "runner/engine/machine_memory.h"
 #include "runner/engine/prefill_budget.h"
+#include "runner/engine/prompt_report.h"
 #include "runner/kernels/attention.h"
 #include "runner/kernels/numa_plan.h"
 
@@ -33,7 +34,8 @@ int64_t ScratchBytes(const models::Model& model, const EngineLimits& limits) {
   constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
   const int64_t prefill = limits.prefill_tokens > 0 ? limits.prefill_tokens : StepTarget().tokens_max;
   const int64_t rows = prefill + limits.running_max;
-  const int64_t logits = limits.running_max * int64_t{model.vocab_size()} * kFloat;
+  const int64_t logit_rows = limits.running_max + ScoredTokensMax(model.vocab_size());
+  const int64_t logits = logit_rows * model.vocab_size() * kFloat;
   return model.scratch_bytes(rows) + logits + model.vocab_size() * kSamplingBytes + ThreadBytes(model);
 }
 

@@ -53,7 +53,8 @@ std::string NameOf(const testing::TestParamInfo<std::string>& model) {
 
 const Progress kSilent = [](float, std::string_view) {};
 
-// As many as run at once, among them a prompt that fills a step: the largest step there is.
+// As many as run at once, among them a prompt that fills a step, then one whose tokens are scored: the largest steps there
+// are.
 void RunLargestStep(EngineHarness& harness, const EngineLimits& limits, int32_t prompt_tokens) {
   const auto tokens = [](int32_t count, int32_t seed) {
     api::Request request;
@@ -69,6 +70,11 @@ void RunLargestStep(EngineHarness& harness, const EngineLimits& limits, int32_t 
   for (const auto id : ids) harness.Post(api::ipc::Credit{id, 1000});
   for (const auto id : ids) harness.WaitUntil(id, [](const Outcome& seen) { return !seen.deltas.empty(); });
   ids.push_back(harness.Submit(tokens(prompt_tokens, 0)));
+  harness.WaitUntil(ids.back(), [](const Outcome& seen) { return !seen.deltas.empty(); });
+  harness.Post(api::ipc::Cancel{ids.back()});
+  api::Request scored = tokens(prompt_tokens, 0);
+  scored.prompt_logprobs = 0;
+  ids.push_back(harness.Submit(std::move(scored)));
   harness.WaitUntil(ids.back(), [](const Outcome& seen) { return !seen.deltas.empty(); });
   for (const auto id : ids) harness.Post(api::ipc::Cancel{id});
 }

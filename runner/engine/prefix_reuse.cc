@@ -88,7 +88,7 @@ bool PrefixReuse::StandsAside(ActiveRequest& request, const ActiveRequests& runn
 PrefixReuse::Source PrefixReuse::LongestRunning(const ActiveRequest& request,
                                                 const ActiveRequests& running) const {
   Source best;
-  const auto tokens = request.generation->tokens();
+  const auto tokens = request.generation->ReusableTokens();
   for (const auto& other : running) {
     if (other.get() == &request || other->isolation != request.isolation || !other->exact) continue;
     const auto computed =
@@ -102,7 +102,7 @@ PrefixReuse::Source PrefixReuse::LongestRunning(const ActiveRequest& request,
 
 int32_t PrefixReuse::Reusable(const ActiveRequest& request, const ActiveRequests& running) {
   if (!enabled_ || !request.reuses) return 0;
-  const auto stored = store_.Probe(request.isolation, request.generation->tokens()).restorable;
+  const auto stored = store_.Probe(request.isolation, request.generation->ReusableTokens()).restorable;
   return std::max(static_cast<int32_t>(stored), LongestRunning(request, running).tokens);
 }
 
@@ -114,10 +114,13 @@ PrefixReuse::Outcome PrefixReuse::AttachPrefix(ActiveRequest& request, const Act
   request.claimed_from = 0;
   if (!enabled_ || !request.reuses) return {.miss = "off"};
   const auto tokens = request.generation->tokens();
+  const auto reusable = request.generation->ReusableTokens();
   const auto probed = store_.Probe(request.isolation, tokens);
+  const bool all = reusable.size() == tokens.size();
+  const auto restorable = all ? probed.restorable : store_.Probe(request.isolation, reusable).restorable;
   auto diverged = static_cast<int32_t>(probed.matched);
   Outcome outcome;
-  if (const Source source = LongestRunning(request, running); source.tokens > probed.restorable) {
+  if (const Source source = LongestRunning(request, running); source.tokens > restorable) {
     auto fork = cache_.Fork(source.request->sequence, source.tokens);
     if (fork && fork->ready()) {
       request.sequence = std::move(*fork);
@@ -130,9 +133,10 @@ PrefixReuse::Outcome PrefixReuse::AttachPrefix(ActiveRequest& request, const Act
     }
   }
   if (outcome.reused == 0) {
-    auto restored = store_.Restore(request.isolation, tokens, request.sequence, request.party);
+    auto restored = store_.Restore(request.isolation, reusable, request.sequence, request.party);
     request.lease = std::move(restored.lease);
-    outcome = {static_cast<int32_t>(restored.restored), MissText(restored.reason, restored.matched)};
+    outcome = {static_cast<int32_t>(restored.restored),
+               all ? MissText(restored.reason, restored.matched) : "off"};
   }
   // Tokens generated before a preemption are not part of a prompt that others share.
   const int32_t prompt = std::min(request.generation->prompt_tokens(), static_cast<int32_t>(tokens.size()));

@@ -29,7 +29,7 @@ PrefixTier::PrefixTier(cache::HybridCache& cache, cache::SnapshotStore& store, s
 bool PrefixTier::StandsAside(ActiveRequest& request, int32_t reusable) {
   using Wait = ActiveRequest::TierWait;
   if (request.tier_wait != Wait::kNotAsked) return request.tier_wait == Wait::kWaiting;
-  const auto tokens = static_cast<int32_t>(request.generation->tokens().size());
+  const auto tokens = static_cast<int32_t>(request.generation->ReusableTokens().size());
   const bool asks = link_->alive() && request.reuses && tokens - 1 - reusable >= kTokensMin;
   request.tier_wait = asks ? Wait::kWaiting : Wait::kDone;
   request.tier_deadline = Clock::now() + timing_.TimeToWait(tokens - reusable);

@@ -15,6 +15,7 @@ struct SequenceState {
   bool backpressured = false;  // its client has no credit left: the sequence waits
   int64_t skipped_tokens = 0;  // aging: prefill tokens given to others while it got none
   size_t party = 0;            // index into the parties given to PlanStep
+  bool scored = false;         // its prompt tokens have their logits computed
 };
 
 // The planner's view of a party (fair_share.h).
@@ -31,13 +32,13 @@ struct StepItem {
 // Backpressured sequences wait. Every other decoding sequence gets its decode_left tokens. `prefill_tokens`
 // more go to prompts: to the party with the smallest virtual time, and among its prompts to the shortest
 // remaining first. Each kAging skipped tokens of a prompt count as one token fewer remaining, which prevents
-// starvation of long prompts. Items are in ascending order of `sequence`; empty when nobody can go on.
+// starvation of long prompts. Prompts that are scored get `scored_tokens` of them at most, together. Items are in ascending order of `sequence`; empty when nobody can go on.
 std::vector<StepItem> PlanStep(std::span<const SequenceState> sequences, std::span<const PartyState> parties,
-                               int32_t prefill_tokens);
+                               int32_t prefill_tokens, int32_t scored_tokens = INT32_MAX);
 
 // The same into `items`. `parties` is scratch: its virtual times advance by the tokens of this step.
 void PlanStep(std::span<const SequenceState> sequences, std::span<PartyState> parties, int32_t prefill_tokens,
-              std::vector<StepItem>& items);
+              int32_t scored_tokens, std::vector<StepItem>& items);
 
 inline constexpr int64_t kAging = 4;
 

@@ -50,6 +50,18 @@ TEST(PlanStep, ForcedTokensAreNoPrompt) {
               ElementsAre(StepItem{0, 9}, StepItem{1, 8}));
 }
 
+TEST(PlanStep, BoundsTheTokensThatAreScored) {
+  const std::vector<PartyState> parties(1);
+  const auto plan = [&](int32_t prefill_tokens, int32_t scored_tokens) {
+    const Sequences sequences{
+        {.prefill_left = 50, .scored = true}, {.prefill_left = 60, .scored = true}, {.prefill_left = 200}};
+    return PlanStep(sequences, parties, prefill_tokens, scored_tokens);
+  };
+  EXPECT_THAT(plan(256, 80), ElementsAre(StepItem{0, 50}, StepItem{1, 30}, StepItem{2, 176}));
+  EXPECT_THAT(plan(256, 16), ElementsAre(StepItem{0, 16}, StepItem{2, 200}));
+  EXPECT_THAT(plan(20, 80), ElementsAre(StepItem{0, 20}));
+}
+
 TEST(PlanStep, ALongPromptIsNotOvertakenForever) {
   // A stream of fresh short prompts against one long prompt that got nothing so far.
   int64_t skipped_tokens = 0;

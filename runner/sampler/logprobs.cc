@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "runner/sampler/candidates.h"
@@ -21,7 +22,10 @@ api::Result<Logprobs> ComputeLogprobs(std::span<const float> logits, api::TokenI
   const auto logprob = [&](float logit) { return static_cast<float>(double{logit} - log_sum); };
 
   Logprobs result;
-  result.chosen = {.id = chosen, .logprob = logprob(logits[static_cast<size_t>(chosen)])};
+  const auto at = static_cast<size_t>(chosen);
+  result.chosen = {.id = chosen, .logprob = logprob(logits[at])};
+  const auto better = std::ranges::count_if(logits, [of = logits[at]](float logit) { return logit > of; });
+  result.rank = static_cast<int32_t>(better + std::ranges::count(logits.first(at), logits[at])) + 1;
   if (top_count <= 0) return result;
   std::vector<Candidate> best;
   std::vector<Candidate> spare;

@@ -19,6 +19,7 @@ struct Logprob {
 struct Logprobs {
   Logprob chosen;
   std::vector<Logprob> top;  // best first, the lower id first among equals
+  int32_t rank = 1;          // of `chosen` in that order, from 1
 };
 
 // Computed in float64. kInternal when a logit is NaN or +inf, all are -inf, or `chosen` is outside the

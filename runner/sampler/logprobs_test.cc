@@ -27,6 +27,7 @@ TEST(Logprobs, ChosenAndBest) {
     EXPECT_EQ(result->top[1].id, 2);
     EXPECT_EQ(result->top[2].id, 0);
     EXPECT_EQ(result->top[2].logprob, result->chosen.logprob);
+    EXPECT_EQ(result->rank, 3);
   }
 }
 
@@ -38,6 +39,7 @@ TEST(Logprobs, TiesByIdAndNoMoreThanThereAre) {
   EXPECT_EQ(result->top[1].id, 2);
   EXPECT_EQ(result->top[2].id, 0);
   EXPECT_EQ(result->top[3].id, 3);
+  EXPECT_EQ(result->rank, 4);
   EXPECT_TRUE(ComputeLogprobs(std::vector<float>{1, 2}, 0, 0)->top.empty());
 }
 

@@ -147,7 +147,7 @@ void RecordEvent(RequestLog& log, const ChoiceEvent& entry, bool only, Clock::ti
     log.prompt_build = std::chrono::nanoseconds(ready->build_ns);
     log.prefix_restore = std::chrono::nanoseconds(ready->restore_ns);
   } else if (const auto* delta = std::get_if<api::TextDelta>(&entry.event)) {
-    if (!log.first_token) log.first_token = now - log.start;
+    if (!log.first_token && delta->prompt.empty()) log.first_token = now - log.start;
     log.streamed_tokens += delta->tokens;
     if (only) log.gaps.Record(now, delta->tokens);
   } else if (const auto* finished = std::get_if<api::Finished>(&entry.event)) {
@@ -170,14 +170,19 @@ size_t ReplyBytes(const api::TokenCandidate& candidate) {
   return kCandidateBytes + (std::max(candidate.bytes.size(), kUsualBytes) - kUsualBytes) * kBytesOfByte;
 }
 
+size_t ReplyBytes(const std::vector<api::TokenLogprob>& tokens) {
+  size_t bytes = 0;
+  for (const api::TokenLogprob& token : tokens) {
+    bytes += ReplyBytes(token.chosen);
+    for (const api::TokenCandidate& candidate : token.top) bytes += ReplyBytes(candidate);
+  }
+  return bytes;
+}
+
 // About what an event adds to a whole reply: everything of it that a runner chooses the size of.
 size_t ReplyBytes(const api::Event& event) {
   if (const auto* delta = std::get_if<api::TextDelta>(&event)) {
-    size_t candidates = 0;
-    for (const api::TokenLogprob& token : delta->logprobs) {
-      candidates += ReplyBytes(token.chosen);
-      for (const api::TokenCandidate& candidate : token.top) candidates += ReplyBytes(candidate);
-    }
+    const size_t candidates = ReplyBytes(delta->logprobs) + ReplyBytes(delta->prompt);
     size_t calls = 0;
     for (const api::ToolCall& call : delta->tool_calls) {
       calls += kCallBytes + call.id.size() + call.name.size() + call.arguments_json.size();

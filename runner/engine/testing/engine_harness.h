@@ -44,6 +44,11 @@ struct Outcome {
     for (const auto& delta : deltas) joined += delta.text;
     return joined;
   }
+  std::vector<api::TokenLogprob> prompt() const {
+    std::vector<api::TokenLogprob> tokens;
+    for (const auto& delta : deltas) tokens.insert(tokens.end(), delta.prompt.begin(), delta.prompt.end());
+    return tokens;
+  }
   std::vector<float> logprobs() const {
     std::vector<float> values;
     for (const auto& delta : deltas) {
