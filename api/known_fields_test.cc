@@ -193,7 +193,7 @@ TEST(KnownFields, AreHonoredRefusedOrLogged) {
       {R"("return_token_ids":true)", "rrrr"},
       {R"("return_tokens_as_token_ids":true)", "rrrr"},
       {R"("return_hidden_states":true)", "rrrr"},
-      {R"("prompt_logprobs":1)", "rrrr"},
+      {R"("prompt_logprobs":1)", "hhrr"},
       {R"("skip_special_tokens":false)", "rrrr"},
       {R"("parse_tool_calls":false)", "rrrr"},
       {R"("post_sampling_probs":true)", "rrrr"},

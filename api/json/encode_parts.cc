@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <utility>
 
 #include "api/json/read.h"
@@ -36,12 +37,30 @@ Json EncodeLogprobs(const std::vector<TokenLogprob>& logprobs) {
   return list;
 }
 
+Json EncodePromptLogprobs(const std::vector<TokenLogprob>& tokens, int32_t alternatives) {
+  Json list = Json::array();
+  for (const TokenLogprob& token : tokens) {
+    Json entry = token.rank == 0 ? Json(nullptr) : Json::object();
+    const auto add = [&entry](const TokenCandidate& candidate, int32_t rank) {
+      entry[std::to_string(candidate.id)] = {
+          {"logprob", JsonLogprob(candidate.logprob)}, {"rank", rank}, {"decoded_token", candidate.bytes}};
+    };
+    if (token.rank > 0) add(token.chosen, token.rank);
+    for (int32_t i = 0; std::cmp_less(i, token.top.size()) && i < alternatives; ++i) {
+      add(token.top[static_cast<size_t>(i)], i + 1);
+    }
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
 void Append(TextDelta& answer, const TextDelta& delta) {
   answer.text += delta.text;
   answer.tokens += delta.tokens;
   answer.thinking += delta.thinking;
   answer.tool_calls.insert(answer.tool_calls.end(), delta.tool_calls.begin(), delta.tool_calls.end());
   answer.logprobs.insert(answer.logprobs.end(), delta.logprobs.begin(), delta.logprobs.end());
+  answer.prompt.insert(answer.prompt.end(), delta.prompt.begin(), delta.prompt.end());
 }
 
 bool IsSilent(const TextDelta& delta) {

@@ -39,6 +39,7 @@ struct ChatRequest {
   TemplateFields rendering;
   int32_t n = 1;  // choices; >= 1
   std::optional<OutputFormat> format;
+  int32_t prompt_logprobs = -1;  // as in ReplyHead
 };
 
 Result<ChatRequest> ParseChat(std::string_view body);
@@ -63,6 +64,7 @@ class ChatEncoder : public ChoicesEncoder {
   Json EncodeNothing(const Choice& choice) override;
   std::string EncodeEnd(Choice& choice) override;
   Json EncodeWhole(Choice& choice) override;
+  void AddToBody(Json& body) override;
 };
 
 std::string ErrorBody(const Error& error);    // {"error":{"message","type","param","code"}}

@@ -114,6 +114,12 @@ Json ChatEncoder::EncodeWhole(Choice& choice) {
           {"finish_reason", FinishName(*choice.finished, !choice.answer.tool_calls.empty())}};
 }
 
+// All choices have the same prompt; the first asked.
+void ChatEncoder::AddToBody(Json& body) {
+  if (head().prompt_logprobs < 0) return;
+  body["prompt_logprobs"] = EncodePromptLogprobs(choices().front().answer.prompt, head().prompt_logprobs);
+}
+
 std::string ErrorBody(const Error& error) { return DumpJson(EncodeError(error)); }
 
 std::string StreamError(const Error& error) { return ServerSentEvent(EncodeError(error)); }

@@ -59,6 +59,7 @@ void GetLogprobs(Fields& body, ChatRequest& request) {
   request.top_logprobs = GetTopLogprobs(body);
   if (request.top_logprobs > 0 && !request.logprobs)
     body.Reject("top_logprobs", "requires logprobs to be true");
+  GetPromptLogprobs(body, request);
 }
 
 void GetBody(Fields& body, ChatRequest& request, size_t body_bytes) {
@@ -110,6 +111,7 @@ Request ToRequest(ChatRequest chat, const ModelDefaults& defaults, const Options
   request.client.cache_salt = std::move(chat.cache_salt);
   request.logprobs = chat.logprobs;
   request.top_logprobs = chat.top_logprobs;
+  request.prompt_logprobs = chat.prompt_logprobs;
   request.delta_per_token = chat.chunk_per_token;
   request.report_progress = chat.return_progress;
   request.format = std::move(chat.format);

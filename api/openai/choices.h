@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "api/base/reply_encoder.h"
+#include "api/base/utf8.h"
 #include "api/json/timings.h"
 #include "api/json/type.h"
 
@@ -33,6 +34,7 @@ struct ReplyHead {
   bool timings_per_token = false;  // every chunk of more text has them
   bool return_progress = false;    // chunks with "prompt_progress" before the first token
   bool hide_thinking = false;
+  int32_t prompt_logprobs = -1;  // alternatives per token of the prompt in a body; -1: no such list
 };
 
 // What a request used, whatever the number of its choices: a prompt counts once.
@@ -62,13 +64,19 @@ class ChoicesEncoder : public ReplyEncoder {
     bool role_sent = false;
     size_t calls_sent = 0;
     // Of a completion.
-    std::string echo;        // not sent yet
-    size_t text_offset = 0;  // characters before the next token
+    std::string echo;            // that its text begins with, until the answer does
+    bool echoes_tokens = false;  // the text of its prompt's tokens instead
+    bool echo_sent = false;
+    Utf8Stream token_text = {};  // of these
+    size_t echo_at = 0;          // bytes of the echo before its next token,
+    size_t echo_offset = 0;      // and characters
+    size_t text_offset = 0;      // characters before the next token of the answer
   };
   // `chunk_object` and `body_object`: constants, the replies' member "object".
   ChoicesEncoder(ReplyHead head, std::string_view chunk_object, std::string_view body_object);
 
   std::vector<Choice>& choices() { return choices_; }
+  const ReplyHead& head() const { return head_; }
   // A server-sent event with a choice; of `counted`, unless null, with usage and timings where chunks have them.
   std::string Chunk(Json encoded, const Choice* counted) const;
 
@@ -81,6 +89,8 @@ class ChoicesEncoder : public ReplyEncoder {
   virtual std::string EncodeEnd(Choice& choice) = 0;
   // A finished choice of a body.
   virtual Json EncodeWhole(Choice& choice) = 0;
+  // Members of a body that are not of one choice.
+  virtual void AddToBody(Json& body) { static_cast<void>(body); }
 
   std::string OnReady(const PromptReady& ready, const EventContext& context) final;
   std::string OnProgress(const PrefillProgress& progress, const EventContext& context) final;

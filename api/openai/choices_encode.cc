@@ -55,7 +55,7 @@ ChoicesEncoder::ChoicesEncoder(ReplyHead head, std::string_view chunk_object, st
 // The text that comes before an answer.
 size_t ChoicesEncoder::RepeatedBytes(const Event& event, size_t choice) const {
   if (!std::holds_alternative<TextDelta>(event) && !std::holds_alternative<Finished>(event)) return 0;
-  if (streams()) return choices_.at(choice).echo.size();
+  if (streams()) return choices_.at(choice).echo_sent ? 0 : choices_.at(choice).echo.size();
   size_t bytes = 0;
   for (const Choice& one : choices_) bytes += one.echo.size();
   return bytes;
@@ -136,6 +136,7 @@ std::string ChoicesEncoder::EncodeBody() {
   body["choices"] = std::move(list);
   body["usage"] = EncodeUsage(usage_);
   if (head_.timings) body["timings"] = EncodeTimings(times_);
+  AddToBody(body);
   return DumpJson(body);
 }
 

@@ -23,7 +23,7 @@ struct CompletionRequest {
   std::string model;  // as sent; replies echo it. Not empty
   std::vector<std::variant<RawPrompt, TokenPrompt, FimPrompt>> prompts;  // at least one
   int32_t n = 1;                                                         // choices per prompt; >= 1
-  bool echo = false;  // only with prompts of text, without logprobs
+  bool echo = false;  // a choice's text begins with its prompt, and its log-probabilities with the prompt's
   bool stream = false;
   bool include_usage = false;
   bool chunk_per_token = false;
@@ -34,6 +34,7 @@ struct CompletionRequest {
   std::optional<std::chrono::nanoseconds> keep_alive;  // < 0 = never expires
   std::string cache_salt;
   std::optional<int32_t> logprobs;  // alternatives per token
+  int32_t prompt_logprobs = -1;     // as in ReplyHead
   std::optional<OutputFormat> format;
 };
 
@@ -43,19 +44,29 @@ Result<CompletionRequest> ParseCompletion(std::string_view body);
 // 1 and top_p 1, then the model's parameters, then the request's. Never cuts a prompt.
 std::vector<Request> ToRequests(CompletionRequest request, const ModelDefaults& defaults);
 
-// The start of each choice's text: its prompt, or nothing for all of them.
-std::vector<std::string> EchoesOf(const CompletionRequest& request);
+// What each choice's text begins with.
+struct Echoes {
+  std::vector<std::optional<std::string>> texts =
+      {};                 // as many as choices, or none; nothing: what its tokens are
+  int32_t logprobs = -1;  // alternatives per token of the prompt; -1: none are told
+};
+Echoes EchoesOf(const CompletionRequest& request);
 
 class CompletionEncoder : public ChoicesEncoder {
  public:
-  // `echoes`: what each choice's text begins with; as many as choices, or none.
-  CompletionEncoder(ReplyHead head, std::vector<std::string> echoes);
+  CompletionEncoder(ReplyHead head, Echoes echoes);
 
  private:
   std::string EncodeDelta(Choice& choice, const TextDelta& delta, bool due) override;
   Json EncodeNothing(const Choice& choice) override;
   std::string EncodeEnd(Choice& choice) override;
   Json EncodeWhole(Choice& choice) override;
+  // What comes before the text of the answer; `prompt`: of tokens that have not been told yet.
+  static std::string TakeEcho(Choice& choice, const std::vector<TokenLogprob>& prompt);
+  Json EncodeLogprobs(Choice& choice, const std::vector<TokenLogprob>& prompt,
+                      const std::vector<TokenLogprob>& answer) const;
+
+  int32_t echo_logprobs_;
 };
 
 }  // namespace quire::api::openai

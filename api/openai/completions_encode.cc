@@ -1,7 +1,10 @@
-#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
+#include "api/base/limits.h"
 #include "api/base/utf8.h"
 #include "api/json/encode_parts.h"
 #include "api/openai/completions.h"
@@ -12,25 +15,38 @@ namespace {
 constexpr std::string_view kObject = "text_completion";
 
 // {"tokens", "token_logprobs", "top_logprobs", "text_offset"}
-Json EncodeLogprobLists(const std::vector<TokenLogprob>& logprobs, size_t& text_offset) {
-  if (logprobs.empty()) return nullptr;
-  Json tokens = Json::array();
-  Json chosen = Json::array();
-  Json tops = Json::array();
-  Json offsets = Json::array();
-  for (const TokenLogprob& token : logprobs) {
-    tokens.push_back(token.chosen.bytes);
-    chosen.push_back(JsonLogprob(token.chosen.logprob));
-    Json top = Json::object();
-    for (const TokenCandidate& candidate : token.top) top[candidate.bytes] = JsonLogprob(candidate.logprob);
-    tops.push_back(std::move(top));
-    offsets.push_back(text_offset);
-    text_offset += CountCodePoints(token.chosen.bytes);
+class LogprobLists {
+ public:
+  void Add(const TokenLogprob& token, int32_t alternatives, bool is_known, size_t offset) {
+    tokens_.push_back(token.chosen.bytes);
+    chosen_.push_back(is_known ? Json(JsonLogprob(token.chosen.logprob)) : Json(nullptr));
+    Json top = is_known ? Json::object() : Json(nullptr);
+    for (int32_t i = 0; std::cmp_less(i, token.top.size()) && i < alternatives; ++i) {
+      const TokenCandidate& candidate = token.top[static_cast<size_t>(i)];
+      top[candidate.bytes] = JsonLogprob(candidate.logprob);
+    }
+    tops_.push_back(std::move(top));
+    offsets_.push_back(offset);
   }
-  return {{"tokens", std::move(tokens)},
-          {"token_logprobs", std::move(chosen)},
-          {"top_logprobs", std::move(tops)},
-          {"text_offset", std::move(offsets)}};
+  Json Take() {
+    if (tokens_.empty()) return nullptr;
+    return {{"tokens", std::move(tokens_)},
+            {"token_logprobs", std::move(chosen_)},
+            {"top_logprobs", std::move(tops_)},
+            {"text_offset", std::move(offsets_)}};
+  }
+
+ private:
+  Json tokens_ = Json::array(), chosen_ = Json::array(), tops_ = Json::array(), offsets_ = Json::array();
+};
+
+// How much of `text` a prompt's token is that was read there: all of its bytes, or those without the space that a tokenizer
+// puts before a text. Nothing of one that was added to the text, as BOS is.
+std::string_view PartOf(std::string_view text, std::string_view token) {
+  if (text.starts_with(token)) return text.substr(0, token.size());
+  if (!token.starts_with(' ')) return {};
+  token.remove_prefix(1);
+  return text.starts_with(token) ? text.substr(0, token.size()) : std::string_view();
 }
 
 Json EncodeChoice(size_t index, std::string_view text, Json logprobs, Json finish_reason) {
@@ -42,18 +58,55 @@ Json EncodeChoice(size_t index, std::string_view text, Json logprobs, Json finis
 
 }  // namespace
 
-CompletionEncoder::CompletionEncoder(ReplyHead head, std::vector<std::string> echoes)
-    : ChoicesEncoder(std::move(head), kObject, kObject) {
-  for (size_t i = 0; i < echoes.size() && i < choices().size(); ++i) {
-    choices()[i].text_offset = CountCodePoints(echoes[i]);
-    choices()[i].echo = std::move(echoes[i]);
+CompletionEncoder::CompletionEncoder(ReplyHead head, Echoes echoes)
+    : ChoicesEncoder(std::move(head), kObject, kObject), echo_logprobs_(echoes.logprobs) {
+  for (size_t i = 0; i < echoes.texts.size() && i < choices().size(); ++i) {
+    Choice& choice = choices()[i];
+    choice.echoes_tokens = !echoes.texts[i];
+    choice.echo = std::move(echoes.texts[i]).value_or("");
+    choice.text_offset = CountCodePoints(choice.echo);
   }
 }
 
+std::string CompletionEncoder::TakeEcho(Choice& choice, const std::vector<TokenLogprob>& prompt) {
+  std::string text = std::exchange(choice.echo_sent, true) ? "" : choice.echo;
+  if (choice.echoes_tokens) {
+    for (const TokenLogprob& token : prompt) text += choice.token_text.Append(token.chosen.bytes);
+  }
+  return text;
+}
+
+Json CompletionEncoder::EncodeLogprobs(Choice& choice, const std::vector<TokenLogprob>& prompt,
+                                       const std::vector<TokenLogprob>& answer) const {
+  LogprobLists lists;
+  for (const TokenLogprob& token : prompt) {
+    if (echo_logprobs_ < 0) break;
+    const bool is_known = token.rank > 0;
+    if (choice.echoes_tokens) {
+      lists.Add(token, echo_logprobs_, is_known, choice.text_offset);
+      choice.text_offset += CountCodePoints(token.chosen.bytes);
+      continue;
+    }
+    lists.Add(token, echo_logprobs_, is_known, choice.echo_offset);
+    const std::string_view part =
+        PartOf(std::string_view(choice.echo).substr(choice.echo_at), token.chosen.bytes);
+    choice.echo_at += part.size();
+    choice.echo_offset += CountCodePoints(part);
+  }
+  for (const TokenLogprob& token : answer) {
+    lists.Add(token, kTopLogprobsMax, true, choice.text_offset);
+    choice.text_offset += CountCodePoints(token.chosen.bytes);
+  }
+  return lists.Take();
+}
+
 std::string CompletionEncoder::EncodeDelta(Choice& choice, const TextDelta& delta, bool due) {
-  if (delta.text.empty() && delta.logprobs.empty() && !due) return {};
-  const std::string text = std::exchange(choice.echo, {}) + delta.text;
-  Json logprobs = EncodeLogprobLists(delta.logprobs, choice.text_offset);
+  const bool of_prompt = !delta.prompt.empty();
+  if (delta.text.empty() && delta.logprobs.empty() && !of_prompt && !due) return {};
+  std::string text = TakeEcho(choice, delta.prompt);
+  if (!of_prompt) text += choice.token_text.Flush() + delta.text;
+  Json logprobs = EncodeLogprobs(choice, delta.prompt, delta.logprobs);
+  if (!of_prompt) std::string().swap(choice.echo);
   return Chunk(EncodeChoice(choice.index, text, std::move(logprobs), nullptr), &choice);
 }
 
@@ -62,13 +115,18 @@ Json CompletionEncoder::EncodeNothing(const Choice& choice) {
 }
 
 std::string CompletionEncoder::EncodeEnd(Choice& choice) {
-  const std::string text = std::exchange(choice.echo, {});
+  const std::string text = TakeEcho(choice, {}) + choice.token_text.Flush();
   return Chunk(EncodeChoice(choice.index, text, nullptr, Name(*choice.finished)), &choice);
 }
 
 Json CompletionEncoder::EncodeWhole(Choice& choice) {
-  return EncodeChoice(choice.index, choice.echo + choice.answer.text,
-                      EncodeLogprobLists(choice.answer.logprobs, choice.text_offset), Name(*choice.finished));
+  const TextDelta& answer = choice.answer;
+  const std::string echo = TakeEcho(choice, answer.prompt) + choice.token_text.Flush();
+  Json encoded = EncodeChoice(choice.index, echo + answer.text,
+                              EncodeLogprobs(choice, answer.prompt, answer.logprobs), Name(*choice.finished));
+  if (head().prompt_logprobs >= 0)
+    encoded["prompt_logprobs"] = EncodePromptLogprobs(answer.prompt, head().prompt_logprobs);
+  return encoded;
 }
 
 }  // namespace quire::api::openai

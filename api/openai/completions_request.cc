@@ -82,11 +82,9 @@ void GetSuffix(Fields& body, size_t choices, CopyBudget& copies, Prompts& prompt
 void GetEcho(Fields& body, CompletionRequest& request) {
   body.Get("echo", request.echo);
   if (!request.echo) return;
-  if (request.logprobs) Refuse(body, "echo", "echo: logprobs of the prompt are not supported");
-  if (std::ranges::any_of(request.prompts,
-                          [](const auto& prompt) { return std::holds_alternative<TokenPrompt>(prompt); })) {
-    Refuse(body, "echo", "echo: supported only for text prompts");
-  }
+  const Json* suffix = body.Find("suffix");
+  if (!request.logprobs || suffix == nullptr || IsText(*suffix, "")) return;
+  Refuse(body, "echo", "echo: logprobs of a prompt with suffix are not supported");
 }
 
 // The number of choices of all prompts.
@@ -109,6 +107,7 @@ void GetCompletionBody(Fields& body, CompletionRequest& request, size_t body_byt
   request.cache_salt = GetCacheSalt(body);
   GetSampling(body, request.options, request.unknown_options);
   body.Get("logprobs", request.logprobs, 0, kTopLogprobsMax);
+  GetPromptLogprobs(body, request);
   GetEcho(body, request);
   CopyBudget copies(body);
   request.n = GetChoices(body, body_bytes, copies);
@@ -150,24 +149,28 @@ std::vector<Request> ToRequests(CompletionRequest completion, const ModelDefault
   base.delta_per_token = completion.chunk_per_token;
   base.report_progress = completion.return_progress;
   base.top_logprobs = completion.logprobs.value_or(0);
+  const int32_t echoed = completion.echo ? completion.logprobs.value_or(-1) : -1;
+  base.prompt_logprobs = std::max(completion.prompt_logprobs, echoed);
   base.format = std::move(completion.format);
   std::vector<Request> requests;
   for (auto& prompt : completion.prompts) {
     Request request = base;
+    request.return_prompt_tokens = completion.echo && std::holds_alternative<TokenPrompt>(prompt);
     std::visit([&request](auto& kind) { request.prompt = std::move(kind); }, prompt);
     for (Request& choice : ToChoices(std::move(request), completion.n)) requests.push_back(std::move(choice));
   }
   return requests;
 }
 
-std::vector<std::string> EchoesOf(const CompletionRequest& request) {
-  std::vector<std::string> echoes;
+Echoes EchoesOf(const CompletionRequest& request) {
+  Echoes echoes;
   if (!request.echo) return echoes;
+  echoes.logprobs = request.logprobs.value_or(-1);
   for (const auto& prompt : request.prompts) {
-    std::string text;
+    std::optional<std::string> text;
     if (const auto* raw = std::get_if<RawPrompt>(&prompt)) text = raw->text;
     if (const auto* fim = std::get_if<FimPrompt>(&prompt)) text = fim->prefix;
-    echoes.insert(echoes.end(), static_cast<size_t>(request.n), text);
+    echoes.texts.insert(echoes.texts.end(), static_cast<size_t>(request.n), text);
   }
   return echoes;
 }

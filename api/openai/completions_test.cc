@@ -46,7 +46,7 @@ TEST(CompletionParse, EveryFormOfAPrompt) {
 
 TEST(CompletionParse, WithASuffixPromptsAreWhatComesBefore) {
   const auto completion = ParsedCompletion(R"("prompt":["a","b"],"suffix":"z","echo":true)");
-  EXPECT_THAT(EchoesOf(completion), ElementsAre("a", "b"));
+  EXPECT_THAT(EchoesOf(completion).texts, ElementsAre("a", "b"));
   const auto requests = ToRequests(completion, {});
   ASSERT_THAT(requests, SizeIs(2));
   EXPECT_EQ(std::get<FimPrompt>(requests[1].prompt).prefix, "b");
@@ -110,8 +110,10 @@ TEST(CompletionParse, WhatCannotBeDoneIsRefusedByName) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {R"("prompt":[1],"suffix":"b")", "suffix"},
       {R"("prompt":"a","best_of":2)", "best_of"},
-      {R"("prompt":"a","echo":true,"logprobs":1)", "echo"},
-      {R"("prompt":[1],"echo":true)", "echo"},
+      {R"("prompt":"a","suffix":"b","echo":true,"logprobs":1)", "echo"},
+      {R"("prompt":"a","stream":true,"prompt_logprobs":1)", "prompt_logprobs"},
+      {R"("prompt":"a","prompt_logprobs":-1)", "prompt_logprobs"},
+      {R"("prompt":"a","prompt_logprobs":21)", "prompt_logprobs"},
       {R"("prompt":["a","b"],"n":65)", "n"},
       {R"("prompt":"a","n":0)", "n"},
       {R"("prompt":"a","logprobs":21)", "logprobs"},
@@ -230,13 +232,101 @@ TEST(CompletionReply, AChunkForEveryTokenCountsThem) {
 }
 
 TEST(CompletionReply, EchoComesFirst) {
-  CompletionEncoder stream(HeadOf(true), {"Once"});
+  const Echoes echoes{{"Once"}};
+  CompletionEncoder stream(HeadOf(true), echoes);
   EXPECT_THAT(stream.OnEvent(TextDelta{" upon", {}, 1}), HasSubstr(R"("text":"Once upon")"));
-  CompletionEncoder empty(HeadOf(true), {"Once"});
+  CompletionEncoder empty(HeadOf(true), echoes);
   EXPECT_THAT(empty.OnEvent(CompletionDone(1, 0)), HasSubstr(R"("text":"Once")"));
-  CompletionEncoder whole(HeadOf(false), {"Once"});
+  CompletionEncoder whole(HeadOf(false), echoes);
   whole.OnEvent(TextDelta{" upon", {}, 1});
   EXPECT_THAT(whole.OnEvent(CompletionDone(1, 1)), HasSubstr(R"("text":"Once upon")"));
+}
+
+TEST(CompletionParse, WhatIsToldOfThePrompt) {
+  const auto request = [](const std::string& fields) { return ToRequests(ParsedCompletion(fields), {})[0]; };
+  EXPECT_EQ(request(R"("prompt":"a","logprobs":3)").prompt_logprobs, -1);
+  EXPECT_EQ(request(R"("prompt":"a","logprobs":3,"echo":true)").prompt_logprobs, 3);
+  EXPECT_EQ(request(R"("prompt":[1],"logprobs":0,"echo":true)").prompt_logprobs, 0);
+  EXPECT_EQ(request(R"("prompt":"a","logprobs":3,"echo":true,"prompt_logprobs":5)").prompt_logprobs, 5);
+  EXPECT_EQ(request(R"("prompt":"a","prompt_logprobs":0)").prompt_logprobs, 0);
+  EXPECT_FALSE(request(R"("prompt":"a","echo":true)").return_prompt_tokens) << "the text is known";
+  EXPECT_TRUE(request(R"("prompt":[1],"echo":true)").return_prompt_tokens);
+  EXPECT_EQ(request(R"("prompt":[1],"echo":true)").prompt_logprobs, -1);
+  EXPECT_EQ(request(R"("prompt":"a","echo":true,"max_tokens":0)").params.num_predict, 0);
+}
+
+// BOS, " Hé" as a tokenizer that puts a space before a text has it, and the two bytes of a character.
+TextDelta PromptOf() {
+  TextDelta delta;
+  delta.prompt = {{{"<s>", 1, 0}, {}, 0},
+                  {{" H", 7, -1}, {{"x", 9, -0.5F}, {" H", 7, -1}}, 2},
+                  {{"\xC3", 5, -2}, {{"\xC3", 5, -2}, {"y", 2, -3}}, 1},
+                  {{"\xA9", 6, -3}, {{"z", 4, -0.25F}, {"y", 2, -3}}, 8}};
+  return delta;
+}
+const TextDelta kCompleted{"!", {{{"!", 3, -0.75F}, {{"!", 3, -0.75F}}, 1}}, 1};
+constexpr const char* kPromptLists =
+    R"({"text_offset":[0,0,1,2,2],"token_logprobs":[null,-1.0,-2.0,-3.0,-0.75],)"
+    R"("tokens":["<s>"," H","\uFFFD","\uFFFD","!"],)"
+    R"("top_logprobs":[null,{"x":-0.5},{"\uFFFD":-2.0},{"z":-0.25},{"!":-0.75}]})";
+
+TEST(CompletionReply, EchoedLogprobsBeginWithThePrompts) {
+  CompletionEncoder encoder(HeadOf(false), {{"H\xC3\xA9"}, 1});
+  encoder.OnEvent(PromptOf());
+  encoder.OnEvent(kCompleted);
+  const auto body = nlohmann::json::parse(encoder.OnEvent(CompletionDone(4, 1)));
+  EXPECT_EQ(body["choices"][0]["text"], "H\xC3\xA9!");
+  EXPECT_EQ(body["choices"][0]["logprobs"], nlohmann::json::parse(kPromptLists));
+  EXPECT_FALSE(body["choices"][0].contains("prompt_logprobs"));
+}
+
+TEST(CompletionReply, EchoOfTokensIsTheirText) {
+  CompletionEncoder encoder(HeadOf(false), {{std::nullopt}, 1});
+  encoder.OnEvent(PromptOf());
+  encoder.OnEvent(kCompleted);
+  const auto body = nlohmann::json::parse(encoder.OnEvent(CompletionDone(4, 1)));
+  EXPECT_EQ(body["choices"][0]["text"], "<s> H\xC3\xA9!");
+  EXPECT_EQ(body["choices"][0]["logprobs"]["text_offset"].dump(), "[0,3,5,6,6]");
+}
+
+TEST(CompletionReply, AStreamTellsThePromptFirst) {
+  for (const bool tokens : {false, true}) {
+    const std::optional<std::string> echo = tokens ? std::nullopt : std::optional("H\xC3\xA9");
+    CompletionEncoder encoder(HeadOf(true), {{echo}, 1});
+    std::string text;
+    nlohmann::json offsets = nlohmann::json::array();
+    // Each token in a delta of its own, then the answer, then the end.
+    std::vector<Event> events;
+    for (const TokenLogprob& token : PromptOf().prompt) {
+      TextDelta delta;
+      delta.prompt = {token};
+      events.emplace_back(delta);
+    }
+    events.emplace_back(kCompleted);
+    for (const Event& event : events) {
+      const std::string chunk = encoder.OnEvent(event);
+      const auto choice = nlohmann::json::parse(chunk.substr(chunk.find('{')))["choices"][0];
+      text += choice["text"].get<std::string>();
+      for (const auto& offset : choice["logprobs"]["text_offset"]) offsets.push_back(offset);
+    }
+    EXPECT_EQ(text, tokens ? "<s> H\xC3\xA9!" : "H\xC3\xA9!");
+    EXPECT_EQ(offsets.dump(), tokens ? "[0,3,5,6,6]" : "[0,0,1,2,2]");
+    EXPECT_THAT(encoder.OnEvent(CompletionDone(4, 1)), HasSubstr(R"("text":"")"));
+  }
+}
+
+TEST(CompletionReply, PromptLogprobsAsVllmHasThem) {
+  ReplyHead head = HeadOf(false);
+  head.prompt_logprobs = 1;
+  CompletionEncoder encoder(head, {});
+  encoder.OnEvent(PromptOf());
+  const auto choice = nlohmann::json::parse(encoder.OnEvent(CompletionDone(4, 0)))["choices"][0];
+  EXPECT_EQ(choice["text"], "");
+  EXPECT_EQ(choice["logprobs"], nullptr);
+  EXPECT_EQ(choice["prompt_logprobs"], nlohmann::json::parse(R"([null,
+    {"7":{"logprob":-1.0,"rank":2,"decoded_token":" H"},"9":{"logprob":-0.5,"rank":1,"decoded_token":"x"}},
+    {"5":{"logprob":-2.0,"rank":1,"decoded_token":"\uFFFD"}},
+    {"6":{"logprob":-3.0,"rank":8,"decoded_token":"\uFFFD"},"4":{"logprob":-0.25,"rank":1,"decoded_token":"z"}}])"));
 }
 
 TEST(CompletionReply, LogprobsAreListsWithOffsetsInCharacters) {

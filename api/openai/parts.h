@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "api/base/limits.h"
 #include "api/base/request.h"
 #include "api/json/copy_budget.h"
 #include "api/json/fields.h"
@@ -49,6 +50,14 @@ void GetProgress(Fields& body, Parsed& request) {
   body.Get("return_progress", request.return_progress);
   body.Get("timings_per_token", request.timings_per_token);
   request.return_progress = request.return_progress && request.stream;
+}
+
+// "prompt_logprobs" of vLLM, which has none in streams: as in ReplyHead.
+template <class Parsed>
+void GetPromptLogprobs(Fields& body, Parsed& request) {
+  body.Get("prompt_logprobs", request.prompt_logprobs, 0, kTopLogprobsMax);
+  if (request.prompt_logprobs >= 0 && request.stream)
+    Refuse(body, "prompt_logprobs", "prompt_logprobs: not supported with stream");
 }
 
 // ---- replies ----

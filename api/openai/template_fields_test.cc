@@ -127,7 +127,7 @@ TEST(UnsupportedFields, AreRefusedByNameUnlessTheyMeanNothing) {
   for (const auto& [fields, field] : std::vector<std::pair<std::string, std::string>>{
            {R"("guided_grammar":"root ::= x")", "guided_grammar"},
            {R"("bad_words":["x"])", "bad_words"},
-           {R"("prompt_logprobs":0)", "prompt_logprobs"},
+           {R"("prompt_logprobs":0,"stream":true)", "prompt_logprobs"},
            {R"("use_beam_search":true)", "use_beam_search"},
            {R"("length_penalty":1.5)", "length_penalty"},
            {R"("skip_special_tokens":false)", "skip_special_tokens"},

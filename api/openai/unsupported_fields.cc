@@ -63,7 +63,6 @@ constexpr auto kNames = std::to_array<std::string_view>({"adapter_id",
                                                          "plugins",
                                                          "post_sampling_probs",
                                                          "prompt_embeds",
-                                                         "prompt_logprobs",
                                                          "regex_pattern",
                                                          "repetition_penalty_range",
                                                          "return_full_text",
@@ -134,6 +133,7 @@ constexpr auto kOfLlamaServer =
 constexpr auto kLlamaServerNumbers =
     std::to_array<Off>({{"n_indent"sv, -kAny, 0}, {"n_probs"sv, -kAny, 0}, {"t_max_predict_ms"sv, -kAny, 0}});
 constexpr auto kNoLogprobs = std::to_array<std::string_view>({"logprobs"});
+constexpr auto kNoPromptLogprobs = std::to_array<std::string_view>({"prompt_logprobs"});
 constexpr auto kNoProgress = std::to_array<std::string_view>({"return_progress"});
 constexpr auto kOneChoice = std::to_array<Off>({{"n"sv, 1, 1}, {"best_of"sv, 1, 1}});
 constexpr auto kNoTopLogprobs = std::to_array<Off>({{"top_logprobs"sv, 0, 0}});
@@ -229,6 +229,7 @@ void RefuseOfRoute(Fields& body, Route route) {
   if (route == Route::kChat || route == Route::kResponses) RefuseNames(body, kOfPrompts);
   if (route == Route::kCompletions || route == Route::kLlamaServer) RefuseNames(body, kOfChats);
   if (route == Route::kCompletions) RefuseNumbers(body, kNoTopLogprobs);
+  if (route == Route::kResponses || route == Route::kLlamaServer) RefuseNames(body, kNoPromptLogprobs);
   if (route == Route::kResponses) RefuseOfResponses(body);
 }
 

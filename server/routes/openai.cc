@@ -2,6 +2,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "api/anthropic/messages.h"
 #include "api/base/random_id.h"
@@ -35,7 +36,8 @@ openai::ReplyHead HeadOf(const Parsed& request, std::string_view prefix, size_t 
           .choices_per_prompt = n,
           .timings = request.timings_per_token,
           .timings_per_token = request.timings_per_token,
-          .return_progress = request.return_progress};
+          .return_progress = request.return_progress,
+          .prompt_logprobs = request.prompt_logprobs};
 }
 
 GenerationJob ChatJob(openai::ChatRequest parsed, const api::ModelDefaults& defaults) {
@@ -117,7 +119,9 @@ GenerationJob MakeChatJob(openai::ChatRequest parsed, const api::ModelDefaults& 
   head.hide_thinking = parsed.rendering.hide_thinking;
   auto reply = std::make_unique<openai::ChatEncoder>(std::move(head));
   const int32_t n = parsed.n;
-  return {openai::ToChoices(openai::ToRequest(std::move(parsed), defaults), n), std::move(reply)};
+  std::vector<api::Request> choices = openai::ToChoices(openai::ToRequest(std::move(parsed), defaults), n);
+  for (size_t i = 1; i < choices.size(); ++i) choices[i].prompt_logprobs = -1;
+  return {std::move(choices), std::move(reply)};
 }
 
 void AddOpenAiRoutes(Router& router, Services& services) {

@@ -15,7 +15,7 @@ BODIES = {
 GENERATES = list(BODIES)[:3]
 REFUSED = {
     "guided_grammar": "x", "ebnf": "x", "structural_tag": "x", "bad_words": ["x"], "logits_processors": ["x"],
-    "allowed_token_ids": [5], "prompt_logprobs": 1, "use_beam_search": True, "length_penalty": 0.5, "min_keep": 2,
+    "allowed_token_ids": [5], "use_beam_search": True, "length_penalty": 0.5, "min_keep": 2,
     "include_stop_str_in_output": True, "skip_special_tokens": False, "documents": [{"text": "x"}], "tfs_z": 0.5,
     "top_a": 0.5, "dynatemp_range": 0.5, "smoothing_factor": 0.5, "typical": 0.5, "ban_eos_token": True,
     "banned_strings": ["x"], "grammar_lazy": True, "post_sampling_probs": True, "lora": [{"id": 0, "scale": 1}],

@@ -105,6 +105,27 @@ class Streams(unittest.TestCase):
                 self.assertEqual(texts[0], texts[1])
                 self.assertGreater(len(texts[0]), 20)
 
+    def test_a_prompt_that_is_scored_goes_on_too(self):
+        body = {"model": MODEL, "prompt": "The fox ran to the river. " * 400, "max_tokens": 100, "echo": True,
+                "logprobs": 1, "temperature": 0, "stream": True, "ignore_eos": True}
+        with Daemon() as daemon:
+            seen = []
+            for lines in (None, 4, 160):  # before the kill: the beginning of the prompt, then some of the answer
+                connection = daemon.connect()
+                connection.request("POST", "/v1/completions", json.dumps(body))
+                reply = connection.getresponse()
+                head = b"".join(reply.readline() for _ in range(lines or 0))
+                if lines:
+                    kill_runners(daemon, signal.SIGKILL)
+                choices = [json.loads(line[6:])["choices"][0] for line in (head + reply.read()).splitlines()
+                           if line.startswith(b"data: {")]
+                lists = [choice["logprobs"]["token_logprobs"] for choice in choices if choice["logprobs"]]
+                seen.append(("".join(choice["text"] for choice in choices), sum(lists, [])))
+            self.assertEqual(2, daemon.log().count("resumed model="))
+            self.assertGreater(len(seen[0][1]), 1000)
+            self.assertEqual(seen[0], seen[1])
+            self.assertEqual(seen[0], seen[2])
+
     @staticmethod
     def text_of(event):
         if "choices" in event:
