@@ -82,7 +82,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (const auto slot = llama_server::ParseSlotAction("0", "action=save", text); !slot) {
     RequireClientError(slot.error());
   }
-  if (auto parsed = ParseTokenize(text)) CheckPassesTheLink(ToRequest(*std::move(parsed)));
+  if (auto parsed = ParseTokenize(text)) CheckPassesTheLink(ToRequest(*std::move(parsed), {}));
   if (auto parsed = ParseDetokenize(text)) CheckPassesTheLink(ToRequest(*std::move(parsed)));
   CheckRequest(anthropic::ParseMessages(text));
   CheckRequest(anthropic::ParseCountTokens(text));

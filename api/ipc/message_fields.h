@@ -368,6 +368,7 @@ void VisitFields(M& m, V& visit) {
   visit("repairs", m.repairs);
   visit("sampling", m.sampling_json, kSamplingBytesMax);
   visit("sampling_source", m.sampling_source);
+  visit("tokenizer", m.tokenizer_json);
   visit.IfAny("memory", m.memory);
   visit("context_length", m.context_length, 0);
   visit("num_ctx", m.num_ctx, 0);

@@ -221,6 +221,9 @@ struct Inspected {              // answer to InspectModel
   // Sampling that the files recommend, a JSON object as of Modelfile PARAMETERs, and where it is; empty: none, or it is not
   // to be used.
   std::string sampling_json = {}, sampling_source = {};
+  // The tokenizer's special tokens by their names in tokenizer_config.json ("bos_token"), and which it puts around a text: a
+  // JSON object. Empty: of a model that does not generate text, or whose tokenizer cannot be read.
+  std::string tokenizer_json = {};
   // Of a model that can be loaded: what loading takes here, and the context that requests get by default.
   std::optional<MemoryEstimate> memory = {};
   int32_t context_length = 0;  // trained, tokens; 0 = not known

@@ -47,6 +47,15 @@ std::string EncodeProps(const ModelProps& props, std::string_view version) {
   return DumpJson(body);
 }
 
+std::string EncodeTokenizerInfo(std::string_view tokenizer_json, const std::string& chat_template,
+                                int32_t num_ctx) {
+  Json body = ReadJson(tokenizer_json).value_or(Json::object());
+  body["tokenizer_class"] = "PreTrainedTokenizerFast";
+  body["model_max_length"] = num_ctx;
+  if (!chat_template.empty()) body["chat_template"] = chat_template;
+  return DumpJson(body);
+}
+
 std::string EncodeSlots(const std::vector<SlotEntry>& slots) {
   Json list = Json::array();
   for (size_t id = 0; id < slots.size(); ++id) {

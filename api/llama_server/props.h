@@ -1,4 +1,5 @@
-// The descriptions that llama.cpp's server gives of itself and of prompts: /props, /slots, /apply-template.
+// The descriptions that llama.cpp's server gives of itself and of prompts: /props, /slots, /apply-template. And vLLM's
+// /tokenizer_info.
 // Errors as in the Ollama dialect.
 #pragma once
 
@@ -33,6 +34,10 @@ struct ModelProps {
   std::string sampling_json = {};  // SamplingSources(); left out when empty
 };
 std::string EncodeProps(const ModelProps& props, std::string_view version);
+
+// vLLM's /tokenizer_info: the members of `tokenizer_json` (ipc::Inspected), the template and the context.
+std::string EncodeTokenizerInfo(std::string_view tokenizer_json, const std::string& chat_template,
+                                int32_t num_ctx);
 
 // A request in flight, or the place for another one.
 struct SlotEntry {

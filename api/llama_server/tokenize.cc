@@ -10,6 +10,7 @@
 #include "api/json/encode_parts.h"
 #include "api/json/read.h"
 #include "api/json/tokens.h"
+#include "api/llama_server/props.h"
 
 namespace quire::api {
 namespace {
@@ -26,9 +27,9 @@ Json EncodePiece(const TokenCandidate& token) {
 }
 
 // {"tokens": [id]}. There may be millions: no JSON value is made of them.
-std::string IdsBody(const std::vector<TokenId>& ids) {
+std::string IdsBody(const std::vector<TokenId>& ids, std::string begin = "{") {
   constexpr size_t kBytesPerId = 7;  // usually enough, with the comma
-  std::string body = R"({"tokens":[)";
+  std::string body = std::move(begin) + R"("tokens":[)";
   body.reserve(body.size() + ids.size() * kBytesPerId);
   for (const TokenId id : ids) {
     const fmt::format_int digits(id);
@@ -64,7 +65,17 @@ Request PromptRequest(Prompt prompt) {
 }  // namespace
 
 Result<TokenizeRequest> ParseTokenize(std::string_view body) {
-  return Parse<TokenizeRequest>(body, [](Fields& fields, TokenizeRequest& request) {
+  bool is_chat = false;
+  auto parsed = Parse<TokenizeRequest>(body, [&is_chat](Fields& fields, TokenizeRequest& request) {
+    is_chat = fields.Has("messages");
+    request.counts = is_chat || fields.Has("prompt");
+    fields.Get("return_token_strs", request.with_pieces);
+    if (is_chat) return;
+    if (request.counts) {
+      fields.Get("add_special_tokens", request.add_special = true);
+      if (!fields.Take("prompt", request.content)) fields.Reject("prompt", "must be of type string");
+      return;
+    }
     if (!fields.Take("content", request.content)) {
       fields.Reject("content", "is required and must be of type string");
     }
@@ -72,6 +83,11 @@ Result<TokenizeRequest> ParseTokenize(std::string_view body) {
     fields.Get("parse_special", request.parse_special);
     fields.Get("with_pieces", request.with_pieces);
   });
+  if (!parsed || !is_chat) return parsed;
+  auto chat = ParseApplyTemplate(body);
+  if (!chat) return std::unexpected(std::move(chat.error()));
+  parsed->chat = *std::move(chat);
+  return parsed;
 }
 
 Result<DetokenizeRequest> ParseDetokenize(std::string_view body) {
@@ -83,9 +99,14 @@ Result<DetokenizeRequest> ParseDetokenize(std::string_view body) {
   });
 }
 
-Request ToRequest(TokenizeRequest tokenize) {
-  Prompt prompt = RawPrompt{std::move(tokenize.content), tokenize.add_special, tokenize.parse_special};
-  Request request = PromptRequest(std::move(prompt));
+Request ToRequest(TokenizeRequest tokenize, const ModelDefaults& defaults) {
+  Request request;
+  if (tokenize.chat) {
+    request = ToRequest(*std::move(tokenize.chat), defaults);
+  } else {
+    request =
+        PromptRequest(RawPrompt{std::move(tokenize.content), tokenize.add_special, tokenize.parse_special});
+  }
   request.return_context = true;
   request.return_prompt_text = tokenize.with_pieces;
   request.logprobs = tokenize.with_pieces;
@@ -103,11 +124,21 @@ std::string TokenizeEncoder::OnDelta(const TextDelta& delta, const EventContext&
   return {};
 }
 
+// {"count", "max_model_len", "token_strs", "tokens"}
+std::string TokenizeEncoder::Counted(const std::vector<TokenId>& ids) const {
+  Json texts = with_pieces_ ? Json::array() : Json(nullptr);
+  for (const TokenLogprob& token : text_.logprobs) texts.push_back(token.chosen.bytes);
+  return IdsBody(ids, fmt::format(R"({{"count":{},"max_model_len":{},"token_strs":{},)", ids.size(), num_ctx_,
+                                  DumpJson(texts)));
+}
+
 std::string TokenizeEncoder::OnFinished(const Finished& finished, const EventContext&) {
+  if (shape_ == Shape::kCounted) return Counted(finished.context);
   if (shape_ == Shape::kIds) return IdsBody(finished.context);
   Json body = Json::object();
   if (shape_ == Shape::kText || shape_ == Shape::kPrompt) {
-    body[shape_ == Shape::kText ? "content" : "prompt"] = text_.text;
+    if (shape_ == Shape::kText) body["content"] = text_.text;
+    body["prompt"] = std::move(text_.text);
     return DumpJson(body);
   }
   Json tokens = Json::array();

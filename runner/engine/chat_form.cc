@@ -56,6 +56,17 @@ PromptTemplate::Tokens TemplateTokens(const weights::ModelFiles& files,
   return tokens;
 }
 
+// As Inspected::tokenizer_json has it. Names come from the file, so bytes that are no UTF-8 are replaced.
+std::string DescribeTokenizer(const weights::ModelFiles& files, const tokenizer::Tokenizer& tokenizer) {
+  nlohmann::ordered_json described = nlohmann::ordered_json::object();
+  for (const auto& [name, text] : TemplateTokens(files, tokenizer)) {
+    if (!text.empty()) described[name] = text;
+  }
+  described["add_bos_token"] = tokenizer.add_bos();
+  described["add_eos_token"] = tokenizer.add_eos();
+  return described.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
 std::function<bool(std::string_view)> TokenTest(const tokenizer::Tokenizer& tokenizer) {
   return [&tokenizer](std::string_view text) {
     const auto tokens = tokenizer.Encode(text, tokenizer::SpecialTokens::kParse);
@@ -153,6 +164,7 @@ void DescribeChats(const weights::ModelFiles& files, const api::ipc::PromptNames
   capabilities = {"completion"};
   const auto tokenizer = tokenizer::LoadTokenizer(files);
   if (!tokenizer) return;
+  described.tokenizer_json = DescribeTokenizer(files, **tokenizer);
   auto chat = ReadChatForm(files, **tokenizer, names, go_template);
   if (chat && chat->format.supports_tools()) capabilities.emplace_back("tools");
   if (chat && chat->format.can_think) capabilities.emplace_back("thinking");

@@ -15,17 +15,8 @@
 namespace quire::server {
 namespace {
 
-api::TokenizeEncoder::Shape ShapeOf(const api::TokenizeRequest& request) {
-  using Shape = api::TokenizeEncoder::Shape;
-  return request.with_pieces ? Shape::kPieces : Shape::kIds;
-}
-api::TokenizeEncoder::Shape ShapeOf(const api::DetokenizeRequest&) {
-  return api::TokenizeEncoder::Shape::kText;
-}
-
-api::TokenizeEncoder::Shape ShapeOf(const api::TemplateRequest&) {
-  return api::TokenizeEncoder::Shape::kPrompt;
-}
+using Shape = api::TokenizeEncoder::Shape;
+using Encoder = std::unique_ptr<api::TokenizeEncoder>;
 
 // The model that is named, else the only one that is loaded or stored. Null: the request was answered with the error.
 Awaitable<SharedModel> FindNamedOrOnly(Services& services, Exchange& exchange, std::string name) {
@@ -41,8 +32,22 @@ Awaitable<SharedModel> FindNamedOrOnly(Services& services, Exchange& exchange, s
   co_return co_await FindModel(services, exchange, name);
 }
 
-api::Request RequestOf(api::TokenizeRequest parsed, const StoredModel&) {
-  return api::ToRequest(std::move(parsed));
+Awaitable<Encoder> EncoderOf(Services& services, Exchange& exchange, const api::TokenizeRequest& request,
+                             const StoredModel& model) {
+  if (!request.counts)
+    co_return std::make_unique<api::TokenizeEncoder>(request.with_pieces ? Shape::kPieces : Shape::kIds);
+  const int32_t num_ctx = co_await services.inspector.DefaultContext(model, PartyOf(exchange));
+  co_return std::make_unique<api::TokenizeEncoder>(Shape::kCounted, request.with_pieces, num_ctx);
+}
+Awaitable<Encoder> EncoderOf(Services&, Exchange&, const api::DetokenizeRequest&, const StoredModel&) {
+  co_return std::make_unique<api::TokenizeEncoder>(Shape::kText);
+}
+Awaitable<Encoder> EncoderOf(Services&, Exchange&, const api::TemplateRequest&, const StoredModel&) {
+  co_return std::make_unique<api::TokenizeEncoder>(Shape::kPrompt);
+}
+
+api::Request RequestOf(api::TokenizeRequest parsed, const StoredModel& model) {
+  return api::ToRequest(std::move(parsed), DefaultsOf(model));
 }
 api::Request RequestOf(api::DetokenizeRequest parsed, const StoredModel&) {
   return api::ToRequest(std::move(parsed));
@@ -59,7 +64,7 @@ Awaitable<void> Convert(Services& services, Exchange& exchange,
   exchange.log().model = parsed->model;
   const auto model = co_await FindNamedOrOnly(services, exchange, parsed->model);
   if (!model) co_return;
-  auto reply = std::make_unique<api::TokenizeEncoder>(ShapeOf(*parsed));
+  Encoder reply = co_await EncoderOf(services, exchange, *parsed, *model);
   GenerationJob job(RequestOf(*std::move(parsed), *model), std::move(reply));
   job.spec = SpecOf(model);
   SetClient(exchange, job.choices.front().client);
@@ -111,6 +116,21 @@ Awaitable<void> Props(Services& services, Exchange& exchange) {
   co_await exchange.Send(std::move(response));
 }
 
+// For the model that ?model= names, likewise.
+Awaitable<void> TokenizerInfo(Services& services, Exchange& exchange) {
+  const auto model = co_await FindNamedOrOnly(services, exchange, ModelOfQuery(exchange.request().query));
+  if (!model) co_return;
+  const auto description = co_await services.inspector.Describe(*model, /*verbose=*/false, PartyOf(exchange));
+  if (!description) {
+    co_await SendError(exchange, description.error());
+    co_return;
+  }
+  const int32_t num_ctx = co_await services.inspector.DefaultContext(*model, PartyOf(exchange));
+  HttpResponse response{.body = api::EncodeTokenizerInfo((*description)->tokenizer_json,
+                                                         (*description)->chat_template, num_ctx)};
+  co_await exchange.Send(std::move(response));
+}
+
 // A slot for each request in flight, and a free one of every loaded model: there is no fixed number of them.
 Awaitable<void> Slots(Services& services, Exchange& exchange) {
   const bool admin = exchange.request().admin;
@@ -142,6 +162,8 @@ void AddTokenizeRoutes(Router& router, Services& services) {
        [&services](Exchange& exchange) { return Convert(services, exchange, api::ParseApplyTemplate); },
        true});
   router.Add({"GET", "/props", [&services](Exchange& exchange) { return Props(services, exchange); }});
+  router.Add({"GET", "/tokenizer_info",
+              [&services](Exchange& exchange) { return TokenizerInfo(services, exchange); }});
   router.Add({"GET", "/slots", [&services](Exchange& exchange) { return Slots(services, exchange); }});
 }
 

@@ -21,8 +21,32 @@ TEST(TokenizeRoutes, AnswerWithIdsAndText) {
   daemon.backend().script.events = {api::Event(api::PromptReady{2, 0}),
                                     api::Event(api::TextDelta{"hi", {}, 0}), api::Event(finished)};
   EXPECT_EQ(daemon.Post("/tokenize", R"({"model":"demo","content":"hi"})").body, R"({"tokens":[5,6]})");
-  EXPECT_EQ(daemon.Post("/detokenize", R"({"model":"demo","tokens":[5,6]})").body, R"({"content":"hi"})");
+  EXPECT_EQ(daemon.Post("/detokenize", R"({"model":"demo","tokens":[5,6]})").body,
+            R"({"content":"hi","prompt":"hi"})");
   EXPECT_TRUE(daemon.backend().seen.requests[0].prompt_only);
+}
+
+TEST(TokenizeRoutes, AnswerVllmInItsShape) {
+  TestDaemon daemon;
+  api::Finished finished{.reason = api::FinishReason::kStop, .stop_string = {}, .usage = {}};
+  finished.context = {5, 6};
+  api::TextDelta pieces;
+  pieces.logprobs = {{{"h", 5, 0}, {}}, {{"i", 6, 0}, {}}};
+  daemon.backend().script.events = {api::Event(api::PromptReady{2, 0}), api::Event(pieces),
+                                    api::Event(finished)};
+  const json all = json::parse(
+      daemon.Post("/tokenize", R"({"model":"demo","prompt":"hi","return_token_strs":true})").body);
+  EXPECT_EQ(all["count"], 2);
+  EXPECT_EQ(all["tokens"].dump(), "[5,6]");
+  EXPECT_EQ(all["token_strs"].dump(), R"(["h","i"])");
+  EXPECT_TRUE(all["max_model_len"].is_number());
+  daemon.OnIoThread([&] {
+    daemon.backend().script.events = {api::Event(api::PromptReady{2, 0}), api::Event(finished)};
+  });
+  const json chat =
+      json::parse(daemon.Post("/tokenize", R"({"messages":[{"role":"user","content":"hi"}]})").body);
+  EXPECT_EQ(chat["count"], 2);
+  EXPECT_EQ(chat["token_strs"], nullptr);
 }
 
 TEST(TokenizeRoutes, WithoutANameTheOnlyModelIsMeant) {

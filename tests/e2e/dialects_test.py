@@ -155,6 +155,95 @@ class Responses(Dialects):
         self.assertEqual(text, received[-1]["response"]["output"][0]["content"][0]["text"])
 
 
+class LogLikelihoods(Dialects):
+    """What lm-evaluation-harness and vLLM's clients ask for."""
+    TEXT = "Once upon a time, a fox w\u00f6ke \U0001f600 up."
+
+    def ids(self, text, **fields):
+        return self.post("/tokenize", {"model": MODEL, "prompt": text, **fields})["tokens"]
+
+    def test_an_echo_has_the_prompts_logprobs(self):
+        ids = self.ids(self.TEXT)
+        fields = {"echo": True, "logprobs": 2, "max_tokens": 3}
+        by_text = self.post("/v1/completions", completion(self.TEXT, **fields))["choices"][0]
+        by_ids = self.post("/v1/completions", completion(ids, **fields))["choices"][0]
+        plain = self.post("/v1/completions", completion(ids, max_tokens=3, logprobs=2))["choices"][0]
+        self.assertEqual(self.TEXT + plain["text"], by_text["text"])
+        self.assertTrue(by_ids["text"].endswith(by_text["text"]), "BOS is one of the tokens")
+        for choice in (by_text, by_ids):
+            lists = choice["logprobs"]
+            self.assertEqual({len(ids) + 3}, {len(values) for values in lists.values()})
+            self.assertIsNone(lists["token_logprobs"][0])
+            self.assertIsNone(lists["top_logprobs"][0])
+            self.assertTrue(all(value <= 0 for value in lists["token_logprobs"][1:]))
+            for name in ("tokens", "token_logprobs", "top_logprobs"):
+                self.assertEqual(plain["logprobs"][name], lists[name][-3:], name)
+            for token, offset in zip(lists["tokens"], lists["text_offset"]):
+                if "\ufffd" not in token and token in choice["text"]:
+                    self.assertEqual(token, choice["text"][offset:offset + len(token)])
+        self.assertEqual(by_text["logprobs"]["token_logprobs"], by_ids["logprobs"]["token_logprobs"])
+
+    def test_no_token_need_be_sampled_and_a_list_is_scored_one_by_one(self):
+        texts = [self.TEXT, "The fox.", "Another story about a boat and the moon."]
+        fields = {"echo": True, "logprobs": 1, "max_tokens": 0}
+        alone = [self.post("/v1/completions", completion(text, **fields))["choices"][0]["logprobs"] for text in texts]
+        for prompts in (texts, [self.ids(text) for text in texts]):
+            reply = self.post("/v1/completions", completion(prompts, **fields))
+            self.assertEqual(0, reply["usage"]["completion_tokens"])
+            for one, choice in zip(alone, reply["choices"]):
+                self.assertEqual("length", choice["finish_reason"])
+                self.assertEqual(one["token_logprobs"], choice["logprobs"]["token_logprobs"])
+                self.assertEqual(one["top_logprobs"], choice["logprobs"]["top_logprobs"])
+        both = self.post("/v1/completions", completion("The fox.", n=2, **fields))["choices"]
+        self.assertEqual([alone[1]] * 2, [choice["logprobs"] for choice in both])
+        nothing = self.post("/v1/completions", completion("The fox.", max_tokens=0))
+        self.assertEqual(("", "length"), (nothing["choices"][0]["text"], nothing["choices"][0]["finish_reason"]))
+
+    def test_a_stream_begins_with_the_prompt(self):
+        text = "A long story about a fox that runs through the wood. " * 12
+        for prompt in (text, self.ids(text)):
+            body = completion(prompt, echo=True, logprobs=1)
+            whole = self.post("/v1/completions", body)["choices"][0]
+            pieces = [event["choices"][0] for event in events(self.daemon.post("/v1/completions", body | {"stream": True}))]
+            self.assertEqual(whole["text"], "".join(piece["text"] for piece in pieces))
+            for name, values in whole["logprobs"].items():
+                lists = [piece["logprobs"][name] for piece in pieces if piece["logprobs"]]
+                self.assertEqual(values, sum(lists, []), name)
+        echo = self.post("/v1/completions", completion([1, 5, 300], echo=True, max_tokens=0))["choices"][0]
+        self.assertEqual(self.post("/detokenize", {"tokens": [1, 5, 300]})["prompt"], echo["text"])
+
+    def test_prompt_logprobs_in_vllms_shape(self):
+        ids = self.ids(self.TEXT)
+        echoed = self.post("/v1/completions", completion(ids, 0, echo=True, logprobs=2))["choices"][0]["logprobs"]
+        choice = self.post("/v1/completions", completion(ids, 1, prompt_logprobs=2))["choices"][0]
+        self.assertIsNone(choice["logprobs"])
+        self.assertIsNone(choice["prompt_logprobs"][0])
+        for i in range(1, len(ids)):
+            entry = choice["prompt_logprobs"][i]
+            own = entry[str(ids[i])]
+            self.assertEqual(echoed["token_logprobs"][i], own["logprob"])
+            self.assertEqual(echoed["tokens"][i], own["decoded_token"])
+            self.assertEqual(sorted({1, 2, own["rank"]}), sorted(one["rank"] for one in entry.values()))
+        messages = [{"role": "user", "content": "Hello!"}]
+        tokens = self.post("/tokenize", {"model": MODEL, "messages": messages})["tokens"]
+        reply = self.post("/v1/chat/completions", chat("Hello!", 2, prompt_logprobs=0, n=2))
+        self.assertEqual([[str(token)] for token in tokens[1:]], [list(one) for one in reply["prompt_logprobs"][1:]])
+        self.assertNotIn("prompt_logprobs", self.post("/v1/chat/completions", chat("Hello!", 2)))
+
+    def test_the_tokenizer_describes_itself(self):
+        info = self.daemon.get("/tokenizer_info").json
+        self.assertEqual(self.post("/detokenize", {"tokens": self.ids("")})["prompt"], info["bos_token"])
+        self.assertIn("{%", info["chat_template"])
+        counted = self.post("/tokenize", {"prompt": "The fox", "add_special_tokens": False, "return_token_strs": True})
+        self.assertEqual({"count", "max_model_len", "tokens", "token_strs"}, set(counted))
+        self.assertEqual((counted["count"], "The fox"), (len(counted["tokens"]), "".join(counted["token_strs"])))
+        self.assertGreater(counted["max_model_len"], 0)
+        prompt = self.post("/apply-template", {"messages": [{"role": "user", "content": "Hello!"}]})["prompt"]
+        rendered = self.ids(prompt, add_special_tokens=False)
+        self.assertEqual(rendered, self.post("/tokenize", {"messages": [{"role": "user", "content": "Hello!"}]})["tokens"])
+        self.assertEqual(404, self.daemon.get("/tokenizer_info?model=nobody").status)
+
+
 class Tokens(Dialects):
     TEXT = "Hello, w\u00f6rld \U0001f600 123"
 
