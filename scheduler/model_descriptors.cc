@@ -22,13 +22,29 @@ namespace {
 namespace fs = std::filesystem;
 
 // In a Hugging Face directory, beside the weights.
-constexpr auto kNames = std::to_array<std::string_view>(
-    {"config.json", "generation_config.json", "tokenizer_config.json", "special_tokens_map.json",
-     "tokenizer.json", "tokenizer.model", "chat_template.jinja", "chat_template.json",
-     "additional_chat_templates/tool_use.jinja", "model.safetensors.index.json", "1_Pooling/config.json",
-     "modules.json", "sentence_bert_config.json", "2_Dense/config.json", "2_Dense/model.safetensors",
-     "3_Dense/config.json", "3_Dense/model.safetensors", "1_LogitScore/config.json",
-     "config_sentence_transformers.json"});
+constexpr auto kNames = std::to_array<std::string_view>({"config.json",
+                                                         "generation_config.json",
+                                                         "tokenizer_config.json",
+                                                         "special_tokens_map.json",
+                                                         "tokenizer.json",
+                                                         "tokenizer.model",
+                                                         "tekken.json",
+                                                         "vocab.json",
+                                                         "merges.txt",
+                                                         "added_tokens.json",
+                                                         "chat_template.jinja",
+                                                         "chat_template.json",
+                                                         "additional_chat_templates/tool_use.jinja",
+                                                         "model.safetensors.index.json",
+                                                         "1_Pooling/config.json",
+                                                         "modules.json",
+                                                         "sentence_bert_config.json",
+                                                         "2_Dense/config.json",
+                                                         "2_Dense/model.safetensors",
+                                                         "3_Dense/config.json",
+                                                         "3_Dense/model.safetensors",
+                                                         "1_LogitScore/config.json",
+                                                         "config_sentence_transformers.json"});
 constexpr std::string_view kWeights = ".safetensors";
 
 std::unexpected<api::Error> SystemFailure(const fs::path& file, int error) {

@@ -86,14 +86,16 @@ TEST_F(ModelDescriptors, AFileComesWithItsOtherSplits) {
 
 TEST_F(ModelDescriptors, ADirectoryComesWithWhatARunnerReads) {
   const fs::path weights = Write("elsewhere/blob");
-  for (const char* name : {"config.json", "tokenizer.json", "1_Pooling/config.json", "README.md", "m.bin",
+  for (const char* name : {"config.json", "tokenizer.json", "tekken.json", "vocab.json", "merges.txt",
+                           "added_tokens.json", "1_Pooling/config.json", "README.md", "m.bin",
                            "model-00001-of-00002.safetensors", "sub/model.safetensors"}) {
     Write(std::string("m/") + name);
   }
   fs::create_symlink(weights, directory() / "m/model-00002-of-00002.safetensors");
   fs::create_symlink("nowhere", directory() / "m/dangling.safetensors");
   EXPECT_THAT(NamesOf(directory() / "m"),
-              UnorderedElementsAre("config.json", "tokenizer.json", "1_Pooling/config.json",
+              UnorderedElementsAre("config.json", "tokenizer.json", "tekken.json", "vocab.json", "merges.txt",
+                                   "added_tokens.json", "1_Pooling/config.json",
                                    "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"));
   EXPECT_THAT(NamesOf(directory() / "elsewhere"), IsEmpty()) << "the runner says what is missing";
 }

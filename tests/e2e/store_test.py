@@ -137,6 +137,27 @@ class Create(unittest.TestCase):
                             if " layer " in line["status"]), again)
         self.assertEqual(wait_for_no_staging(self.daemon), [])
 
+    def test_a_vocabulary_in_other_files_gives_the_same_tokens(self):
+        folder = ROOT / "tests/data/models/qwen3"
+        files = {name: (folder / name).read_bytes() for name in ("config.json", "model.safetensors", "chat_template.jinja")}
+        tokenizer = json.loads((folder / "tokenizer.json").read_text())
+        config = json.loads((folder / "tokenizer_config.json").read_text())
+        merges = [one if isinstance(one, str) else " ".join(one) for one in tokenizer["model"]["merges"]]
+        config |= {"tokenizer_class": "Qwen2Tokenizer",
+                   "added_tokens_decoder": {str(one.pop("id")): one for one in tokenizer["added_tokens"]}}
+        for name, more in (("whole", {"tokenizer.json": (folder / "tokenizer.json").read_bytes(),
+                                      "tokenizer_config.json": (folder / "tokenizer_config.json").read_bytes()}),
+                           ("pairs", {"vocab.json": json.dumps(tokenizer["model"]["vocab"]).encode(),
+                                      "merges.txt": "\n".join(["#version: 0.2", *merges, ""]).encode(),
+                                      "tokenizer_config.json": json.dumps(config).encode()})):
+            made = self.create(model=name, files={file: upload(self.daemon, data) for file, data in (files | more).items()})
+            self.assertEqual(made.lines[-1], {"status": "success"}, made.text)
+        for text in ("Hello, world! It's 12 \u00e9.", "<|im_start|>user\nHi<|im_end|>\n"):
+            whole, pairs = (self.daemon.post("/tokenize", {"model": name, "content": text, "parse_special": True}).json
+                            for name in ("whole", "pairs"))
+            self.assertEqual(whole, pairs)
+        self.assertEqual(generate(self.daemon, "whole", "the cat")["response"], generate(self.daemon, "pairs", "the cat")["response"])
+
     def test_safetensors_in_shards_are_quantized_on_the_way(self):
         made = self.create(model="shards", files=self.safetensors(**in_shards(DIRECTORY)), quantize="q8_0")
         self.assertEqual(made.lines[-1], {"status": "success"}, made.text)
