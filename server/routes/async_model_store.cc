@@ -29,6 +29,11 @@ api::Result<T> Named(api::Result<T> result, const std::string& name) {
   return result;
 }
 
+api::Result<SharedModel> Usable(SharedModel model) {
+  if (model->refusal.empty()) return model;
+  return api::Fail(api::ErrorCode::kUnsupported, model->refusal, "model");
+}
+
 }  // namespace
 
 AsyncModelStore::AsyncModelStore(ModelStore store, WorkPools& pools)
@@ -48,9 +53,10 @@ Awaitable<api::Result<SharedModel>> AsyncModelStore::Find(std::string name, std:
   if (!parsed) co_return std::unexpected(std::move(parsed.error()));
   auto recall = [this, wanted = *parsed] { return store_.FindCached(wanted); };
   auto cached = co_await RunBlocking(pools_.lookups, std::move(recall), party);
-  if (cached) co_return cached;
+  if (cached) co_return Usable(std::move(cached));
   auto find = [this, wanted = *std::move(parsed)] { return store_.Find(wanted); };
   auto found = co_await RunBlocking(pools_.reads, std::move(find), party);
+  if (found) co_return Usable(*std::move(found));
   co_return Named(std::move(found), name);
 }
 

@@ -81,6 +81,7 @@ void Inspector::Remember(const std::string& key, Summary summary) {
 }
 
 Awaitable<Inspector::Summary> Inspector::Summarize(const StoredModel& model, std::string party) {
+  if (!model.refusal.empty()) co_return Summary{};
   const std::string key = KeyOf(model);
   const auto found = summaries_.find(key);
   if (found != summaries_.end()) {

@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "api/base/sha256.h"
 #include "server/testing/test_daemon.h"
@@ -55,6 +57,28 @@ TEST(StoreRoutes, CopyThenDelete) {
   EXPECT_EQ(daemon.Post("/api/copy", R"({"source":"nobody","destination":"x"})").status, 404);
   EXPECT_EQ(daemon.Post("/api/copy", R"({"source":"demo","destination":"!!"})").status, 400);
   EXPECT_EQ(daemon.Post("/api/delete", R"({"model":"demo"})").headers.at("allow"), "DELETE, OPTIONS");
+}
+
+TEST(StoreRoutes, AModelThatRunsElsewhereIsListedAndRefusedByName) {
+  TestDaemon daemon;
+  json cloud = daemon.store().Manifest(json::array());
+  cloud["config"] = daemon.store().Layer("application/vnd.docker.container.image.v1+json",
+                                         R"({"remote_host":"https://ollama.com:443","remote_model":"big"})");
+  testing::WriteFile(daemon.store().ManifestPath("big", "cloud"), cloud.dump());
+  EXPECT_EQ(json::parse(daemon.Get("/api/tags").body)["models"].size(), 2U);
+  EXPECT_EQ(json::parse(daemon.Get("/v1/models").body)["data"].size(), 2U);
+  for (const auto& [path, more] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"/api/show", ""},
+           {"/api/chat", R"(,"messages":[{"role":"user","content":"x"}])"},
+           {"/v1/chat/completions", R"(,"messages":[{"role":"user","content":"x"}])"},
+           {"/v1/embeddings", R"(,"input":"x")"},
+           {"/api/create", R"(,"from":"big:cloud","stream":false)"}}) {
+    const RawResponse refused = daemon.Post(path, std::string(R"({"model":"big:cloud")") + more + "}");
+    EXPECT_EQ(refused.status, 400) << path << refused.body;
+    EXPECT_THAT(refused.body, HasSubstr("runs on https://ollama.com:443")) << path;
+  }
+  EXPECT_EQ(daemon.Get("/v1/models/big:cloud").status, 400);
+  EXPECT_EQ(Send(daemon, "DELETE", "/api/delete", R"({"model":"big:cloud"})").status, 200);
 }
 
 TEST(StoreRoutes, TheLastNameOfAModelUnloadsIt) {

@@ -136,6 +136,7 @@ api::Result<ModelDetails> ParseModelConfig(std::string_view text) {
   fields.Get("requires", details.requires_version);
   fields.Get("renderer", details.renderer);
   fields.Get("parser", details.parser);
+  fields.Get("remote_host", details.remote_host);
   if (const Json* families = fields.FindArray("model_families")) {
     for (const Json& family : *families) {
       if (!family.is_string()) return Refuse("model_families is not a list of strings");

@@ -150,9 +150,16 @@ class ModelReader {
   static api::Result<void> FindWeights(const StoreDirectory& blobs, const Manifest& manifest,
                                        StoredModel& model) {
     const Layer* weights = manifest.Find(kModelLayer);
+    if (weights == nullptr && !model.details.remote_host.empty()) {
+      model.refusal = fmt::format("model \"{}\" runs on {}; this server runs its own models only",
+                                  model.name.Display(), model.details.remote_host);
+      return {};
+    }
     if (weights == nullptr) return api::Fail(api::ErrorCode::kBadModel, "it has no weights");
     if (manifest.Find(kAdapterLayer) != nullptr) {
-      return api::Fail(api::ErrorCode::kBadModel, "it has an adapter; adapters are not supported");
+      model.refusal =
+          fmt::format("model \"{}\" has an adapter, and adapters are not supported: merge it into the model",
+                      model.name.Display());
     }
     const auto status = blobs.Status(weights->blob);
     if (!status) return std::unexpected(status.error());

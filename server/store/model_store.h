@@ -34,6 +34,7 @@ struct ModelDetails {
   std::string quantization_level;          // "F16"
   std::string requires_version = {};       // "0.14.0": what the model's maker says it needs, or empty
   std::string renderer = {}, parser = {};  // Ollama's names of what it has built in for the model, or empty
+  std::string remote_host = {};            // "https://ollama.com": the model runs there; empty: here
 };
 
 // One file below blobs/ as a manifest names it.
@@ -60,6 +61,9 @@ struct StoredModel {
   std::vector<api::Message> messages;
   std::vector<Layer>
       other_layers;  // of kinds that are not read here (projectors): kept when a model is made of it
+  // Why it is listed and cannot be used: it has an adapter, or runs elsewhere. Empty: it can. A model that runs elsewhere has no
+  // `weights`.
+  std::string refusal = {};
 
   // The template that overrides the weights' own chat template: models with a renderer have a
   // template that says nothing.

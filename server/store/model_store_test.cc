@@ -25,6 +25,7 @@ using ::testing::IsEmpty;
 using testing::Named;
 using testing::ReadFile;
 using testing::StoreFixture;
+using ::testing::UnorderedElementsAre;
 using testing::WriteFile;
 
 class Store : public ::testing::Test {
@@ -166,12 +167,31 @@ TEST_F(Store, NamesWhatIsBroken) {
   EXPECT_THAT(with("/layers/0/digest", "sha256:../../../../../etc/passwd"), HasSubstr("SHA-256"));
   EXPECT_THAT(with("/layers/0/size", 14), HasSubstr("13 bytes, but the manifest states 14"));
   EXPECT_THAT(with("/layers/0/mediaType", "application/vnd.ollama.image.template"), HasSubstr("no weights"));
-  EXPECT_THAT(with("/layers/1", fixture_.Layer("application/vnd.ollama.image.adapter", "a")),
-              HasSubstr("adapter"));
   EXPECT_THAT(with("/layers/1", fixture_.Layer("application/vnd.ollama.image.params", "{\"stop\":7}")),
               HasSubstr("stop"));
   EXPECT_THAT(with("/layers/1", fixture_.Layer("application/vnd.ollama.image.messages", "{}")),
               HasSubstr("not a JSON array"));
+}
+
+// They are no broken models: their names are listed, and say why they cannot be used.
+TEST_F(Store, AdaptersAndModelsThatRunElsewhereAreListed) {
+  json adapter = fixture_.PlainManifest();
+  adapter["layers"].push_back(fixture_.Layer("application/vnd.ollama.image.adapter", "a"));
+  WriteFile(fixture_.ManifestPath("lora"), adapter.dump());
+  json cloud = fixture_.Manifest(json::array());
+  cloud["config"] =
+      fixture_.Layer("application/vnd.docker.container.image.v1+json",
+                     R"({"model_format":"","remote_host":"https://ollama.com:443","remote_model":"big"})");
+  WriteFile(fixture_.ManifestPath("big", "cloud"), cloud.dump());
+  fixture_.AddPlain("good");
+  EXPECT_THAT(ListedNames(), UnorderedElementsAre("good:latest", "lora:latest", "big:cloud"));
+  const ModelStore store = fixture_.Open();
+  EXPECT_EQ((*store.Find(Named("good")))->refusal, "");
+  EXPECT_THAT((*store.Find(Named("lora")))->refusal, HasSubstr("\"lora:latest\" has an adapter"));
+  const auto big = store.Find(Named("big", "cloud"));
+  ASSERT_TRUE(big) << big.error().message;
+  EXPECT_THAT((*big)->refusal, HasSubstr("\"big:cloud\" runs on https://ollama.com:443"));
+  EXPECT_TRUE((*big)->weights.empty());
 }
 
 TEST_F(Store, LeavesItsRootForNoBlobAndNoManifest) {
