@@ -169,8 +169,11 @@ void EstimateLoad(const models::Model& model, const DraftParts& draft, const ipc
   inspected.num_ctx = request.num_ctx > 0 ? std::min(request.num_ctx, fits) : fits;
 }
 
-void EstimateEncoderLoad(const models::Encoder& encoder, ipc::Inspected& inspected) {
-  inspected.context_length = inspected.num_ctx = encoder.context_length();
+// Its directory may say that texts are shorter than the model could take.
+void EstimateEncoderLoad(const weights::ModelFiles& files, const models::Encoder& encoder,
+                         ipc::Inspected& inspected) {
+  inspected.context_length = SentenceSettings::Of(files).TokensMax(encoder.context_length());
+  inspected.num_ctx = inspected.context_length;
   inspected.memory = EstimateEncoder(encoder, ResidentBytes());
 }
 
@@ -196,7 +199,7 @@ api::Result<std::shared_ptr<const weights::ModelFiles>> OpenFiles(const ipc::Ins
         source, [](float, std::string_view) {}, options);
     if (!opened) return std::unexpected(std::move(opened.error()));
     if (opened->metadata_encoder) {
-      EstimateEncoderLoad(*opened->metadata_encoder, inspected);
+      EstimateEncoderLoad(*opened->loaded.files, *opened->metadata_encoder, inspected);
       return std::move(opened->loaded.files);
     }
     if (auto fits = FitWeights(*opened, limits, request.settings, options); !fits) {
@@ -209,7 +212,7 @@ api::Result<std::shared_ptr<const weights::ModelFiles>> OpenFiles(const ipc::Ins
   if (!files) return files;
   if (models::IsEncoder(**files)) {
     const auto encoder = LoadMetadataEncoder(*files, options);
-    if (encoder) EstimateEncoderLoad(**encoder, inspected);
+    if (encoder) EstimateEncoderLoad(**files, **encoder, inspected);
     return files;
   }
   auto model = LoadMetadataModel(*files, options);

@@ -51,6 +51,21 @@ class Encoders(unittest.TestCase):
             for value, wanted in zip(old, expected):
                 self.assertAlmostEqual(wanted, value / length, places=5)
 
+    def test_every_list_has_one_length_of_texts(self):
+        folder = tiny_encoders.write_bert(pathlib.Path(self.daemon.folder.name) / "short", seed=3)
+        (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 16}')  # of 64 that the model could take
+        name = tiny_encoders.create(self.daemon, "tiny-short", folder)
+        def lengths():
+            listed = {one["id"]: one for one in self.daemon.get("/v1/models").json["data"]}[f"{name}:latest"]
+            return [listed["context_length"], self.daemon.get(f"/v1/models/{name}").json["context_length"],
+                    self.post("/api/show", model=name)["context_length"],
+                    self.daemon.get(f"/props?model={name}").json["default_generation_settings"]["n_ctx"]]
+        self.assertEqual([16] * 4, lengths())
+        self.post("/v1/embeddings", model=name, input="a " * 15, expected=400)
+        self.assertEqual([16] * 4, lengths())
+        loaded = {one["name"]: one for one in self.daemon.get("/api/ps").json["models"]}
+        self.assertEqual(16, loaded[f"{name}:latest"]["context_length"])
+
     def test_ids_dimensions_and_long_texts(self):
         ids = [2, 12, 3]  # [CLS] h [SEP]
         self.assertEqual(self.post("/v1/embeddings", model=self.embeds, input=ids)["data"][0]["embedding"],
