@@ -85,7 +85,7 @@ ActiveGeneration::ActiveGeneration(Setup setup, int32_t context_max,
   tokens_.reserve(tokens_.size() + static_cast<size_t>(std::clamp(OutputLimit(), 1, std::max(num_ctx_, 1))));
   outbox_.Resume(setup.resume.deltas, setup.resume.credit);
   // The client has all of what comes before the answer: these deltas are skipped.
-  while (!setup.resume.tokens.empty() && !report_.done()) report_.Tell({}, outbox_);
+  while (!setup.resume.tokens.empty() && !report_.done()) report_.Report({}, outbox_);
   replay_.emplace(std::move(setup.resume));
   if (replay_->resume.tokens.empty()) EndReplay(replay_->resume.state);
 }
@@ -135,20 +135,20 @@ void ActiveGeneration::Start(int32_t computed, api::PromptReady how) {
   how.build_ns = build_time_.count();
   how.sampling = std::move(sampling_);
   outbox_.Add(std::move(how));
-  TellPromptTokens();
+  ReportPromptTokens();
 }
 
-void ActiveGeneration::TellPromptTokens() {
+void ActiveGeneration::ReportPromptTokens() {
   while (!report_.done() && (report_.told() == 0 || !report_.has_logprobs())) {
-    report_.Tell({.chosen = CandidateOf({.id = tokens_[static_cast<size_t>(report_.told())]}), .top = {}},
-                 outbox_);
+    report_.Report({.chosen = CandidateOf({.id = tokens_[static_cast<size_t>(report_.told())]}), .top = {}},
+                   outbox_);
   }
 }
 
-void ActiveGeneration::TellPrompt(std::span<const api::Result<sampler::Logprobs>> scores) {
+void ActiveGeneration::ReportPrompt(std::span<const api::Result<sampler::Logprobs>> scores) {
   for (const auto& score : scores) {
     if (!score) return Fail(score.error());
-    report_.Tell(RecordOf(*score), outbox_);
+    report_.Report(RecordOf(*score), outbox_);
   }
 }
 

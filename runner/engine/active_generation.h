@@ -95,7 +95,7 @@ class ActiveGeneration {
     return std::span(tokens_).subspan(static_cast<size_t>(report_.told()));
   }
   // Of the first of ScoredTokens(), in order. An error ends the answer.
-  void TellPrompt(std::span<const api::Result<sampler::Logprobs>> scores);
+  void ReportPrompt(std::span<const api::Result<sampler::Logprobs>> scores);
 
   int32_t prefill_left() const;
   int32_t decode_left() const;  // 0 while it prefills
@@ -174,7 +174,7 @@ class ActiveGeneration {
   // Adds the token's log-probabilities to what the next delta carries.
   api::Result<void> RecordLogprobs(std::span<const float> logits, api::TokenId token);
   // The tokens of the prompt that have no log-probability: the first, or all.
-  void TellPromptTokens();
+  void ReportPromptTokens();
   api::TokenCandidate CandidateOf(const sampler::Logprob& logprob) const;
   api::TokenLogprob RecordOf(const sampler::Logprobs& computed) const;
   void EmitCertain();

@@ -107,7 +107,7 @@ TEST_P(PromptLogprobs, SameBitsHoweverThePromptIsComputed) {
     same.push_back(harness->Submit(request));
   }
   for (const auto id : same) EXPECT_EQ(ScoresOf(harness->Wait(id).prompt()), scores);
-  // The prompt is in the caches now; its rows are computed all the same.
+  // The prompt is in the caches now; its rows are computed again.
   const Outcome warm = harness->Generate(request);
   EXPECT_EQ(warm.ready->cached_tokens, 0);
   EXPECT_EQ(ScoresOf(warm.prompt()), scores);

@@ -326,7 +326,7 @@ void Engine::Score(ActiveGeneration& generation, std::span<const float> logits) 
     }
   });
   if (out_of_memory) throw std::bad_alloc();
-  generation.TellPrompt(scores);
+  generation.ReportPrompt(scores);
 }
 
 void Engine::Pool(const std::vector<StepItem>& items) {

@@ -11,7 +11,7 @@ PromptReport::Rows PromptReport::RowsOf(int32_t computed, int32_t count) const {
   return rows.begin < rows.end ? rows : Rows{};
 }
 
-void PromptReport::Tell(api::TokenLogprob token, DeltaOutbox& outbox) {
+void PromptReport::Report(api::TokenLogprob token, DeltaOutbox& outbox) {
   unsent_.push_back(std::move(token));
   ++told_;
   if (unsent_.size() < kTokensPerDelta && !done()) return;

@@ -51,7 +51,7 @@ class PromptReport {
   // come before one that is not told.
   Rows RowsOf(int32_t computed, int32_t count) const;
   // REQUIRES: not done().
-  void Tell(api::TokenLogprob token, DeltaOutbox& outbox);
+  void Report(api::TokenLogprob token, DeltaOutbox& outbox);
 
  private:
   const int32_t size_;  // tokens to tell
