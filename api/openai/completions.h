@@ -61,8 +61,8 @@ class CompletionEncoder : public ChoicesEncoder {
   Json EncodeNothing(const Choice& choice) override;
   std::string EncodeEnd(Choice& choice) override;
   Json EncodeWhole(Choice& choice) override;
-  // What comes before the text of the answer; `prompt`: of tokens that have not been told yet.
-  static std::string TakeEcho(Choice& choice, const std::vector<TokenLogprob>& prompt);
+  // What comes before the text of the answer; `prompt`: of tokens that no delta had yet.
+  static std::string EchoOnce(Choice& choice, const std::vector<TokenLogprob>& prompt);
   Json EncodeLogprobs(Choice& choice, const std::vector<TokenLogprob>& prompt,
                       const std::vector<TokenLogprob>& answer) const;
 

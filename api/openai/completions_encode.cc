@@ -68,7 +68,7 @@ CompletionEncoder::CompletionEncoder(ReplyHead head, Echoes echoes)
   }
 }
 
-std::string CompletionEncoder::TakeEcho(Choice& choice, const std::vector<TokenLogprob>& prompt) {
+std::string CompletionEncoder::EchoOnce(Choice& choice, const std::vector<TokenLogprob>& prompt) {
   std::string text = std::exchange(choice.echo_sent, true) ? "" : choice.echo;
   if (choice.echoes_tokens) {
     for (const TokenLogprob& token : prompt) text += choice.token_text.Append(token.chosen.bytes);
@@ -103,7 +103,7 @@ Json CompletionEncoder::EncodeLogprobs(Choice& choice, const std::vector<TokenLo
 std::string CompletionEncoder::EncodeDelta(Choice& choice, const TextDelta& delta, bool due) {
   const bool of_prompt = !delta.prompt.empty();
   if (delta.text.empty() && delta.logprobs.empty() && !of_prompt && !due) return {};
-  std::string text = TakeEcho(choice, delta.prompt);
+  std::string text = EchoOnce(choice, delta.prompt);
   if (!of_prompt) text += choice.token_text.Flush() + delta.text;
   Json logprobs = EncodeLogprobs(choice, delta.prompt, delta.logprobs);
   if (!of_prompt) std::string().swap(choice.echo);
@@ -115,13 +115,13 @@ Json CompletionEncoder::EncodeNothing(const Choice& choice) {
 }
 
 std::string CompletionEncoder::EncodeEnd(Choice& choice) {
-  const std::string text = TakeEcho(choice, {}) + choice.token_text.Flush();
+  const std::string text = EchoOnce(choice, {}) + choice.token_text.Flush();
   return Chunk(EncodeChoice(choice.index, text, nullptr, Name(*choice.finished)), &choice);
 }
 
 Json CompletionEncoder::EncodeWhole(Choice& choice) {
   const TextDelta& answer = choice.answer;
-  const std::string echo = TakeEcho(choice, answer.prompt) + choice.token_text.Flush();
+  const std::string echo = EchoOnce(choice, answer.prompt) + choice.token_text.Flush();
   Json encoded = EncodeChoice(choice.index, echo + answer.text,
                               EncodeLogprobs(choice, answer.prompt, answer.logprobs), Name(*choice.finished));
   if (head().prompt_logprobs >= 0)

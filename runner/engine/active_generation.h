@@ -86,7 +86,7 @@ class ActiveGeneration {
     return std::span(tokens_).first(
         std::min(tokens_.size(), size_t{1} + static_cast<size_t>(report_.computed_max())));
   }
-  // Rows of the next `count` tokens that need logits for what is told of the prompt, and the alternatives of each.
+  // Rows of the next `count` tokens that need logits for the report of the prompt, and the alternatives of each.
   PromptReport::Rows ScoredRows(int32_t count) const { return report_.RowsOf(computed_, count); }
   bool scores_prompt() const { return report_.has_logprobs() && !report_.done(); }
   int32_t prompt_alternatives() const { return report_.top(); }
