@@ -159,6 +159,12 @@ TEST(ChatFormat, RelativesOfAFamilyDifferInTheirTokens) {
   }
 }
 
+// A format's text shows how answers are written, and versions of Mistral's differ there.
+TEST(ChatFormat, OnlyTheLaterMistralFormatHasItsMark) {
+  EXPECT_THAT(TemplateOf(*FindFormat(FamilyFormats(), "mistral-v13")), HasSubstr("[ARGS]"));
+  EXPECT_THAT(TemplateOf(*FindFormat(FamilyFormats(), "mistral-v3")), testing::Not(HasSubstr("[ARGS]")));
+}
+
 TEST(ChatFormat, LargeGemma4ModelsHaveNoEmbeddingsOfLayers) {
   FakeFiles files;
   files.of = "gemma4";

@@ -56,7 +56,7 @@ constexpr auto kFamilies = std::to_array<NamedFormat>({
     {"granite4", "granite4"},
     {"lfm2", "lfm2"},
     {"llama3", "llama3"},
-    {"mistral-v13", "mistral", "{%- set v13 = true -%}"},
+    {"mistral-v13", "mistral", "{%- set mark = '[ARGS]' -%}"},
     {"mistral-v3", "mistral"},
     {"phi3", "phi3"},
     {"qwen3", "qwen3", "{%- set opening = '<think>' -%}"},
