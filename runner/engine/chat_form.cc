@@ -1,5 +1,7 @@
 #include "runner/engine/chat_form.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
 #include <iterator>
@@ -128,7 +130,13 @@ api::Result<ChatForm> ReadChatForm(const weights::ModelFiles& files, const token
                               (form.format.thinking || form.format.harmony);
       return finish();
     }
-    if (chat.source.empty()) return std::unexpected(parsed.error());
+    if (parsed.error().code == api::ErrorCode::kUnavailable) return std::unexpected(parsed.error());
+    if (chat.source.empty()) {
+      form.notes.push_back(fmt::format("TEMPLATE: {}; chats are refused", parsed.error().message));
+      form.prompt_template = PromptTemplate::Without(
+          fmt::format("the model's TEMPLATE cannot be read, so it cannot chat: {}", parsed.error().message));
+      return finish();
+    }
     LogLine("using the chat template from the model file: " + parsed.error().message);
   }
   const std::string tool_use = files.named_chat_template("tool_use");

@@ -54,6 +54,16 @@ void PrintStatistics(const Json& reply) {
   }
 }
 
+// Whether what is shown of a model says that it has no template, or one that cannot be read.
+bool HasNoChats(const Json& shown) {
+  if (shown.value("template", "?") == "") return true;
+  const auto notes = shown.find("repairs");
+  if (notes == shown.end() || !notes->is_array()) return false;
+  return std::ranges::any_of(*notes, [](const Json& note) {
+    return note.is_string() && note.get_ref<const std::string&>().ends_with("chats are refused");
+  });
+}
+
 PrefillReport ReportOf(const Json& progress) {
   const auto number = [&progress](const char* name) {
     const auto it = progress.find(name);
@@ -212,7 +222,7 @@ api::Result<void> Chat::SendQuestion(const std::string& question, std::string& a
   if (!refused || completes_text_) return done;
   const auto shown = Show();
   const Json model = shown ? Json::parse(*shown, nullptr, false) : Json();
-  if (!model.is_object() || model.value("template", "?") != "") return done;
+  if (!model.is_object() || !HasNoChats(model)) return done;
   spinner_.Stop();
   fmt::print(stderr, "{} has no prompt format for chats: completing each text by itself.\n", options_.model);
   completes_text_ = true;

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
 """Models whose files bring no chat template: the format that they get, what is said about it, and what is refused."""
+import hashlib
+import json
 import pathlib
 import sys
 import tempfile
@@ -66,6 +68,22 @@ class PromptFormats(unittest.TestCase):
         shown = self.create("wish", self.bare, "TEMPLATE {{ .Prompt }}")
         self.assertEqual(self.prompt("wish"), "Hi")
         self.assertFalse([note for note in shown.get("repairs", []) if note.startswith("no chat template")])
+
+    def test_a_template_that_cannot_be_read_costs_the_chats_alone(self):
+        self.create("unread", self.bare, "TEMPLATE {{ .Prompt }}")
+        store = pathlib.Path(self.daemon.folder.name) / "models"
+        path = store / "manifests/registry.ollama.ai/library/unread/latest"
+        manifest = json.loads(path.read_text())
+        text = b"{{ unknown .Prompt }}"  # as a later version of Ollama may have
+        digest = hashlib.sha256(text).hexdigest()
+        (store / f"blobs/sha256-{digest}").write_bytes(text)
+        for layer in manifest["layers"]:
+            if layer["mediaType"].endswith(".template"):
+                layer.update(digest=f"sha256:{digest}", size=len(text))
+        path.write_text(json.dumps(manifest))
+        self.assertTrue(any("chats are refused" in note
+                            for note in self.daemon.post("/api/show", {"model": "unread"}).json["repairs"]))
+        self.check_completes_only("unread", "cannot be read")
 
     def check_completes_only(self, name, reason):
         for path, body in CHATS:
