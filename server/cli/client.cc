@@ -78,6 +78,7 @@ api::Result<void> Client::Exchange(Call& call) {
   registry::Request& request = call.request;
   request.url = Url() + std::string(call.path);
   request.stalled_max = std::chrono::seconds(0);
+  request.unreachable_hint = {};
   request.reply_bytes_max = std::numeric_limits<size_t>::max() / 2;
   request.headers.push_back(request.body_fd >= 0 ? "Content-Type: application/octet-stream"
                                                  : "Content-Type: application/json");

@@ -250,11 +250,9 @@ api::Result<Reply> Http::Exchange(const Request& request, const Sink& sink) {
     return api::Fail(api::ErrorCode::kUnavailable, fmt::format("{}: response too large", where));
   }
   if (code != CURLE_OK) {
-    const bool unreachable =
-        !call.trusted && (code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_CONNECT);
+    const bool unreachable = code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_CONNECT;
     return api::Fail(api::ErrorCode::kUnavailable,
-                     fmt::format("{}: {}{}", where,
-                                 unreachable ? "cannot be reached; does this machine have a network? " : "",
+                     fmt::format("{}: {}{}", where, unreachable ? call.request.unreachable_hint : "",
                                  why.front() != '\0' ? why.data() : ::curl_easy_strerror(code)));
   }
   long status = 0;

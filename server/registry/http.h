@@ -33,6 +33,8 @@ struct Request {
   std::string authorities = {};              // certificates (PEM) instead of the usual ones
   int interrupt_fd = -1;                     // readable: the exchange ends with kCancelled
   std::function<void()> on_tick = {};        // ten times a second
+  // What comes before libcurl's reason if there is no connection.
+  std::string_view unreachable_hint = "cannot be reached; does this machine have a network? ";
 };
 
 struct Reply {
