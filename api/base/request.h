@@ -181,7 +181,7 @@ struct Request {
   bool prompt_only = false;
   // With prompt_only: a TextDelta tells the prompt as text, and with `logprobs` its tokens one by one.
   bool return_prompt_text = false;
-  // Deltas before the answer's tell the prompt's tokens.
+  // Deltas before the answer's tell the prompt's tokens, and `logprobs` of the answer end with the token that ended it.
   bool return_prompt_tokens = false;
   // They also tell the tokens' log-probabilities, each with this number of alternatives, at most 20; -1: they do not.
   int32_t prompt_logprobs = -1;
