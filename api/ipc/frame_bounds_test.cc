@@ -83,7 +83,8 @@ TEST(FrameBounds, TheLargestMessagesOfARunnerSurvive) {
   ExpectPasses(ToDaemon(RequestEvent{RequestId{1}, delta}));
   delta.logprobs.assign(4, {{"a", 1, -1.5F}, std::vector<TokenCandidate>(20, {"b", 2, -2.5F})});
   ExpectPasses(ToDaemon(RequestEvent{RequestId{1}, delta}));
-  delta.logprobs.assign(8, {{"a", 1, -1.5F}, std::vector<TokenCandidate>(kTopCandidatesMax, {"b", 2, -2.5F})});
+  delta.logprobs.assign(8,
+                        {{"a", 1, -1.5F}, std::vector<TokenCandidate>(kTopCandidatesMax, {"b", 2, -2.5F})});
   ExpectPasses(ToDaemon(RequestEvent{RequestId{1}, delta}));
   delta.logprobs.resize(1);
   delta.logprobs[0].top.resize(20);
