@@ -45,6 +45,13 @@ void DropSecondCopy(std::vector<LocalFile>& tensors) {
   if (!std::ranges::all_of(tensors, is_second)) std::erase_if(tensors, is_second);
 }
 
+// Whether the file looks like a vocabulary: it is told before gigabytes of tensors are copied beside it.
+bool IsTekken(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  return text.find("\"pattern\"") != std::string::npos && text.find("\"token_bytes\"") != std::string::npos;
+}
+
 // The files of a folder that belong to a model: one or more GGUF, or safetensors with the JSON beside them.
 api::Result<std::vector<LocalFile>> FilesOf(const Command& command, const fs::path& folder,
                                             bool only_tensors = false) {
@@ -63,8 +70,8 @@ api::Result<std::vector<LocalFile>> FilesOf(const Command& command, const fs::pa
   std::vector<LocalFile> files = std::move(gguf);
   if (files.empty() && !tensors.empty()) {
     const auto is_tokenizer = [](const LocalFile& file) {
-      return file.name == "tokenizer.json" || file.name == "tokenizer.model" || file.name == "tekken.json" ||
-             file.name == "merges.txt";
+      return file.name == "tokenizer.json" || file.name == "tokenizer.model" || file.name == "merges.txt" ||
+             (file.name == "tekken.json" && IsTekken(file.path));
     };
     if (command.name == "from" && std::ranges::none_of(others, is_tokenizer)) {
       return Refuse(command, fmt::format("{}: no tokenizer.json, tokenizer.model, tekken.json or merges.txt",

@@ -72,6 +72,22 @@ TEST_F(PlanTest, FindsFilesAndFolders) {
   EXPECT_THAT(plan->warnings, ElementsAre(HasSubstr("(line 4): PREFIX is not read any more")));
 }
 
+TEST_F(PlanTest, AFolderOfTensorsNeedsAVocabulary) {
+  Touch("m/model.safetensors");
+  Touch("m/config.json");
+  EXPECT_THAT(Plan("FROM ./m").error().message, HasSubstr("no tokenizer.json"));
+  Touch("m/tekken.json");  // what is no vocabulary is found out before anything is copied
+  EXPECT_THAT(Plan("FROM ./m").error().message, HasSubstr("no tokenizer.json"));
+  std::ofstream(folder_ / "m/tekken.json")
+      << R"({"config":{"pattern":"."},"vocab":[{"token_bytes":"YQ=="}]})";
+  EXPECT_THAT(Names(Plan("FROM ./m")->files), ElementsAre("config.json", "model.safetensors", "tekken.json"));
+  fs::remove(folder_ / "m/tekken.json");
+  Touch("m/vocab.json");
+  Touch("m/merges.txt");
+  EXPECT_THAT(Names(Plan("FROM ./m")->files),
+              ElementsAre("config.json", "merges.txt", "model.safetensors", "vocab.json"));
+}
+
 TEST_F(PlanTest, SaysWhichLineNamesNothing) {
   fs::create_directories(folder_ / "empty");
   EXPECT_EQ(Plan("\nFROM ./no.gguf").error().message, "(line 2): ./no.gguf: no such file or directory");
