@@ -90,7 +90,8 @@ TEST(Tokenize, Replies) {
   EXPECT_EQ(reply(Shape::kIds), R"({"tokens":[7,8]})");
   EXPECT_EQ(reply(Shape::kPieces), R"({"tokens":[{"id":7,"piece":[104,195]},{"id":8,"piece":[169]}]})");
   EXPECT_EQ(reply(Shape::kText), "{\"content\":\"h\xC3\xA9\",\"prompt\":\"h\xC3\xA9\"}");
-  EXPECT_EQ(reply(Shape::kCounted), R"({"count":2,"max_model_len":0,"token_strs":null,"tokens":[7,8]})");
+  TokenizeEncoder counted(Shape::kCounted, /*with_pieces=*/false, 9);
+  EXPECT_EQ(counted.OnEvent(finished), R"({"count":2,"max_model_len":9,"token_strs":null,"tokens":[7,8]})");
   delta.logprobs[0].chosen.bytes = "h\"";
   EXPECT_EQ(reply(Shape::kPieces), R"({"tokens":[{"id":7,"piece":"h\""},{"id":8,"piece":[169]}]})");
   finished.context = {0, 2147483647, 151643};

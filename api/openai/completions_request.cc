@@ -155,7 +155,8 @@ std::vector<Request> ToRequests(CompletionRequest completion, const ModelDefault
   std::vector<Request> requests;
   for (auto& prompt : completion.prompts) {
     Request request = base;
-    request.return_prompt_tokens = completion.echo && std::holds_alternative<TokenPrompt>(prompt);
+    request.return_prompt_tokens =
+        completion.echo && (completion.logprobs || std::holds_alternative<TokenPrompt>(prompt));
     std::visit([&request](auto& kind) { request.prompt = std::move(kind); }, prompt);
     for (Request& choice : ToChoices(std::move(request), completion.n)) requests.push_back(std::move(choice));
   }

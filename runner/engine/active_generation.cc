@@ -195,7 +195,7 @@ void ActiveGeneration::Sample(std::span<const float> logits, sampler::Workspace&
   if (matcher_ && matcher_->IsComplete()) return Finish(api::FinishReason::kStop);
   const auto sampled = Choose(logits, workspace);
   if (!sampled) return Fail(sampled.error());
-  if (logprobs_ && !Ends(*sampled)) {
+  if (logprobs_ && (!Ends(*sampled) || report_.ends_echo())) {
     if (auto recorded = RecordLogprobs(logits, *sampled); !recorded) return Fail(recorded.error());
   }
   AcceptToken(*sampled);

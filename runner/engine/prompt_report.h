@@ -31,7 +31,8 @@ class PromptReport {
 
   PromptReport(const api::Request& request, int32_t prompt_tokens)
       : size_(request.return_prompt_tokens || request.prompt_logprobs >= 0 ? prompt_tokens : 0),
-        top_(request.prompt_logprobs) {}
+        top_(request.prompt_logprobs),
+        ends_echo_(request.return_prompt_tokens) {}
 
   int32_t told() const { return told_; }
   bool done() const { return told_ == size_; }
@@ -40,6 +41,8 @@ class PromptReport {
   }                                     // of all
   int32_t top() const { return top_; }  // alternatives per token
   bool has_logprobs() const { return top_ >= 0; }
+  // The log-probabilities of the answer end with that of the token that ends it: one for each token that was sampled.
+  bool ends_echo() const { return ends_echo_; }
   // Tokens that may be in the caches when the prompt is computed (again).
   int32_t computed_max() const {
     return done() || !has_logprobs() ? std::numeric_limits<int32_t>::max() : std::max(told_ - 1, 0);
@@ -56,6 +59,7 @@ class PromptReport {
  private:
   const int32_t size_;  // tokens to tell
   const int32_t top_;
+  const bool ends_echo_;
   int32_t told_ = 0;
   std::vector<api::TokenLogprob> unsent_;
 };

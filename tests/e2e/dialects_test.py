@@ -199,6 +199,19 @@ class LogLikelihoods(Dialects):
         nothing = self.post("/v1/completions", completion("The fox.", max_tokens=0))
         self.assertEqual(("", "length"), (nothing["choices"][0]["text"], nothing["choices"][0]["finish_reason"]))
 
+    def test_the_token_that_ends_an_answer_has_a_logprob_behind_the_prompts(self):
+        # The harness takes the last log-probability off, as that of the one token that it has sampled.
+        end = self.ids(self.daemon.get("/tokenizer_info").json["eos_token"], add_special_tokens=False)
+        ids = self.ids(self.TEXT)
+        fields = {"logprobs": 1, "max_tokens": 1, "logit_bias": {str(end[0]): 100}}
+        for stream in (False, True):
+            reply = self.daemon.post("/v1/completions", completion(ids, echo=True, stream=stream, **fields))
+            choices = [event["choices"][0] for event in events(reply)] if stream else reply.json["choices"]
+            lists = [choice["logprobs"]["token_logprobs"] for choice in choices if choice["logprobs"]]
+            self.assertEqual(len(ids) + 1, len(sum(lists, [])))
+            self.assertEqual("stop", choices[-1]["finish_reason"])
+        self.assertIsNone(self.post("/v1/completions", completion(ids, **fields))["choices"][0]["logprobs"])
+
     def test_a_stream_begins_with_the_prompt(self):
         text = "A long story about a fox that runs through the wood. " * 12
         for prompt in (text, self.ids(text)):
