@@ -32,7 +32,7 @@ TOLERANCE = 1e-3  # of a log-likelihood, for each token of it
 FACTS = {"France": "Paris", "Italy": "Rome", "Spain": "Madrid", "Japan": "Tokyo", "Egypt": "Cairo", "Peru": "Lima",
          "Norway": "Oslo", "Greece": "Athens", "Cuba": "Havana", "Kenya": "Nairobi", "Poland": "Warsaw", "Iran": "Tehran"}
 QUESTIONS = ["Question: What is the capital of {}?\nAnswer:", "The capital of {} is", "In {} the largest city,",
-             "A traveller who comes to {} first sees", "Caf\u00e9 owners in {} say \u2013 with a smile \u2013 that"]
+             "A traveler who comes to {} first sees", "Caf\u00e9 owners in {} say \u2013 with a smile \u2013 that"]
 SUBJECTS = "the fox,an old sailor,my sister,the baker of the village,a small robot,the moon,Z\u00fcrich's mayor".split(",")
 VERBS = "walked to,dreamed of,painted,forgot,sold,looked for,wrote a letter about".split(",")
 PLACES = "the river,a ship with 12 sails,the caf\u00e9,a very long road,the wood behind the house,1,024 stars".split(",")

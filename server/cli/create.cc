@@ -45,7 +45,7 @@ void DropSecondCopy(std::vector<LocalFile>& tensors) {
   if (!std::ranges::all_of(tensors, is_second)) std::erase_if(tensors, is_second);
 }
 
-// Whether the file looks like a vocabulary: it is told before gigabytes of tensors are copied beside it.
+// Whether the file looks like a vocabulary: asked before gigabytes of tensors are copied beside it.
 bool IsTekken(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};

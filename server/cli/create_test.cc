@@ -76,7 +76,7 @@ TEST_F(PlanTest, AFolderOfTensorsNeedsAVocabulary) {
   Touch("m/model.safetensors");
   Touch("m/config.json");
   EXPECT_THAT(Plan("FROM ./m").error().message, HasSubstr("no tokenizer.json"));
-  Touch("m/tekken.json");  // what is no vocabulary is found out before anything is copied
+  Touch("m/tekken.json");  // an invalid vocabulary is refused before anything is copied
   EXPECT_THAT(Plan("FROM ./m").error().message, HasSubstr("no tokenizer.json"));
   std::ofstream(folder_ / "m/tekken.json")
       << R"({"config":{"pattern":"."},"vocab":[{"token_bytes":"YQ=="}]})";
