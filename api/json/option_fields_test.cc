@@ -155,6 +155,7 @@ TEST(OptionTable, TheDocumentationHasEveryRow) {
   const std::string docs = ReadApiDocs();
   const size_t openai = docs.find("## OpenAI");
   ASSERT_NE(openai, std::string::npos);
+  EXPECT_THAT(docs.substr(openai), HasSubstr("\n| all options |"));
   const GenerationParams standards;
   VisitOptions(
       [&](const OptionRow& row, const auto& standard) {
@@ -164,9 +165,6 @@ TEST(OptionTable, TheDocumentationHasEveryRow) {
           EXPECT_TRUE(row.in_options());
           EXPECT_THAT(docs, HasSubstr(DocsRow(row, standard)));
         }
-        // In the first column of the table of OpenAI's fields.
-        const std::regex field(fmt::format("\\n\\|([^|]* |,)?{}[ ,][^\\n]*\\|", row.name));
-        EXPECT_TRUE(std::regex_search(docs.substr(openai), field)) << row.name;
       },
       standards);
 }

@@ -46,6 +46,13 @@ class Snapshots(unittest.TestCase):
         return Daemon({"QUIRE_SNAPSHOT_BYTES": "256MiB", "QUIRE_SNAPSHOT_DIR": str(self.folder),
                        "QUIRE_SNAPSHOT_ALWAYS_FETCH": "1", **environment})
 
+    @staticmethod
+    def wait_read(daemon, **headers):
+        """Until the daemon has read its folder."""
+        deadline = time.monotonic() + 60
+        while daemon.request("GET", "/quire/prefixes", None, headers).status != 200 and time.monotonic() < deadline:
+            time.sleep(0.02)
+
     def files(self):
         return sorted(self.folder.glob("*.quire-prefix")) if self.folder.is_dir() else []
 
@@ -248,6 +255,7 @@ class Snapshots(unittest.TestCase):
         cold = self.cold(messages)
         there = pathlib.Path(self.temporary.name) / "there"
         with self.daemon(QUIRE_SNAPSHOT_DIR=str(there)) as daemon:
+            self.wait_read(daemon)
             self.assertIn("imported 1 prefix", self.cache(daemon, "import", str(file)))
             self.assertEqual(longest["tokens"], daemon.get("/quire/prefixes").json["prefixes"][0]["tokens"])
             self.check(daemon, messages, cold, tokens - 1)
@@ -271,6 +279,7 @@ class Snapshots(unittest.TestCase):
         cold = self.cold(messages)
         there = pathlib.Path(self.temporary.name) / "there"
         with self.daemon(QUIRE_SNAPSHOT_DIR=str(there)) as daemon:
+            self.wait_read(daemon)
             done = daemon.cli("cache", "import", str(file))
             self.assertEqual(1, done.returncode)
             self.assertIn("the exported prefix is damaged", done.stderr)
@@ -291,6 +300,7 @@ class Snapshots(unittest.TestCase):
             secrets[name] = made.stdout.split()[0]
         with self.daemon(QUIRE_SNAPSHOT_DIR=str(keys) + "-prefixes", QUIRE_KEYS=str(keys)) as daemon:
             daemon.environment["QUIRE_API_KEY"] = secrets["bob"]
+            self.wait_read(daemon, Authorization="Bearer " + secrets["root"])
             self.assertEqual(1, daemon.cli("cache", "import", str(file)).returncode)
             daemon.environment["QUIRE_API_KEY"] = secrets["root"]
             self.cache(daemon, "import", str(file), "--key", "alice")
