@@ -26,7 +26,8 @@ bool ReadJsonString(std::string_view text, size_t& at, JsonString& string);
 // A receiver has null(), boolean(bool), number_unsigned(uint64_t), number_integer(int64_t), number_float(double),
 // string(JsonString), key(JsonString), start_array(), end_array(), start_object() and end_object(), each of which may give up
 // with false, and gives up on values that are nested too deep. It gets what is not JSON with syntax_error(position) and of
-// numbers that no double holds with range_error(); both give false.
+// numbers that no double holds with range_error(); both give false. One that has wide_integer(std::string_view) gets the text of
+// an integer that no 64 bits hold with it.
 template <class Receiver>
 class JsonTextParser {
  public:
@@ -150,6 +151,9 @@ class JsonTextParser {
         return receiver_.number_unsigned(value);
     }
     double value = 0;
+    if constexpr (requires { receiver_.wide_integer(number); }) {
+      if (integer) return receiver_.wide_integer(number);
+    }
     // Out of range is also what is too small, and then 0 or nearly.
     if (std::from_chars(number.data(), end, value).ec != std::errc())
       value = std::strtod(std::string(number).c_str(), nullptr);

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
+#include <cmath>
 #include <concepts>
 #include <cstdint>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
@@ -21,6 +24,35 @@ namespace quire::api {
 namespace {
 
 using Object = Json::object_t;
+
+// An integer that no 64 bits hold is kept as its text where its digits count: as binary of this kind.
+constexpr uint64_t kWideInteger = 1;
+std::atomic<bool> wide_integers_read = false;  // by this process: without any the library writes all
+
+void DumpTo(const Json& value, std::string& text) {
+  const auto plain = [](const Json& one) { return one.dump(-1, ' ', false, Json::error_handler_t::replace); };
+  if (const auto* object = value.get_ptr<const Object*>()) {
+    text += '{';
+    for (const auto& [name, member] : *object) {
+      if (&member != &object->front().second) text += ',';
+      text += plain(Json(name)) + ':';
+      DumpTo(member, text);
+    }
+    text += '}';
+  } else if (const auto* array = value.get_ptr<const Json::array_t*>()) {
+    text += '[';
+    for (const Json& item : *array) {
+      if (&item != &array->front()) text += ',';
+      DumpTo(item, text);
+    }
+    text += ']';
+  } else if (const auto* bytes = value.get_ptr<const Json::binary_t*>();
+             bytes != nullptr && bytes->has_subtype() && bytes->subtype() == kWideInteger) {
+    text.append(bytes->begin(), bytes->end());
+  } else {
+    text += plain(value);
+  }
+}
 
 // Keeps one member per key: the last value, at the place where the key first stood.
 void ResolveRepeatedKeys(Object& object) {
@@ -77,12 +109,21 @@ class BoundedBuilder {
   bool number_integer(int64_t value) { return Count() && Add(value); }
   bool number_unsigned(uint64_t value) { return Count() && Add(value); }
   bool number_float(double value) { return Count() && Add(value); }
+  bool wide_integer(std::string_view text) {
+    if (!InValuesOfSchema()) {
+      const double value = std::strtod(std::string(text).c_str(), nullptr);
+      return std::isfinite(value) ? number_float(value) : range_error();
+    }
+    wide_integers_read = true;
+    return binary(Json::binary_t(std::vector<uint8_t>(text.begin(), text.end()), kWideInteger));
+  }
   bool string(const JsonString& text) { return Count() && Add(text.Value()); }
   bool string(std::string_view text) { return Count() && Add(std::string(text)); }
   bool binary(binary_t value) { return Count() && Add(std::move(value)); }
   bool start_object() { return Open(Json::object()); }
   bool start_array() { return Open(Json::array()); }
   bool end_array() {
+    if (values_depth_ == open_.size()) values_depth_ = 0;
     open_.pop_back();
     return true;
   }
@@ -120,12 +161,19 @@ class BoundedBuilder {
     key_ = std::move(name);
     return true;
   }
+  // Of a JSON schema: those that an answer has to repeat as they are written.
+  bool InValuesOfSchema() const {
+    return values_depth_ > 0 || (!open_.empty() && open_.back()->is_object() && key_ == "const");
+  }
   bool Open(Json container) {
+    const bool in_values = container.is_array() && !open_.empty() && open_.back()->is_object() &&
+                           (key_ == "enum" || key_ == "const");
     if (open_.size() >= kJsonDepthMax) {
       return Fail(ErrorCode::kInvalidArgument, fmt::format("nested deeper than {} levels", kJsonDepthMax));
     }
     if (!Count()) return false;
     open_.push_back(Put(std::move(container)));
+    if (in_values && values_depth_ == 0) values_depth_ = open_.size();
     return true;
   }
   // The address stays good while the value is open: its parent takes nothing else until it is closed.
@@ -146,6 +194,7 @@ class BoundedBuilder {
   const size_t values_max_;
   Json root_;
   std::vector<Json*> open_;
+  size_t values_depth_ = 0;  // of the list of such values that is open; 0: none
   std::string key_;
   size_t values_ = 0;
   Error error_{ErrorCode::kInvalidArgument, "malformed"};
@@ -296,6 +345,10 @@ class MeasuringReceiver {
   bool number_integer(int64_t) { return Count(); }
   bool number_unsigned(uint64_t) { return Count(); }
   bool number_float(double) { return Count(); }
+  bool wide_integer(std::string_view text) {
+    memory_.objects += kBlockBytes + sizeof(Json::binary_t) + text.size();
+    return Count();
+  }
   bool string(const JsonString& text) {
     memory_.objects += kBlockBytes + sizeof(std::string);
     return AddText(text) && Count();
@@ -367,6 +420,11 @@ Result<Json> ReadMessagePack(std::string_view bytes, size_t values_max) {
   return std::unexpected(std::move(error));
 }
 
-std::string DumpJson(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string DumpJson(const Json& value) {
+  if (!wide_integers_read) return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string text;
+  DumpTo(value, text);
+  return text;
+}
 
 }  // namespace quire::api

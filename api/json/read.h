@@ -15,7 +15,8 @@ inline constexpr size_t kJsonValuesMax = size_t{8}
                                          << 20;  // values and keys; bounds memory to some hundred MiB
 
 // Text that is not valid UTF-8, and escapes of lone surrogates, are read as U+FFFD. In an object that repeats
-// a key the last value wins. Errors: kInvalidArgument naming the byte offset; kTooLarge for too many values.
+// a key the last value wins. An integer that no 64 bits hold becomes a double, but in the values of a schema's "const" and "enum":
+// there DumpJson() writes it as it was written. Errors: kInvalidArgument naming the byte offset; kTooLarge for too many values.
 Result<Json> ReadJson(std::string_view text);
 
 // The memory of the value that ReadJson() makes of a text, at its peak; of a text that it refuses, up to where it does.

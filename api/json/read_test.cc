@@ -153,6 +153,18 @@ TEST(MeasureJson, IsWhatTheValueTakesAndNotMuchMore) {
   EXPECT_EQ(MeasureJson("[\"" + std::string(1000, '\xFF') + "\"]").texts, 3000U + 1 + 16);
 }
 
+TEST(ReadJson, WideIntegersOfASchemaKeepTheirDigits) {
+  const std::string text =
+      R"({"a":{"const":18446744073709551617},"b":{"enum":[-9223372036854775809,{"x":[340282366920938463463374607431768211457]}]},"c":"\"y\""})";
+  EXPECT_EQ(DumpJson(*ReadJson(text)), text);
+  const Json other = *ReadJson(R"({"enum":[1],"seed":18446744073709551617,"d":[18446744073709551617]})");
+  EXPECT_TRUE(other.at("enum").is_array());
+  EXPECT_TRUE(other.at("seed").is_number_float());
+  EXPECT_TRUE(other.at("d")[0].is_number_float());
+  EXPECT_TRUE(ReadJson("18446744073709551617")->is_number_float());
+  EXPECT_FALSE(ReadJson("[1" + std::string(400, '0') + "]"));
+}
+
 TEST(ReadJson, BoundsTheDepth) {
   EXPECT_TRUE(ReadJson(Nested(1000)));
   EXPECT_TRUE(ReadJson(Nested(kJsonDepthMax)));

@@ -219,6 +219,15 @@ TEST(JsonSchema, EnumsAreFilteredByTheRest) {
   }
 }
 
+TEST(JsonSchema, WideIntegersAreWrittenAsTheSchemaWritesThem) {
+  for (const std::string schema :
+       {R"({"const":18446744073709551617})", R"({"type":"integer","enum":[1,18446744073709551617]})"}) {
+    EXPECT_EQ(Judge(schema, "18446744073709551617"), Verdict::kMatches) << schema;
+    EXPECT_EQ(Judge(schema, "18446744073709551616"), Verdict::kImpossible) << schema;
+    EXPECT_EQ(Judge(schema, "1.8446744073709552e+19"), Verdict::kImpossible) << schema;
+  }
+}
+
 TEST(JsonSchema, Strings) {
   const std::string any = R"({"type":"string"})";
   EXPECT_EQ(Judge(any, "\"\\ud83d\\ude00\""), Verdict::kMatches);
