@@ -209,7 +209,12 @@ bool Engine::Step() {
   if (!step) return !all_masks;
   models::Batch& batch = scratch_.batch;
   FillBatch(items, batch);
-  logits_.resize(batch.logit_rows.size() * static_cast<size_t>(model_.model->vocab_size()));
+  const size_t logits = batch.logit_rows.size() * static_cast<size_t>(model_.model->vocab_size());
+  if (logits > logits_.capacity()) {  // what is estimated, not twice as many
+    logits_ = {};
+    logits_.reserve(logits);
+  }
+  logits_.resize(logits);
   hidden_.resize(batch.hidden_rows.size() * static_cast<size_t>(model_.model->hidden_size()));
   const auto kernels_before = pool_.busy();
   model_.model->Forward(batch, *step, pool_, models::Outputs(logits_, hidden_));
