@@ -119,7 +119,7 @@ class BoundedBuilder {
   }
   bool string(const JsonString& text) { return Count() && Add(text.Value()); }
   bool string(std::string_view text) { return Count() && Add(std::string(text)); }
-  bool binary(binary_t value) { return Count() && Add(std::move(value)); }
+  bool binary(binary_t&& value) { return Count() && Add(std::move(value)); }
   bool start_object() { return Open(Json::object()); }
   bool start_array() { return Open(Json::array()); }
   bool end_array() {

@@ -56,7 +56,7 @@ void PrintStatistics(const Json& reply) {
 
 // Whether what is shown of a model says that it has no template, or one that cannot be read.
 bool HasNoChats(const Json& shown) {
-  if (shown.value("template", "?") == "") return true;
+  if (shown.value("template", "?").empty()) return true;
   const auto notes = shown.find("repairs");
   if (notes == shown.end() || !notes->is_array()) return false;
   return std::ranges::any_of(*notes, [](const Json& note) {
