@@ -92,21 +92,27 @@ void SetSampling(const api::ipc::Inspected& description, const StoredModel& mode
       api::SamplingSources(description.sampling_json, description.sampling_source, model.parameters_json);
 }
 
+// Null: it could not be described, and the client knows.
+Awaitable<Inspector::Description> DescribeOrSendError(Services& services, Exchange& exchange,
+                                                      const StoredModel& model) {
+  auto description = co_await services.inspector.Describe(model, /*verbose=*/false, PartyOf(exchange));
+  if (description) co_return *std::move(description);
+  co_await SendError(exchange, description.error());
+  co_return nullptr;
+}
+
 // For the model that ?model= names, else for the only loaded one.
 Awaitable<void> Props(Services& services, Exchange& exchange) {
   const auto model = co_await FindNamedOrOnly(services, exchange, ModelOfQuery(exchange.request().query));
   if (!model) co_return;
-  const auto description = co_await services.inspector.Describe(*model, /*verbose=*/false, PartyOf(exchange));
-  if (!description) {
-    co_await SendError(exchange, description.error());
-    co_return;
-  }
+  const Inspector::Description description = co_await DescribeOrSendError(services, exchange, *model);
+  if (!description) co_return;
   const std::string go_template(model->TemplateInUse());
   api::ModelProps props{.model = model->name.Display(),
                         .path = PathShownTo(exchange.request().admin, model->weights),
-                        .chat_template = go_template.empty() ? (*description)->chat_template : go_template};
+                        .chat_template = go_template.empty() ? description->chat_template : go_template};
   props.num_ctx = co_await services.inspector.DefaultContext(*model, PartyOf(exchange));
-  SetSampling(**description, *model, props);
+  SetSampling(*description, *model, props);
   for (const scheduler::LoadedModel& loaded : services.backend.Loaded()) {
     if (loaded.spec.key != model->digest) continue;
     props.num_ctx = ContextShownTo(exchange.request().admin, loaded);
@@ -120,14 +126,11 @@ Awaitable<void> Props(Services& services, Exchange& exchange) {
 Awaitable<void> TokenizerInfo(Services& services, Exchange& exchange) {
   const auto model = co_await FindNamedOrOnly(services, exchange, ModelOfQuery(exchange.request().query));
   if (!model) co_return;
-  const auto description = co_await services.inspector.Describe(*model, /*verbose=*/false, PartyOf(exchange));
-  if (!description) {
-    co_await SendError(exchange, description.error());
-    co_return;
-  }
+  const Inspector::Description description = co_await DescribeOrSendError(services, exchange, *model);
+  if (!description) co_return;
   const int32_t num_ctx = co_await services.inspector.DefaultContext(*model, PartyOf(exchange));
-  HttpResponse response{.body = api::EncodeTokenizerInfo((*description)->tokenizer_json,
-                                                         (*description)->chat_template, num_ctx)};
+  HttpResponse response{
+      .body = api::EncodeTokenizerInfo(description->tokenizer_json, description->chat_template, num_ctx)};
   co_await exchange.Send(std::move(response));
 }
 
