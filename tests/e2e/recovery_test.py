@@ -149,8 +149,8 @@ class Requests(unittest.TestCase):
 
     def test_suspended_for_another_model(self):
         """An answer without end gives way to another model after a while, and goes on where it was."""
-        body = story(2, num_predict=1500)
-        body["options"]["draft_num_predict"] = 0  # one token a step
+        body = story(2, num_predict=8000)
+        body["options"] |= {"num_ctx": 8192, "draft_num_predict": 0}  # seconds, one token a step
         with Daemon({"OLLAMA_MAX_LOADED_MODELS": "1"}) as daemon:
             expected = whole(daemon.post("/api/generate", body).lines)
             daemon.post("/api/create", {"model": "other", "from": MODEL, "template": "{{ .Prompt }}"})
