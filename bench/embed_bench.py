@@ -108,7 +108,8 @@ def run_texts(a):
                 with serving(command, port, ours if name == "quire" else None) as process:
                     embed_all(port, ["a"], 1, 1)  # loads the model
                     for clients in a.clients:
-                        # Other texts for each count: a vector that was asked for before is not computed again.
+                        # Other texts for each count: a vector that was asked for before is not computed
+                        # again.
                         mine = [f"{clients} {turn} {text}" for text in inputs]
                         before = cpu_seconds(process.pid)
                         seconds, tokens = embed_all(port, mine, clients, a.batch)

@@ -19,11 +19,12 @@ inline const std::map<std::string, runner::kernels::PanelTarget> kPanelTargets =
     {"neon", runner::kernels::PanelTarget::kNeon},
     {"portable", runner::kernels::PanelTarget::kPortable}};
 
-// Limits the kernels of this process, those of floats too: with kAvx2 and kAvxVnni to AVX2, with kPortable to SSE4.
-// False, and nothing is limited: this machine does not have `target`, so what is measured would be something else.
+// Limits the kernels of this process, those of floats too: with kAvx2 and kAvxVnni to AVX2, with kPortable to
+// SSE4. False, and nothing is limited: this machine does not have `target`, so what is measured would be
+// something else.
 bool LimitInstructions(runner::kernels::PanelTarget target);
 
-// Of what int8 products use now, as kPanelTargets has it.
+// The name of what int8 products use now, as kPanelTargets has it.
 std::string PanelTargetName();
 
 }  // namespace quire::bench

@@ -113,7 +113,8 @@ void Measure(const Options& options, DataType type, runner::ThreadPool& pool, co
   }
 }
 
-// The same products by OpenBLAS, of the weights as float32; its library is single-threaded, on parts of the outputs.
+// The same products by OpenBLAS, of the weights as float32; its library is single-threaded, on parts of the
+// outputs.
 void MeasureOpenBlas(const Options& options, DataType type, runner::ThreadPool& pool, double peak) {
   const auto blas = runner::kernels::test::OpenBlas::Load();
   if (!blas) {

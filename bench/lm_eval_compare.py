@@ -137,7 +137,8 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         write_tasks(folder, arguments.items)
-        # Of generation_config.json only what ends an answer: its length and sampling go before what the task says.
+        # It takes from generation_config.json only what ends an answer: its length and sampling go before
+        # what the task says.
         directory = folder / "model"
         directory.mkdir()
         for file in arguments.directory.resolve().iterdir():

@@ -234,7 +234,8 @@ def kimi_linear(w, layers):  # Kimi-Linear-48B-A3B: every fourth layer has laten
     w.ends(hidden, layers)
 
 
-# The architecture, layers (published: 48, 24, 61, 27; these fit into 8 GB), type of a matrix, suffix, who writes it.
+# The architecture, layers (published: 48, 24, 61, 27; these fit into 8 GB), type of a matrix, suffix, who
+# writes it.
 MODELS = {"qwen3-30b-a3b": ("qwen3moe", 16, q4_k_m, "Q4_K_M", qwen3_30b_a3b),
           "gpt-oss-20b": ("gpt-oss", 12, mxfp4_experts, "MXFP4", gpt_oss_20b),
           "deepseek-v3": ("deepseek2", 3, q4_k_m, "Q4_K_M", deepseek_v3),

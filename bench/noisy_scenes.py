@@ -18,7 +18,8 @@ from gguf_file import TEXT, Gguf  # noqa: E402
 MODELS = 501  # in the store
 THIRD_ADDRESS = "127.0.0.3"
 FSYNC_S = 0.2  # what each call that changes a file takes
-# name: what a chat template does for a client that names it. Each asked for gigabytes or minutes before there were bounds.
+# name: what a chat template does for a client that names it. Each asked for gigabytes or minutes before there
+# were bounds.
 BOMBS = {
     "center": "{{ 'x'|center(2000000000) }}",
     "double": "{% set ns = namespace(s='x' * 1000) %}{% for i in range(60) %}{% set ns.s = ns.s + ns.s %}{% endfor %}{{ ns.s }}",

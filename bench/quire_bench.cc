@@ -175,7 +175,7 @@ Row Decode(Subject& subject, const Options& options, int tokens, int sequences, 
   return row;
 }
 
-// Of one token; those with one task do not reach other threads.
+// The rounds of one token; those with one task do not reach other threads.
 uint64_t RoundsOfAStep(Subject& subject, runner::ThreadPool& pool) {
   static std::atomic<uint64_t> rounds;  // the pool goes on counting
   pool.CountIn(rounds);
@@ -230,7 +230,8 @@ void Run(const Options& options) {
       fmt::print(stderr, "{}: {:.1f} MiB, {:.1f} M parameters, loaded in {:.2f} s\n", path,
                  static_cast<double>(model.weight_bytes()) / 1048576,
                  static_cast<double>(model.parameters()) / 1e6, Seconds(begin));
-      // What is laid out at its first use, as experts are, is no part of the figures: peers do that while they load.
+      // What is laid out at its first use, as experts are, is no part of the figures: peers do that while
+      // they load.
       constexpr int32_t kFirst = 512;
       const auto first = Clock::now();
       subject.MakeRoom(1, kFirst);

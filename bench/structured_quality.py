@@ -154,7 +154,8 @@ def matches(found, expected):
     return found is expected
 
 
-# One function a dialect: (path, body) of a request, and (text, arguments of calls, log-probabilities) of its answer.
+# One function a dialect: (path, body) of a request, and (text, arguments of calls, log-probabilities) of its
+# answer.
 def chat(model, prompt, schema, mode):
     body = {"messages": [{"role": "user", "content": prompt}], "temperature": 0, "max_tokens": MAX_TOKENS, "logprobs": True,
             "top_logprobs": 1}

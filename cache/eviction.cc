@@ -93,8 +93,8 @@ Position SnapshotStore::TokensToRecompute(const PrefixNode* node) const {
   return node->to - restorable;
 }
 
-// A node that merges into its child leaves its full-attention pages there. Every node that is evicted has bytes: a
-// leaf has pages or a state, one that merges has a state.
+// A node that merges into its child leaves its full-attention pages there. Every node that is evicted has
+// bytes: a leaf has pages or a state, one that merges has a state.
 double SnapshotStore::CostOfLoss(const PrefixNode* node) const {
   const StoreEntry& entry = EntryOf(node);
   const size_t bytes = node->children.empty() ? entry.snapshot.bytes() : bytes_.StateBytes(entry.snapshot);

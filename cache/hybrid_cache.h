@@ -12,8 +12,9 @@
 // Threads: one thread (the engine's) calls everything here; inside a step compute threads use the StepView.
 // Costs: fork, snapshot, restore, truncate share structure in O(log length). The first write to something
 // shared copies at most one page per attention group and one state slot. Errors: kOutOfPages and kOutOfSlots
-// name capacity, used and demand. Any error leaves every sequence as it was. kOutOfMemory: the C++ heap has no memory for the
-// books of the cache. Closing a step or a draft, taking captures and destroying a handle need none.
+// name capacity, used and demand. Any error leaves every sequence as it was. kOutOfMemory: the C++ heap has
+// no memory for the books of the cache. Closing a step or a draft, taking captures and destroying a handle
+// need none.
 #pragma once
 
 #include <boost/container/small_vector.hpp>
@@ -129,7 +130,8 @@ class HybridCache {
 
   const Layout& layout() const;
 
-  // At offset 0 with zero recurrent state; holds nothing yet. Refers to nothing where there is no memory for it.
+  // At offset 0 with zero recurrent state; holds nothing yet. Refers to nothing where there is no memory for
+  // it.
   Sequence NewSequence();
 
   // A sequence of the first `position` tokens. Layers that cannot follow leave it not ready(): recurrent
@@ -157,8 +159,8 @@ class HybridCache {
   // Moves the sequence to the deepest offset <= max_position that all layers of the snapshot can reach, and
   // returns that offset (> 0). Its previous state and pending captures are released. kUnsupported: there is
   // no such offset, and the sequence is unchanged. kInvalid: a step or a draft is open, or the snapshot is of
-  // another cache. A state in the form of a store takes a slot: making room for it may give up the snapshot itself,
-  // which is not used afterwards. kOutOfSlots: there is none, and the sequence is unchanged.
+  // another cache. A state in the form of a store takes a slot: making room for it may give up the snapshot
+  // itself, which is not used afterwards. kOutOfSlots: there is none, and the sequence is unchanged.
   Result<Position> Restore(Sequence& sequence, const Snapshot& snapshot, Position max_position = INT64_MAX);
 
   // Has the coming writes capture a snapshot when the sequence passes `at`, as often as it is called; the
@@ -175,12 +177,12 @@ class HybridCache {
   // kInvalid: a step or a draft is open. kUnsupported: not ready(), or a recurrent layer whose
   // record_bytes is 0.
   Result<Speculation> Speculate(Sequence& sequence);
-  // The same on a fork, which shares the sequence's pages and slot until it writes. The sequence is never touched and
-  // may go on or end; the draft is always dropped. Needs no record_bytes.
+  // The same on a fork, which shares the sequence's pages and slot until it writes. The sequence is never
+  // touched and may go on or end; the draft is always dropped. Needs no record_bytes.
   Result<Speculation> SpeculateIsolated(const Sequence& sequence);
 
-  // Converts the snapshot's recurrent state to the form of a store (Layout::stored_state), in a slot of its own.
-  // Nothing to do where that form is float32, it has it, or there is no state. Errors change nothing:
+  // Converts the snapshot's recurrent state to the form of a store (Layout::stored_state), in a slot of its
+  // own. Nothing to do where that form is float32, it has it, or there is no state. Errors change nothing:
   // kOutOfSlots; kInvalid: another cache's.
   Result<void> ConvertToStored(Snapshot& snapshot);
 

@@ -57,7 +57,8 @@ bool HybridState::WindowReaches(size_t group, Position position) const {
 Position HybridState::FirstRow(size_t group) const {
   const AttentionGroup& shape = pools_->layout.groups[group];
   Position oldest = OldestVisible(shape, offset_);
-  // A chunk that begins within a page has a new page: the old one was released when no token of it was visible.
+  // A chunk that begins within a page has a new page: the old one was released when no token of it was
+  // visible.
   if (!shape.chunked) oldest -= oldest % pools_->layout.page_tokens;
   return std::max(oldest, groups[group].intact_from);
 }

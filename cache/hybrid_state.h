@@ -3,8 +3,9 @@
 // Invariants
 // - A full-attention group maps exactly the pages of [0, offset).
 // - A window group that is present maps exactly the pages of [OldestVisible(offset), offset), none where that
-//   range is empty; while a draft is open, those from OldestVisible(base) on. All mapped rows from intact_from
-//   on are those of the sequence's tokens. One that is absent maps nothing and cannot be appended to.
+//   range is empty; while a draft is open, those from OldestVisible(base) on. All mapped rows from
+//   intact_from on are those of the sequence's tokens. One that is absent maps nothing and cannot be appended
+//   to.
 // - At offset 0 everything is present, nothing is mapped and no slot is held: the recurrent state is zero.
 // - With recurrent layers, the state at offset > 0 is there exactly if a slot is held.
 // Holding a state costs references only. Every live state is registered with its Pools, for invariant checks.
@@ -73,8 +74,8 @@ class HybridState {
   bool complete() const;
   bool has_recurrent_state() const { return !recurrent() || offset_ == 0 || static_cast<bool>(slot); }
 
-  // Whether a window group has what a token at `position` <= offset() sees: the pages are mapped and their rows
-  // intact, or such a token sees only itself.
+  // Whether a window group has what a token at `position` <= offset() sees: the pages are mapped and their
+  // rows intact, or such a token sees only itself.
   bool WindowReaches(size_t group, Position position) const;
   // First row that a present window group has.
   Position FirstRow(size_t group) const;

@@ -44,8 +44,8 @@ struct Layout {
   int32_t page_tokens = 32;  // tokens per page; pages are anchored at absolute positions p - p % page_tokens
   std::vector<AttentionGroup> groups = {};
   std::vector<RecurrentLayer> recurrent = {};
-  // The type of delta states in a snapshot store: kF32 keeps every bit; kBF16 and kQ8_0 (32 numbers to a block) are
-  // smaller and lossy (stored_state.h). Sequences always have float32.
+  // The type of delta states in a snapshot store: kF32 keeps every bit; kBF16 and kQ8_0 (32 numbers to a
+  // block) are smaller and lossy (stored_state.h). Sequences always have float32.
   ElementType stored_state = ElementType::kF32;
 };
 
@@ -55,14 +55,14 @@ Result<void> Validate(const Layout& layout);
 // Oldest position that a token at `position` sees; `position` itself where it sees only itself.
 Position OldestVisible(const AttentionGroup& group, Position position);
 
-// Inside a page: [layers][k, v][kv_heads], then the V of one head of one layer as [page_tokens][head_dim], and
-// its K transposed, so that scores of many tokens are computed at once: one plane [page_tokens] per number
-// that a token has, [head_dim][page_tokens]; of kQ8_0 first the scales, [head_dim / 32][page_tokens] float16,
-// then the quants, [head_dim][page_tokens] bytes. Offsets in bytes from the page's base.
-// Of kI16, K has the scales first, [page_tokens] float32, then planes of pairs, [head_dim / 2][page_tokens][2] int16, and V
-// its scales, then pairs of tokens, [page_tokens / 2][head_dim][2] int16.
-// With latent attention: [layers], then the rows of one layer, [page_tokens][head_dim]. ValueOffset is that of
-// the first row's value; the next is a row further.
+// Inside a page: [layers][k, v][kv_heads], then the V of one head of one layer as [page_tokens][head_dim],
+// and its K transposed, so that scores of many tokens are computed at once: one plane [page_tokens] per
+// number that a token has, [head_dim][page_tokens]; of kQ8_0 first the scales, [head_dim / 32][page_tokens]
+// float16, then the quants, [head_dim][page_tokens] bytes. Offsets in bytes from the page's base. With kI16,
+// K has the scales first, [page_tokens] float32, then planes of pairs, [head_dim / 2][page_tokens][2] int16,
+// and V its scales, then pairs of tokens, [page_tokens / 2][head_dim][2] int16. With latent attention:
+// [layers], then the rows of one layer, [page_tokens][head_dim]. ValueOffset is that of the first row's
+// value; the next is a row further.
 size_t PageBytes(const Layout& layout, size_t group);
 size_t KeyOffset(const Layout& layout, size_t group, int32_t layer, int32_t kv_head);
 size_t ValueOffset(const Layout& layout, size_t group, int32_t layer, int32_t kv_head);
@@ -70,8 +70,8 @@ size_t ValueOffset(const Layout& layout, size_t group, int32_t layer, int32_t kv
 // Bytes of one token's row: its value, and with latent attention its key.
 size_t RowBytes(const Layout& layout, size_t group);
 
-// Planes of a head's transposed keys, in order; not with latent attention: visit(byte offset from the head's first, bytes of
-// one token's number).
+// Planes of a head's transposed keys, in order; not with latent attention: visit(byte offset from the head's
+// first, bytes of one token's number).
 template <class Visit>
 void ForEachKeyPlane(const Layout& layout, size_t group, const Visit& visit) {
   const AttentionGroup& g = layout.groups[group];
@@ -91,8 +91,8 @@ void ForEachKeyPlane(const Layout& layout, size_t group, const Visit& visit) {
   }
 }
 
-// Where a token's value lies, in bytes from those of its head's values: `count` pieces of `bytes`, `stride` apart; of kI16 its
-// scale beside them. Not with latent attention. `row` is the token's place in the page.
+// Where a token's value lies, in bytes from those of its head's values: `count` pieces of `bytes`, `stride`
+// apart; of kI16 its scale beside them. Not with latent attention. `row` is the token's place in the page.
 struct ValuePlace {
   size_t first, bytes, count, stride;
   size_t scale, scale_bytes;
@@ -102,7 +102,8 @@ ValuePlace PlaceOfValue(const Layout& layout, size_t group, int32_t row);
 // Inside a slot, per recurrent layer: conv tail [conv_tail, conv_dim] (oldest first), then delta state
 // [delta_heads, delta_value_dim, delta_key_dim] float32; each part 64-byte aligned.
 size_t SlotBytes(const Layout& layout);
-// Of a slot, and of a layer's delta state in it, in a snapshot store: with stored_state in place of float32.
+// The size of a slot, and of a layer's delta state in it, in a snapshot store: with stored_state in place of
+// float32.
 size_t StoredSlotBytes(const Layout& layout);
 size_t StoredDeltaBytes(const Layout& layout, size_t recurrent_layer);
 size_t ConvOffset(const Layout& layout, size_t recurrent_layer);

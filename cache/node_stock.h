@@ -1,7 +1,8 @@
-// Memory for the nodes of the page tables of one pool, held in stock so that a change that has begun cannot lack it.
+// Memory for the nodes of the page tables of one pool, held in stock so that a change that has begun cannot
+// lack it.
 //
-// An operation reserves the nodes that it needs while it can still fail; to take them cannot. A NodePromise keeps
-// nodes for an operation that comes later and must not fail, whatever is reserved and taken in between.
+// An operation reserves the nodes that it needs while it can still fail; to take them cannot. A NodePromise
+// keeps nodes for an operation that comes later and must not fail, whatever is reserved and taken in between.
 // Engine thread only.
 #pragma once
 

@@ -1,11 +1,11 @@
 // For whom a SnapshotStore keeps its nodes, and whose are spared while others can be evicted.
 //
-// An owner is whom a node was stored for: a name that says nothing to this folder. It owns the bytes of its nodes, and of
-// what runs for it. A node that its owner used lately is spared unless that is the owner with most bytes: who fills the
-// cache evicts nodes of its own, and those of owners who are gone. If nothing is left of the largest, owners with half as
-// much are not spared either, and so on. An owner alone is never held back. A node that others use, too, stays its first
-// owner's until that has not used it lately. The bytes of a node are those of its own range, shared or not. Engine thread
-// only.
+// An owner is whom a node was stored for: a name that says nothing to this folder. It owns the bytes of its
+// nodes, and of what runs for it. A node that its owner used lately is spared unless that is the owner with
+// most bytes: who fills the cache evicts nodes of its own, and those of owners who are gone. If nothing is
+// left of the largest, owners with half as much are not spared either, and so on. An owner alone is never
+// held back. A node that others use, too, stays its first owner's until that has not used it lately. The
+// bytes of a node are those of its own range, shared or not. Engine thread only.
 #pragma once
 
 #include <chrono>
@@ -36,7 +36,8 @@ class OwnerShares {
     Clock::time_point used = {};
   };
 
-  // What a node, or something that runs, is to its owner. Move-only; a default one has none, and is not spared.
+  // What a node, or something that runs, is to its owner. Move-only; a default one has none, and is not
+  // spared.
   class Claim {
    public:
     Claim() = default;
@@ -76,8 +77,8 @@ class OwnerShares {
     return claim.owner_ != nullptr && claim.used_ >= spared.since && claim.owner_->bytes <= spared.bytes_max;
   }
 
-  // Bytes of nodes that were used lately, of each owner at most its part, in which what runs for it is too. The parts of all
-  // owners that used something lately are equal.
+  // Bytes of nodes that were used lately, of each owner at most its part, in which what runs for it is too.
+  // The parts of all owners that used something lately are equal.
   struct Due {
     Clock::time_point since;
     size_t part = 0;

@@ -66,8 +66,8 @@ class BlockPool {
   size_t blocks_seen() const { return references_.size(); }  // ids of blocks used so far are below it
   uint32_t available() const;                                // blocks that Allocate() would give now
 
-  // One reference to a block of unspecified content, or kNoBlock when none is available. Throws std::bad_alloc,
-  // changing nothing, where its own books have no memory.
+  // One reference to a block of unspecified content, or kNoBlock when none is available. Throws
+  // std::bad_alloc, changing nothing, where its own books have no memory.
   BlockId Allocate();
   void AddReference(BlockId block);
   void Release(BlockId block);  // the last one frees; debug builds then poison the bytes

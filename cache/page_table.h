@@ -4,8 +4,8 @@
 // to each of its pages. Every change copies only the shared nodes on its path, so copying, cutting and
 // joining tables cost O(log pages) whatever their length, and nodes that nobody shares are changed in place.
 //
-// Put, Clip and Join throw std::bad_alloc, changing nothing. After ReserveClip, or of a table whose nodes on the
-// path nobody shares, Clip does not.
+// Put, Clip and Join throw std::bad_alloc, changing nothing. After ReserveClip, or of a table whose nodes on
+// the path nobody shares, Clip does not.
 //
 // Invariants
 // - A page is exclusive to a table exactly if every node above it and the page itself have one reference.

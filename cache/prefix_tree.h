@@ -11,7 +11,8 @@
 // - Nodes keep their address while they live. The lower half of a split is the old node; when a parent
 //   merges with its only child, the child lives on.
 //
-// Splitting and adding throw std::bad_alloc, changing nothing. Merging, removing and destroying need no memory.
+// Splitting and adding throw std::bad_alloc, changing nothing. Merging, removing and destroying need no
+// memory.
 //
 // Costs: matching is linear in the matched tokens; splitting and merging do not depend on an edge's length
 // beyond one handle per TokenRun::kChunk tokens. Engine thread only.

@@ -86,7 +86,8 @@ class Demotion {
   Demotion(const Demotion&) = delete;
   Demotion& operator=(const Demotion&) = delete;
 
-  // The store has got a snapshot of all these tokens, for `owner`. A full queue gives one up, of the owner that has most in it.
+  // The store has got a snapshot of all these tokens, for `owner`. A full queue gives one up, of the owner
+  // that has most in it.
   void Add(std::string_view isolation, std::span<const TokenId> tokens, std::string_view owner = {});
   // Goes on without waiting, by one answer. False: nothing is left to do.
   bool Poll();

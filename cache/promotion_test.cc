@@ -244,8 +244,8 @@ TEST_P(LowerTiers, RowsOfOthersDoNotLeave) {
   EXPECT_EQ(BytesOf(layout, store, tokens), once);
 }
 
-// Requests that share prefixes, evictions, and a tier that is late, silent or wrong at times: every token that
-// a step sees is compared with the request's.
+// Requests that share prefixes, evictions, and a tier that is late, silent or wrong at times: every token
+// that a step sees is compared with the request's.
 TEST_P(LowerTiers, RandomOperationsNeverShowAnotherToken) {
   std::mt19937 random(static_cast<uint32_t>(GetParam()) + 1);
   const auto below = [&](size_t bound) { return static_cast<uint32_t>(random() % bound); };

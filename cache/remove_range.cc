@@ -1,4 +1,5 @@
-// HybridCache::RemoveRange: plan and take every destination page, then move rows, then let go of the old pages.
+// HybridCache::RemoveRange: plan and take every destination page, then move rows, then let go of the old
+// pages.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -129,7 +130,8 @@ class GroupMove {
     });
   }
 
-  // Of `run` tokens from `source` on, whose numbers lie between those of others; ascending: a page may be its own source.
+  // Moves `run` tokens from `source` on, whose numbers lie between those of others; ascending: a page may be
+  // its own source.
   void MovePairedValues(std::byte* to, Position p, const std::byte* from, Position source,
                         Position run) const {
     const int32_t page_tokens = pools_.layout.page_tokens;

@@ -240,8 +240,8 @@ TEST_P(Scenario, EditAnEarlierMessage) {
   }
 }
 
-// Boundary cost of asking again: the assistant's header; one token where KV can be cut anywhere, or as far as the
-// pages of the windows reach.
+// Boundary cost of asking again: the assistant's header; one token where KV can be cut anywhere, or as far as
+// the pages of the windows reach.
 TEST_P(Scenario, Regenerate) {
   Server server(mix_.layout);
   const Prompt prompt{.messages = {server.Message(30), server.Message(20)}};

@@ -61,8 +61,8 @@ struct SequenceState {
     for (ViewList& list : views) list.Invalidate();
   }
 
-  // Memory for that many captures but for the nodes of their tables (HybridState::PromiseCuts): with it, Capture
-  // and CaptureReached cannot fail.
+  // Memory for that many captures but for the nodes of their tables (HybridState::PromiseCuts): with it,
+  // Capture and CaptureReached cannot fail.
   void ReserveCaptures(size_t count);
   // Those that a write up to `end` makes at most.
   size_t CapturesUpTo(Position end) const;

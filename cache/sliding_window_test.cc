@@ -52,7 +52,8 @@ TEST(SlidingWindow, RewindIsLegalOnlyWhileTheWindowHasNotSlid) {
   rig.Append({{a, 2}});
 }
 
-// Every offset around a window of 8: what is accepted must show the tokens that a sequence computed afresh has.
+// Every offset around a window of 8: what is accepted must show the tokens that a sequence computed afresh
+// has.
 TEST(SlidingWindow, AFullWindowRewindsWhileThePagesThatItNeedsAreMapped) {
   for (const int32_t page_tokens : {1, 2, 4, 32}) {
     for (Position offset = 7; offset <= 12; ++offset) {

@@ -71,8 +71,8 @@ class Snapshot {
   };
   // The parts that bytes() counts, in a fixed order. Read-only.
   void ForEachPart(const std::function<void(const Part&)>& visit) const;
-  // The page of positions [page * page_tokens, ...) of a group, also before from(); the state slot. Read-only;
-  // empty: it has none.
+  // The page of positions [page * page_tokens, ...) of a group, also before from(); the state slot.
+  // Read-only; empty: it has none.
   std::span<const std::byte> Page(size_t group, int64_t page) const;
   std::span<const std::byte> Slot() const;
 

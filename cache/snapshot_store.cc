@@ -64,7 +64,7 @@ void SnapshotStore::DropIfEmpty(Tree& tree) {
 
 SnapshotStore::RestorePoint SnapshotStore::DeepestRestorable(PrefixNode* node, Position limit) const {
   RestorePoint best;
-  // Of two nodes that reach the same offset the upper one: the lower one is not needed.
+  // If two nodes reach the same offset, the upper one: the lower one is not needed.
   for (; node->parent != nullptr && best.offset <= node->to; node = node->parent) {
     const Position offset = EntryOf(node).snapshot.DeepestRestorable(std::min(limit, node->to));
     if (offset > 0 && offset >= best.offset) best = {node, offset};

@@ -10,21 +10,21 @@
 // - The bytes of all nodes never exceed the budget: eviction comes before insertion. Each page and slot
 //   counts once. A lowered budget is met as soon as leases allow it; until then nothing is inserted.
 // - A node's snapshot spans exactly its edge; its full-attention pages before the edge are its parent's.
-// - Only whole() and exact() snapshots are stored: a restored prefix is bit-identical to a computed one, unless
-//   Layout::stored_state says that recurrent states lose bits.
+// - Only whole() and exact() snapshots are stored: a restored prefix is bit-identical to a computed one,
+//   unless Layout::stored_state says that recurrent states lose bits.
 // - A leased node is neither evicted nor merged away; nor are the pages before it.
 // - Prefixes of different isolation keys are separate: neither matches nor timing reveal other keys.
 // - Evicting and ending a lease need no memory: each node has what they take from the beginning.
 //
 // Eviction: of the kEvictionCandidates nodes that were used longest ago, the one whose loss costs least: the
-// tokens that a return would compute again, per byte that it frees and per moment since its last use. The rate at
-// which a model computes tokens is the same for all nodes, so tokens stand for time. Nodes of equal cost, and those
-// behind the candidates, go by last use, then depth (deeper first), then size (larger first). All this is among the
-// nodes that are not spared for their owner, and only then among the others (owner_shares.h, which reads a clock). A
-// leaf is removed; a node with its own state and one child merges into the child, which supersedes it; a node that
-// branches stays; a user restore point is never merged, only removed as a leaf. A match counts as use of the node it
-// restores from and of the deepest one it enters, not of their ancestors. Engine thread only. The cache outlives the
-// store, the store its leases.
+// tokens that a return would compute again, per byte that it frees and per moment since its last use. The
+// rate at which a model computes tokens is the same for all nodes, so tokens stand for time. Nodes of equal
+// cost, and those behind the candidates, go by last use, then depth (deeper first), then size (larger first).
+// All this is among the nodes that are not spared for their owner, and only then among the others
+// (owner_shares.h, which reads a clock). A leaf is removed; a node with its own state and one child merges
+// into the child, which supersedes it; a node that branches stays; a user restore point is never merged, only
+// removed as a leaf. A match counts as use of the node it restores from and of the deepest one it enters, not
+// of their ancestors. Engine thread only. The cache outlives the store, the store its leases.
 #pragma once
 
 #include <array>
@@ -103,7 +103,8 @@ struct Restored {
   Position restored = 0;  // the sequence's offset; 0: nothing was restored and the sequence is as it was
   MissReason reason = MissReason::kCold;
   Lease lease;
-  // For the books of it, or for the slot of a state that is stored otherwise: nothing was restored, nor counted.
+  // For the books of it, or for the slot of a state that is stored otherwise: nothing was restored, nor
+  // counted.
   bool out_of_memory = false;
 };
 
@@ -171,28 +172,27 @@ class SnapshotStore : public Reclaimer {
                    std::string_view owner = {});
 
   // Keeps the snapshot [_, to) of the first `to` tokens. Splits an edge where the tokens diverge or end; a
-  // node that is already there takes over state that it lacks. `user_point` makes the node resist merging. `owner`: for
-  // whom it is kept.
-  // kOutOfPages: no room within the budget (names budget, held and demand); kUnsupported: not whole() or not
-  // exact(); kOutOfSlots: no room for its state as the store has it; kInvalid: empty, or fewer tokens than it
-  // spans (with look-ahead it takes one more). kOutOfMemory.
+  // node that is already there takes over state that it lacks. `user_point` makes the node resist merging.
+  // `owner`: for whom it is kept. kOutOfPages: no room within the budget (names budget, held and demand);
+  // kUnsupported: not whole() or not exact(); kOutOfSlots: no room for its state as the store has it;
+  // kInvalid: empty, or fewer tokens than it spans (with look-ahead it takes one more). kOutOfMemory.
   Result<Lease> Insert(std::string_view isolation, std::span<const TokenId> tokens, Snapshot snapshot,
                        bool user_point = false, std::string_view owner = {});
 
-  // The snapshot that has the KV of all these tokens; its state too, where it ends with them. Null: none. Valid
-  // until the store changes. With look-ahead there is none.
+  // The snapshot that has the KV of all these tokens; its state too, where it ends with them. Null: none.
+  // Valid until the store changes. With look-ahead there is none.
   const Snapshot* Find(std::string_view isolation, std::span<const TokenId> tokens) const;
 
-  // For a prefix that comes back from a lower tier (promotion.h): HybridCache::Import of [from, to) behind what
-  // the store has of these tokens. kInvalid: it has fewer than `from` of them.
+  // For a prefix that comes back from a lower tier (promotion.h): HybridCache::Import of [from, to) behind
+  // what the store has of these tokens. kInvalid: it has fewer than `from` of them.
   Result<Snapshot> ImportBehind(std::string_view isolation, std::span<const TokenId> tokens, Position from,
                                 Position to, const std::function<void(const Snapshot::Part&)>& fill);
   // Insert() of what was filled meanwhile; false: there is no room.
   bool Promote(std::string_view isolation, std::span<const TokenId> tokens, Snapshot snapshot,
                std::string_view owner = {});
 
-  // What runs for an owner, and takes memory beside its nodes; nobody's where there is no memory for one more owner. The store
-  // outlives it.
+  // What runs for an owner, and takes memory beside its nodes; nobody's where there is no memory for one more
+  // owner. The store outlives it.
   OwnerShares::Claim EnterRunning(std::string_view owner);
   const OwnerShares& owners() const { return owners_; }
 
@@ -250,7 +250,8 @@ class SnapshotStore : public Reclaimer {
                           const PrefixTree::Match& match, Position restorable, Position limit) const;
   void RememberStart(std::string_view isolation, std::span<const TokenId> tokens);
 
-  // Keeps a snapshot that may be kept. Throws std::bad_alloc; then the store holds nothing that nothing needs.
+  // Keeps a snapshot that may be kept. Throws std::bad_alloc; then the store holds nothing that nothing
+  // needs.
   Result<Lease> InsertInto(Tree& tree, std::span<const TokenId> tokens, Snapshot snapshot, bool user_point,
                            std::string_view owner);
   PrefixNode* AddLeaf(Tree& tree, PrefixNode* parent, std::span<const TokenId> tokens, Snapshot snapshot,
@@ -268,11 +269,12 @@ class SnapshotStore : public Reclaimer {
   void Evict(PrefixNode* node);
   Position TokensToRecompute(const PrefixNode* node) const;
   double CostOfLoss(const PrefixNode* node) const;
-  // Evicts while `wanting` says so, of the nodes that `helps` accepts first those that are not spared. False: nothing more
-  // can be evicted.
+  // Evicts while `wanting` says so, of the nodes that `helps` accepts first those that are not spared. False:
+  // nothing more can be evicted.
   template <class Wanting, class Helpful>
   bool EvictWhile(const Wanting& wanting, const Helpful& helps);
-  // The cheapest of the candidates that `helps` accepts, from `at` on; null: none. Moves `at` to the first of them.
+  // The cheapest of the candidates that `helps` accepts, from `at` on; null: none. Moves `at` to the first of
+  // them.
   template <class Helpful>
   PrefixNode* CheapestToLose(EvictionQueue::iterator* at, const Helpful& helps);
   void PruneUpwards(

@@ -201,8 +201,8 @@ TEST(Store, EvictsByLastUseFirst) {
   EXPECT_EQ(rig.store.Probe("", Tokens(8, 1000)).restorable, 7);
 }
 
-// Prompts of 24 and 57 tokens. The second has a restore point one token before its end, where its window weighs
-// more than all of the first.
+// Prompts of 24 and 57 tokens. The second has a restore point one token before its end, where its window
+// weighs more than all of the first.
 class CostOfLoss : public testing::Test {
  protected:
   CostOfLoss() {

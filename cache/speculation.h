@@ -11,8 +11,8 @@
 // the next step. Destroyed without Commit, it drops the draft. Costs one state slot more than the sequence
 // had, while open. Engine thread only. Not destroyed while a step of the draft is open.
 //
-// An isolated draft (SpeculateIsolated) is written to a fork and can only be dropped: it shows what a draft would
-// give, and the sequence that it began at knows nothing of it.
+// An isolated draft (SpeculateIsolated) is written to a fork and can only be dropped: it shows what a draft
+// would give, and the sequence that it began at knows nothing of it.
 #pragma once
 
 #include <cstddef>
@@ -40,7 +40,8 @@ class Speculation {
   Speculation& operator=(Speculation&&) = delete;
   ~Speculation();
 
-  // The sequence that draft tokens are appended to: the one given to Speculate, which stays where it is, or the fork.
+  // The sequence that draft tokens are appended to: the one given to Speculate, which stays where it is, or
+  // the fork.
   Sequence& sequence() { return isolated_ ? isolated_ : *live_; }
   Position base() const { return base_; }
   int32_t drafted() const {
@@ -50,9 +51,9 @@ class Speculation {
 
   // Keeps the first `keep` draft tokens and closes the transaction. On error it is still open.
   // `replay` may be null without recurrent layers. kInvalid: keep outside [0, drafted()], a step is open, it
-  // is closed, or there is no replay where one is needed. kUnsupported: the draft is isolated. kOutOfSlots: only
-  // where a canceled step has lost the draft's slot while the one at the base is shared.
-  // kOutOfMemory: not where keep is 0.
+  // is closed, or there is no replay where one is needed. kUnsupported: the draft is isolated. kOutOfSlots:
+  // only where a canceled step has lost the draft's slot while the one at the base is shared. kOutOfMemory:
+  // not where keep is 0.
   Result<void> Commit(int32_t keep, const ReplayInputs& replay);
   void Drop();  // as the destructor
 

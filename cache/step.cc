@@ -1,7 +1,8 @@
 // Begin: plan, reserve (all or nothing), then hand out a Step. Commit: move the offsets.
 //
-// Begin takes all that Commit needs: places and states for its captures, and a promise of the nodes that its cuts of page
-// tables take. What a rollback, a commit and a cancel change is then private to the sequence or promised: they cannot fail.
+// Begin takes all that Commit needs: places and states for its captures, and a promise of the nodes that its
+// cuts of page tables take. What a rollback, a commit and a cancel change is then private to the sequence or
+// promised: they cannot fail.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -44,8 +45,8 @@ class Reservation {
   Reservation(const Reservation&) = delete;
   Reservation& operator=(const Reservation&) = delete;
 
-  // What was copied stays until the end, whatever is evicted meanwhile. To be called when all are reserved: one that shares
-  // what it writes with another one writes in place where that has a copy.
+  // What was copied stays until the end, whatever is evicted meanwhile. To be called when all are reserved:
+  // one that shares what it writes with another one writes in place where that has a copy.
   void PinCopied() {
     copied_pinned_ = true;
     ForEachCopied([](BlockPool& pool, BlockId block) { pool.AddReference(block); });
@@ -83,7 +84,8 @@ class Reservation {
     slots_.clear();
   }
 
-  // Other holders of a page that was copied still hold it while nothing is evicted, so a rollback can add a reference again.
+  // Other holders of a page that was copied still hold it while nothing is evicted, so a rollback can add a
+  // reference again.
   bool ReservePages(SequenceState* sequence, size_t g, int32_t tokens) {
     HybridState& held = sequence->held;
     PageTable& table = held.groups[g].table;

@@ -18,8 +18,8 @@ class StoreAccounting {
  public:
   explicit StoreAccounting(const HybridCache& cache);
 
-  // Memory to count every page and slot that was ever in use until now: with it, no call below needs any. Throws
-  // std::bad_alloc.
+  // Memory to count every page and slot that was ever in use until now: with it, no call below needs any.
+  // Throws std::bad_alloc.
   void Reserve();
 
   // A new or removed leaf: everything its range counts. Linear in its pages.

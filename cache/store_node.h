@@ -29,8 +29,8 @@ struct SnapshotStore::Tree {
   uint64_t changes = 0;  // SnapshotStore::changes_ when it last changed
 };
 
-// A node's value; the root's has no snapshot. Evicting, leasing and merging it need no memory: it has all of it from the
-// beginning.
+// A node's value; the root's has no snapshot. Evicting, leasing and merging it need no memory: it has all of
+// it from the beginning.
 struct SnapshotStore::StoreEntry : NodeValue {
   static constexpr size_t kGhosts = 16;
 

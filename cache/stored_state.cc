@@ -103,8 +103,8 @@ void LoadNumbers(ElementType type, const std::byte* from, size_t count, std::byt
   }
 }
 
-// Visits each layer: visit(bytes of its convolution tail, its offset in a slot, its offset in a stored slot, numbers of
-// its delta state). The delta state follows the tail in both.
+// Visits each layer: visit(bytes of its convolution tail, its offset in a slot, its offset in a stored slot,
+// numbers of its delta state). The delta state follows the tail in both.
 template <class Visit>
 void ForEachLayer(const Layout& layout, const Visit& visit) {
   QUIRE_CACHE_CHECK(layout.stored_state == ElementType::kBF16 || layout.stored_state == ElementType::kQ8_0);

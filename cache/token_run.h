@@ -1,9 +1,9 @@
 // An immutable run of token ids that is cut and joined without copying it.
 //
 // Tokens live in shared chunks of at most kChunk; a run is a list of slices of chunks. Cutting and joining
-// move slice handles, one per chunk, and need no memory, but for First and Last; joining copies at most the two slices that meet, and only while together
-// they are short. A slice keeps its whole chunk, 64 KiB at most: little beside the KV of a single token.
-// Engine thread only.
+// move slice handles, one per chunk, and need no memory, but for First and Last; joining copies at most the
+// two slices that meet, and only while together they are short. A slice keeps its whole chunk, 64 KiB at
+// most: little beside the KV of a single token. Engine thread only.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // What a request has had of its runners, as seen from here: a runner that dies takes its own count with it.
 //
-// A runner's time counts from what it said first to what it said last, so that neither loads between two runners nor what
-// the next one computes again are in it. Pure; not thread-safe.
+// A runner's time counts from what it said first to what it said last, so that neither loads between two
+// runners nor what the next one computes again are in it. Pure; not thread-safe.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,5 @@
-// The clock of the scheduler and of its timers: the steady clock. A simulation links another definition of now().
+// The clock of the scheduler and of its timers: the steady clock. A simulation links another definition of
+// now().
 #pragma once
 
 #include <boost/asio/basic_waitable_timer.hpp>

@@ -1,5 +1,5 @@
-// When a runner may have been at requests that it was sent and that left it before their end: from when each was sent until a
-// little after its client had left. Not thread-safe.
+// When a runner may have been at requests that it was sent and that left it before their end: from when each
+// was sent until a little after its client had left. Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,8 @@ class Departures {
   // The runner learns of it when its step ends, and a preparation ends a little later.
   static constexpr std::chrono::seconds kAfter{2};
 
-  // `progressed`: the runner had computed something for it. REQUIRES: nothing that left later was added before.
+  // `progressed`: the runner had computed something for it. REQUIRES: nothing that left later was added
+  // before.
   void Add(Time sent_at, Time left_at, bool progressed) {
     AddTo(all_, sent_at, left_at + kAfter);
     if (!progressed) AddTo(unproven_, sent_at, left_at + kAfter);
@@ -25,7 +26,8 @@ class Departures {
   bool UnprovenCover(Time from, Time to) const { return Covers(unproven_, from, to); }
 
  private:
-  // Each begins behind the end of the one before, and has kAfter at least: together they reach back for minutes.
+  // Each begins behind the end of the one before, and has kAfter at least: together they reach back for
+  // minutes.
   static constexpr size_t kSpansMax = 256;
   struct Span {
     Time begin, end;

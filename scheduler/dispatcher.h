@@ -166,34 +166,35 @@ class Dispatcher {
                                                         std::string party = {});
   // Unloads once its running requests have ended; returns at once. Unknown keys are ignored.
   void Unload(const std::string& key);
-  // The party (api::Client::Party()) needs the model no longer: the same while no other one does (KeepAliveClaims).
+  // The party (api::Client::Party()) needs the model no longer: the same while no other one does
+  // (KeepAliveClaims).
   void EndClaim(const std::string& key, const std::string& party);
 
   // Runs a short-lived runner that parses the file and describes it; the daemon itself never parses model
   // files. Parties (api::Client) take turns, and one of them has half of the runners at most.
   Awaitable<api::Result<api::ipc::Inspected>> Inspect(api::ipc::InspectModel request, std::string party = {});
-  // Starts a short-lived runner that converts a model. One conversion runs at a time; this waits for the turn of its
-  // party. `kept` is held until the runner is reaped: whatever it writes into. kOverloaded, kUnavailable
-  // (draining).
+  // Starts a short-lived runner that converts a model. One conversion runs at a time; this waits for the turn
+  // of its party. `kept` is held until the runner is reaped: whatever it writes into. kOverloaded,
+  // kUnavailable (draining).
   Awaitable<api::Result<std::unique_ptr<ConversionJob>>> Convert(api::ipc::ConvertModel request,
                                                                  std::shared_ptr<const void> kept,
                                                                  std::string party = {});
 
   std::vector<LoadedModel> Loaded() const;    // longest-lived first
   std::vector<LoadingModel> Loading() const;  // by key
-  // Has the engines of all loaded models asked what they do. Returns once all have answered, at `until` at the
-  // latest; Engines() shows what has come.
+  // Has the engines of all loaded models asked what they do. Returns once all have answered, at `until` at
+  // the latest; Engines() shows what has come.
   Awaitable<void> InspectEngines(std::chrono::steady_clock::time_point until);
   std::vector<EngineView> Engines() const;
-  // `question.known_version` holds for `known_pid` only. kNotFound: the model is not loaded. kUnavailable: it was
-  // unloaded meanwhile.
+  // `question.known_version` holds for `known_pid` only. kNotFound: the model is not loaded. kUnavailable: it
+  // was unloaded meanwhile.
   Awaitable<api::Result<CacheView>> InspectCache(std::string key, api::ipc::InspectCache question,
                                                  int known_pid);
   Counters counters() const;
   // At `now` a runner has sent no frame or made no progress for so long that it should have been replaced.
   bool Stuck(std::chrono::steady_clock::time_point now) const;
-  // The error that Submit() would return at once for any request of the party for this model (ModelSpec::key); nothing while
-  // one may wait.
+  // The error that Submit() would return at once for any request of the party for this model
+  // (ModelSpec::key); nothing while one may wait.
   std::optional<api::Error> RefusalFor(const std::string& key, const std::string& party,
                                        AnswerLength length = AnswerLength::kAny) const;
   int64_t memory_limit() const;  // bytes of all runners together; 0 = none
@@ -201,7 +202,8 @@ class Dispatcher {
   // Rejects new requests, waits for the running ones until `deadline`, then stops and reaps every runner.
   Awaitable<void> Drain(std::chrono::steady_clock::time_point deadline);
 
-  // Empty if all invariants hold, else the first that does not. For tests, between two handlers of the executor.
+  // Empty if all invariants hold, else the first that does not. For tests, between two handlers of the
+  // executor.
   std::string CheckInvariants() const;
 
  private:

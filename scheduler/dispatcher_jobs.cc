@@ -41,8 +41,8 @@ class Dispatcher::Impl::OwnedConversion : public ConversionJob {
   const JobSlot slot_;
 };
 
-// A description tells the context of a model that gets the memory it asks for. Where all models together may have less, it is
-// asked again with what they may have: the context of a load here.
+// A description tells the context of a model that gets the memory it asks for. Where all models together may
+// have less, it is asked again with what they may have: the context of a load here.
 Awaitable<api::Result<api::ipc::Inspected>> Dispatcher::Impl::Inspect(Self self,
                                                                       api::ipc::InspectModel request,
                                                                       std::string party) {

@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kKiB = 1024;
 
-// Of each party two large requests fit, of all three.
+// Two large requests of each party fit, and those of all three do.
 class DispatcherPreparationTest : public DispatcherFixture {
  protected:
   void SetUp() override {

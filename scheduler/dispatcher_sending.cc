@@ -1,5 +1,5 @@
-// Requests on their way to runners: those that a plan admits are sent in slices, since encoding a large one takes
-// milliseconds of the I/O thread.
+// Requests on their way to runners: those that a plan admits are sent in slices, since encoding a large one
+// takes milliseconds of the I/O thread.
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 namespace quire::scheduler {
 namespace {
 
-// Of requests that are encoded in one go, unless one alone has more.
+// The bytes of requests that are encoded in one go, unless one alone has more.
 constexpr size_t kSliceBytes = size_t{1} << 20;
 constexpr size_t kRequestBytes = 1024;  // beside its texts
 
@@ -75,7 +75,7 @@ void Dispatcher::Impl::OnRoom() {
   if (!unsent_.empty()) RequestSending();
 }
 
-// Of size 0: there is nothing to encode.
+// A size of 0: there is nothing to encode.
 Dispatcher::Impl::Unsent Dispatcher::Impl::FindUnsent(api::RequestId id) const {
   if (const auto found = running_.find(id); found != running_.end()) {
     const Running& running = found->second;
@@ -87,8 +87,8 @@ Dispatcher::Impl::Unsent Dispatcher::Impl::FindUnsent(api::RequestId id) const {
   return {pending.spec.key, pending.party, pending.size};
 }
 
-// A large request waits while its runner has enough of them to prepare, and so do those of its party behind it: one that is
-// less large must not pass it again and again.
+// A large request waits while its runner has enough of them to prepare, and so do those of its party behind
+// it: one that is less large must not pass it again and again.
 bool Dispatcher::Impl::AwaitsPreparation(const Unsent& unsent, Delayed& delayed) const {
   if (unsent.size.memory <= limits_.preparation.small) return false;
   const std::pair owner{unsent.key, unsent.party};
@@ -126,7 +126,8 @@ bool Dispatcher::Impl::Admit(api::RequestId id) {
   return true;
 }
 
-// What the model's next runner must hold of one sequence: no request that a runner has started gets another context.
+// What the model's next runner must hold of one sequence: no request that a runner has started gets another
+// context.
 int32_t Dispatcher::Impl::ContextNeeded(const std::string& key) const {
   int32_t needed = 0;
   for (const auto& [id, running] : running_) {
@@ -135,7 +136,8 @@ int32_t Dispatcher::Impl::ContextNeeded(const std::string& key) const {
   return needed;
 }
 
-// Once a runner has started the request, its context is what that runner's caches held, whatever the next one's hold.
+// Once a runner has started the request, its context is what that runner's caches held, whatever the next
+// one's hold.
 void Dispatcher::Impl::DecideContext(Running& running, const api::ipc::ModelInfo& info) const {
   if (running.stream->times.spent()) return;
   int32_t& num_ctx = running.request.params.num_ctx;
@@ -143,8 +145,8 @@ void Dispatcher::Impl::DecideContext(Running& running, const api::ipc::ModelInfo
   running.context = info.num_ctx > 0 ? std::min(num_ctx, info.num_ctx) : num_ctx;
 }
 
-// Why the texts cannot fit the context; nothing where that is not known. `info`: null while the model is not loaded; then the
-// context is no longer than what the request asks for.
+// Why the texts cannot fit the context; nothing where that is not known. `info`: null while the model is not
+// loaded; then the context is no longer than what the request asks for.
 std::optional<api::Error> Dispatcher::Impl::CheckTexts(const api::Request& request, const RequestSize& size,
                                                        const api::ipc::ModelInfo* info) const {
   const int32_t asked = request.params.num_ctx;

@@ -1,11 +1,10 @@
 // The events of one request between the runner that reports them and the client that takes them.
 //
 // Invariants: at most kInitialCredit TextDeltas, one PrefillProgress (the last) and kQueuedBytesMax bytes are
-// held, whatever the runner sends: more bytes end the request, whose client is that far behind. Token ids are held until the
-// end, for another runner: no more than the request's tokens. The order is PromptReady, PrefillProgress*, TextDelta*, then one
-// Finished or Failed, after which nothing is taken in.
-// That holds across runners: what a second one says is what the first one would have said next. Pure; not
-// thread-safe.
+// held, whatever the runner sends: more bytes end the request, whose client is that far behind. Token ids are
+// held until the end, for another runner: no more than the request's tokens. The order is PromptReady,
+// PrefillProgress*, TextDelta*, then one Finished or Failed, after which nothing is taken in. That holds
+// across runners: what a second one says is what the first one would have said next. Pure; not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -33,8 +32,8 @@ class EventQueue {
 
   // Tokens that the answer may have, of kAnswerTokensMax; a runner that sends more breaks the protocol.
   void set_tokens_max(int64_t tokens_max) { tokens_max_ = tokens_max; }
-  // From the runner. An error says how it broke the protocol; the queue is then as before. What exceeds the bytes that may
-  // be held ends the request with an error of its own: the runner is not at fault.
+  // From the runner. An error says how it broke the protocol; the queue is then as before. What exceeds the
+  // bytes that may be held ends the request with an error of its own: the runner is not at fault.
   api::Result<void> Push(api::Event event);
   // From our side: the request ends with this error, after what is queued. Nothing happens if it has ended.
   void Fail(api::Error error);

@@ -20,7 +20,8 @@ class FileOpener {
 
   explicit FileOpener(boost::asio::any_io_executor executor);
 
-  // Calls `deliver` on the executor, never inside this call. An empty path has no files. Errors of OpenModelFiles.
+  // Calls `deliver` on the executor, never inside this call. An empty path has no files. Errors of
+  // OpenModelFiles.
   void Open(std::vector<std::filesystem::path> models, Deliver deliver);
 
   // Waits for what is being opened. From then on no thread uses the executor, whose context may end.

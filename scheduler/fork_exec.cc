@@ -19,15 +19,16 @@ constexpr int kExecFailed = 127;
 constexpr int kStatusFd = RunnerProcess::kIpcFd + 1;
 static_assert(RunnerProcess::kFirstFileFd == kStatusFd + 1);
 
-// What a runner, its libraries and the tests' faults read; PATH is for a script in the place of a runner. The daemon's
-// environment has more: passwords of other services, paths of credentials, the tokens of the shell that started it.
+// What a runner, its libraries and the tests' faults read; PATH is for a script in the place of a runner. The
+// daemon's environment has more: passwords of other services, paths of credentials, the tokens of the shell
+// that started it.
 constexpr std::array kPassed = std::to_array<std::string_view>(
     {"ASAN_OPTIONS", "GLIBC_TUNABLES", "LLVM_PROFILE_FILE", "LSAN_OPTIONS", "PATH", "QUIRE_CHECK_INVARIANTS",
      "QUIRE_DRAFT_TOKENS", "QUIRE_FAIL_ALLOC", "QUIRE_FAULTS", "QUIRE_FAULT_TRACE",
      "QUIRE_SNAPSHOT_ALWAYS_FETCH", "QUIRE_STUCK_PREPARATION", "TMPDIR", "TSAN_OPTIONS", "TZ", "TZDIR",
      "UBSAN_OPTIONS"});
 static_assert(std::ranges::is_sorted(kPassed));
-// Of the loader, the allocator, OpenBLAS, coverage, and an emulator of another processor.
+// Variables of the loader, the allocator, OpenBLAS, coverage, and an emulator of another processor.
 constexpr std::array kPassedPrefixes =
     std::to_array<std::string_view>({"GCOV_", "LD_", "MALLOC_", "OMP_", "OPENBLAS_", "QEMU_"});
 
@@ -65,8 +66,8 @@ void ResetSignals() {
 }
 
 // Runs in the child: async-signal-safe calls only.
-// An interpreter (of a script, of another processor's programs) opens the path itself: for a descriptor that closes the
-// kernel says that there is no such file.
+// An interpreter (of a script, of another processor's programs) opens the path itself: for a descriptor that
+// closes the kernel says that there is no such file.
 void Execute(int program, char* const* argv, char* const* variables) {
   ::fexecve(program, argv, variables);
   if (errno == ENOENT || errno == ENOSYS) ::execve(argv[0], argv, variables);

@@ -22,11 +22,11 @@ struct ChildFds {
   int Free() const;
 };
 
-// Executes fds.program. `binary` is its path: argv[0], and what an interpreter opens where the program needs one. The
-// child has only those variables of this process's environment that a runner reads. Returns the child's pid, or -1 with
-// errno. Safe under other threads: between fork and exec the child calls only async-signal-safe functions, and with all
-// signals blocked until its handlers are reset. REQUIRES: the calling thread outlives the child's usefulness; the child
-// dies with it (PR_SET_PDEATHSIG).
+// Executes fds.program. `binary` is its path: argv[0], and what an interpreter opens where the program needs
+// one. The child has only those variables of this process's environment that a runner reads. Returns the
+// child's pid, or -1 with errno. Safe under other threads: between fork and exec the child calls only
+// async-signal-safe functions, and with all signals blocked until its handlers are reset. REQUIRES: the
+// calling thread outlives the child's usefulness; the child dies with it (PR_SET_PDEATHSIG).
 pid_t ForkExec(const std::string& binary, const std::vector<std::string>& arguments, const ChildFds& fds);
 
 }  // namespace quire::scheduler

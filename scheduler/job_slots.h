@@ -18,9 +18,9 @@
 
 namespace quire::scheduler {
 
-// I/O thread only; held by shared_ptr, also by who has a slot or waits. A free slot goes to the party with the fewest jobs, of
-// parties alike to the one that waits longest since its last; jobs of one party start in the order in which they came. Parties
-// are those of QueuePlaces.
+// I/O thread only; held by shared_ptr, also by who has a slot or waits. A free slot goes to the party with
+// the fewest jobs, of parties alike to the one that waits longest since its last; jobs of one party start in
+// the order in which they came. Parties are those of QueuePlaces.
 class JobSlots {
  public:
   // For what something else bounds, such as the number of connections.

@@ -1,5 +1,5 @@
-// How long a loaded model stays. Every party that uses it has a claim, and the longest one counts: no client ends another
-// one's stay, and none keeps a model loaded for itself while another waits for the room.
+// How long a loaded model stays. Every party that uses it has a claim, and the longest one counts: no client
+// ends another one's stay, and none keeps a model loaded for itself while another waits for the room.
 #pragma once
 
 #include <chrono>
@@ -28,13 +28,13 @@ struct KeepAliveClaim {
   bool by_admin;  // of a key with the role admin: a negative time then pins the model for everybody
 };
 
-// Of one model. Owned by the scheduler; I/O thread only. A party is api::Client::Party().
+// The claims on one model. Owned by the scheduler; I/O thread only. A party is api::Client::Party().
 class KeepAliveClaims {
  public:
   using Time = std::chrono::steady_clock::time_point;
   using Parties = std::set<std::string_view>;
   static constexpr Time kNever = Time::max();
-  // Of more parties the one whose claim ends first has none, so that a decision costs little.
+  // If there are more parties, the one whose claim ends first has none, so that a decision costs little.
   static constexpr size_t kPartiesMax = 256;
 
   // A request of the party runs. What the last one said holds, at first `by_default`.
@@ -50,8 +50,8 @@ class KeepAliveClaims {
   std::optional<Time> ExpiresAt(Time now) const;
   bool HasOther(const std::string& party, Time now) const;  // a claim, of another party
   bool IsPinned() const;
-  // The model stays although these parties wait for room: an admin has pinned it, or the only one of them has, or nobody
-  // waits.
+  // The model stays although these parties wait for room: an admin has pinned it, or the only one of them
+  // has, or nobody waits.
   bool IsPinnedAgainst(const Parties& waiting) const;
   bool IsPinnedByAdmin() const;
   int32_t running() const;  // requests of all parties

@@ -1,5 +1,6 @@
-// Runners that lie: true sequences of frames with random damage (a bit, a length, a frame twice, left out, or of another
-// request), and floods of bytes. Nothing they send may harm the daemon, another model's answer, or a later request.
+// Runners that lie: true sequences of frames with random damage (a bit, a length, a frame twice, left out, or
+// of another request), and floods of bytes. Nothing they send may harm the daemon, another model's answer, or
+// a later request.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,8 +21,8 @@ class LyingRunnerTest : public DispatcherFixture {
     const char* asked = std::getenv("QUIRE_LYING_RUNNERS");
     return asked != nullptr ? std::atoi(asked) : 200;
   }
-  // The most memory that this process, which is the daemon here, ever had. Some KiB less than a moment ago: the kernel counts in
-  // parts.
+  // The most memory that this process, which is the daemon here, ever had. Some KiB less than a moment ago:
+  // the kernel counts in parts.
   static size_t PeakBytes() {
     std::ifstream status("/proc/self/status");
     for (std::string word; status >> word;) {
@@ -30,7 +31,8 @@ class LyingRunnerTest : public DispatcherFixture {
     }
     return 0;
   }
-  // One runner after the other breaks the protocol with this prompt, for less than `bytes_max` of the daemon's memory.
+  // One runner after the other breaks the protocol with this prompt, for less than `bytes_max` of the
+  // daemon's memory.
   void ExpectRefuses(const std::string& prompt, const std::string& reason, size_t bytes_max) {
     SCOPED_TRACE(prompt);
     auto bystander = StartReady(Spec("ok", "honest"), "answer 1000");

@@ -1,5 +1,5 @@
-// The simulation over messages: as dispatcher_simulation_test.cc, but frames, sockets and RunnerLink's coroutines are left
-// out (testing/message_port.cc), so that many more seeds run in the same time.
+// The simulation over messages: as dispatcher_simulation_test.cc, but frames, sockets and RunnerLink's
+// coroutines are left out (testing/message_port.cc), so that many more seeds run in the same time.
 #include <gtest/gtest.h>
 
 #include "scheduler/testing/dispatcher_simulation.h"

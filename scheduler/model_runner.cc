@@ -23,7 +23,8 @@ constexpr size_t kErrorBytesMax = size_t{64} << 10;
 // Ids that the streams of one runner hold together, at 4 bytes: an answer with which they would be more ends.
 constexpr size_t kTokensHeldMax = size_t{64} << 20;
 
-// That an answer to the request may have. A runner has a context of its own where the request's is very small.
+// That an answer to the request may have. A runner has a context of its own where the request's is very
+// small.
 int64_t TokensMaxOf(const api::Request& request) {
   constexpr int64_t kMargin = 256;
   const api::GenerationParams& params = request.params;
@@ -71,8 +72,8 @@ boost::asio::awaitable<void> ModelRunner::Run(std::shared_ptr<ModelRunner> self)
   if (const auto owner = self->owner_.lock()) owner->OnReaped(*self);
 }
 
-// What the bytes of a prefix depend on: the model's files and how they are read. A file of the store is named by
-// its content; another one is distinguished from its successors by what the file system says of it.
+// What the bytes of a prefix depend on: the model's files and how they are read. A file of the store is named
+// by its content; another one is distinguished from its successors by what the file system says of it.
 std::string ModelRunner::SnapshotIdentity() const {
   std::string identity = fmt::format("quantize={} kv={} ", job_.settings.quantize_on_load,
                                      static_cast<int>(job_.settings.kv_cache_type));
@@ -122,7 +123,8 @@ boost::asio::awaitable<std::optional<ModelRunner::End>> ModelRunner::LoadModel()
                               : Time::max();
   auto opened = co_await Open(std::min(deadline, started_by));
   if (!opened && over()) {
-    // Before its first message a runner has read nothing of the model and cannot report yet that a signal came from outside.
+    // Before its first message a runner has read nothing of the model and cannot report yet that a signal
+    // came from outside.
     const bool by_signal = exit_status() && exit_status()->by_signal;
     co_return End{by_signal ? Scheduler::ExitCause::kKilled : ExitCauseOf(), std::move(opened).error()};
   }
@@ -208,7 +210,8 @@ boost::asio::awaitable<std::optional<ModelRunner::End>> ModelRunner::Watch(Time 
   // Frames that came while this process itself did not run are read first.
   co_await changed().Wait(Clock::now() + kReadingTime);
   if (Clock::now() < StalledAt() || over() || stop_requested()) co_return std::nullopt;
-  // A runner that goes on shows it within this time (Heartbeat::progress). Where it hung later, nobody is blamed.
+  // A runner that goes on shows it within this time (Heartbeat::progress). Where it hung later, nobody is
+  // blamed.
   constexpr std::chrono::seconds kProgressInterval{2};
   // One that is stuck in a preparation shows progress until that is plain.
   constexpr std::chrono::seconds kStuckUnseen{10};
@@ -391,7 +394,8 @@ api::Result<void> ModelRunner::OnRequestEvent(api::ipc::RequestEvent message) {
   const std::shared_ptr<EventStream> stream = found->second.stream;
   const bool is_ready = std::holds_alternative<api::PromptReady>(message.event);
   const auto* failed = std::get_if<api::Failed>(&message.event);
-  // In place of an event that is too large for a frame, or not valid: the runner may compute more of the answer.
+  // In place of an event that is too large for a frame, or not valid: the runner may compute more of the
+  // answer.
   const bool is_cut = failed != nullptr && (failed->error.code == api::ErrorCode::kTooLarge ||
                                             failed->error.code == api::ErrorCode::kInternal);
   const bool is_end = std::holds_alternative<api::Finished>(message.event) || (failed != nullptr && !is_cut);

@@ -88,8 +88,8 @@ class ModelRunner : public RunnerSession {
   // Approves the load with this cache size. Ignored unless the runner waits for it.
   void ApproveLoad(int64_t cache_bytes);
   // Sends the request, whose events go to `stream` from now on, from `resume` on. kTooLarge if it does not
-  // fit a frame, kOverloaded if the runner is behind with reading. `memory_bytes`: api::MemoryBytes() of it. REQUIRES: loaded
-  // and not stopping.
+  // fit a frame, kOverloaded if the runner is behind with reading. `memory_bytes`: api::MemoryBytes() of it.
+  // REQUIRES: loaded and not stopping.
   api::Result<void> Submit(api::RequestId id, const api::Request& request, size_t memory_bytes,
                            const api::ipc::Resume& resume, std::shared_ptr<EventStream> stream);
   // Whether a request of this size may be sent now. REQUIRES: loaded and not stopping.

@@ -8,8 +8,8 @@
 
 namespace quire::scheduler {
 
-// Posts `work` to the executor and waits for memory as long as that takes: work that is lost would leave its request
-// waiting. REQUIRES: copying `work` does not throw; the caller is not the I/O thread.
+// Posts `work` to the executor and waits for memory as long as that takes: work that is lost would leave its
+// request waiting. REQUIRES: copying `work` does not throw; the caller is not the I/O thread.
 template <class Executor, class Work>
 void PostPersistently(const Executor& executor, const Work& work) {
   constexpr std::chrono::milliseconds kPause(10);

@@ -16,8 +16,9 @@ namespace {
 namespace ipc = api::ipc;
 using ipc::VisitFields;
 
-// Gives the bytes of all fields of a request to `sink`, each list and text behind its size, so that two requests that differ
-// give different bytes. A sink of outlines gets no text, and of a list its ends only; one that is full gets no more elements.
+// Gives the bytes of all fields of a request to `sink`, each list and text behind its size, so that two
+// requests that differ give different bytes. A sink of outlines gets no text, and of a list its ends only;
+// one that is full gets no more elements.
 template <class Sink>
 class FieldBytes {
  public:

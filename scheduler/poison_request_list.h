@@ -14,8 +14,8 @@
 
 namespace quire::scheduler {
 
-// What tells a request from others, whatever its size. A request is the same when all that its client asks for is; where and
-// with what exchange it came does not count.
+// What tells a request from others, whatever its size. A request is the same when all that its client asks
+// for is; where and with what exchange it came does not count.
 struct RequestFingerprint {
   uint64_t outline =
       0;  // of its numbers, the sizes of its texts and lists, and the first and last of each list
@@ -29,7 +29,8 @@ RequestFingerprint FingerprintOf(const api::Request& request);
 // FingerprintOf() takes too long for the I/O thread (RequestHasher).
 bool IsSlowToHash(const api::Request& request);
 
-// Not thread-safe. Holds at most kEntriesMax requests; the oldest are dropped first. It keeps no request, but its fingerprint.
+// Not thread-safe. Holds at most kEntriesMax requests; the oldest are dropped first. It keeps no request, but
+// its fingerprint.
 class PoisonRequestList {
  public:
   using Time = std::chrono::steady_clock::time_point;

@@ -81,7 +81,8 @@ TEST(PoisonRequestList, ARequestThatDiffersInAnythingIsNot) {
   EXPECT_FALSE(list.Check("model", FingerprintOf(poison), kNow));
 }
 
-// Requests like one of the list are not read, but for one that may be the same: each was hashed, in 40 to 150 ms of 64 MiB.
+// Requests like one of the list are not read, but for one that may be the same: each was hashed, in 40 to 150
+// ms of 64 MiB.
 TEST(PoisonRequestList, TheOutlineTellsMostRequestsApart) {
   PoisonRequestList list;
   const api::Request poison = ChatOf("kill");

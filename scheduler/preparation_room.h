@@ -1,7 +1,8 @@
 // Which large requests may go to a runner: it holds a bounded part of those that it has not prepared yet.
 //
-// A runner that had all of them at once would hold as much as the daemon does, for the time that their preparations take.
-// Small requests pass. A party with nothing large in the runner may send one, however much others have there.
+// A runner that had all of them at once would hold as much as the daemon does, for the time that their
+// preparations take. Small requests pass. A party with nothing large in the runner may send one, however much
+// others have there.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +20,7 @@ struct PreparationLimits {
   size_t party = size_t{32} << 20;         // of one party (api::Client)
 };
 
-// Of one runner. I/O thread only.
+// Belongs to one runner. I/O thread only.
 class PreparationRoom {
  public:
   explicit PreparationRoom(const PreparationLimits& limits) : limits_(limits) {}

@@ -1,9 +1,10 @@
 // The places of requests that no runner has started: how many wait, and who still finds a place.
 //
-// Behind the places that anyone may take lies an eighth more, for parties that have less than a quarter of these waiting: one
-// that fills the queue leaves room for others, and so do two. A party may be several people behind an address: one that has
-// more waiting finds such a place for a short request while less than a quarter of these are its short ones. The engine serves
-// short ones before long ones (place_rotation.h), so that these places are soon free again.
+// Behind the places that anyone may take lies an eighth more, for parties that have less than a quarter of
+// these waiting: one that fills the queue leaves room for others, and so do two. A party may be several
+// people behind an address: one that has more waiting finds such a place for a short request while less than
+// a quarter of these are its short ones. The engine serves short ones before long ones (place_rotation.h), so
+// that these places are soon free again.
 #pragma once
 
 #include <algorithm>
@@ -16,16 +17,16 @@ namespace quire::scheduler {
 
 enum class AnswerLength : uint8_t { kAny, kShort };
 
-// Short: at most 128 tokens behind a text of at most 8 KiB, some 2,000 tokens, if anything is known of it. A negative
-// `num_predict` sets no bound.
+// Short: at most 128 tokens behind a text of at most 8 KiB, some 2,000 tokens, if anything is known of it. A
+// negative `num_predict` sets no bound.
 constexpr AnswerLength LengthOf(int32_t num_predict, size_t text_bytes = 0) {
   constexpr size_t kTextBytesMax = size_t{8} << 10;
   const bool is_short = num_predict >= 0 && num_predict <= 128 && text_bytes <= kTextBytesMax;
   return is_short ? AnswerLength::kShort : AnswerLength::kAny;
 }
 
-// Owned by the scheduler; I/O thread only. A party is api::Client::Party(); the empty one, of which nobody knows how many
-// there are, finds none of the places behind.
+// Owned by the scheduler; I/O thread only. A party is api::Client::Party(); the empty one, of which nobody
+// knows how many there are, finds none of the places behind.
 class QueuePlaces {
  public:
   // For anyone: of all models together, < 1 counts as 1; of one model, < 1: no limit of its own.

@@ -61,7 +61,8 @@ void RunnerLink::Send(const api::ipc::ToRunner& message) {
     }
     position = BeforeLargeFrames();
   } else if (const auto* credit = std::get_if<api::ipc::Credit>(&message)) {
-    // A request that goes on in another runner gets credit for what the last one sent, maybe before it is there.
+    // A request that goes on in another runner gets credit for what the last one sent, maybe before it is
+    // there.
     if (SubmitOf(credit->id) == queue_.end()) position = BeforeLargeFrames();
   }
   if (control_frames_ >= kQueuedFramesMax)
@@ -82,8 +83,8 @@ api::Result<void> RunnerLink::TrySend(const api::ipc::SubmitView& submit) {
     return api::Fail(api::ErrorCode::kOverloaded, kBehind);
   }
   if (end_) return {};
-  // No frame before the first one of a request is about it. A short chat waits for the large frame that is being sent, not
-  // for those behind it.
+  // No frame before the first one of a request is about it. A short chat waits for the large frame that is
+  // being sent, not for those behind it.
   const auto position = bytes.size() <= kSmallFrameBytes ? BeforeLargeFrames() : queue_.end();
   Queue({std::move(bytes), submit.id, party}, position);
   return {};
@@ -190,8 +191,8 @@ boost::asio::awaitable<void> RunnerLink::Write(Self self) {
   self->queue_.clear();
 }
 
-// A frame at a time, the last one would wait for everything else that the I/O thread has to do, as many times as frames wait
-// before it.
+// A frame at a time, the last one would wait for everything else that the I/O thread has to do, as many times
+// as frames wait before it.
 void RunnerLink::PopFrames(FramesBeingSent& sending) {
   size_t bytes = 0;
   do {
@@ -208,7 +209,7 @@ boost::asio::awaitable<boost::system::error_code> RunnerLink::SendFrames(Self se
                                                                          FramesBeingSent& sending) {
   std::span<boost::asio::const_buffer> left = sending.buffers;
   while (!left.empty()) {
-    // Of a large frame a piece: a runner that reads fast would else take all of it in one turn.
+    // Sends a large frame in pieces: a runner that reads fast would else take all of it in one turn.
     const boost::asio::const_buffer piece = boost::asio::buffer(left.front(), kSmallFrameBytes);
     const bool large = piece.size() < left.front().size();
     const auto buffers = large ? std::span(&piece, 1) : std::span<const boost::asio::const_buffer>(left);

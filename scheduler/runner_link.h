@@ -1,9 +1,9 @@
 // Frames to and from one runner over its socket.
 //
-// Requests wait in the daemon while the runner reads others. Control frames (all that are not a Submit) have room of their
-// own: however much requests send, a credit or a cancel is queued, and finds the link full only if the runner has stopped
-// reading. A request above kSmallFrameBytes of a party that would have more than an eighth of the room leaves the last
-// eighth free for others.
+// Requests wait in the daemon while the runner reads others. Control frames (all that are not a Submit) have
+// room of their own: however much requests send, a credit or a cancel is queued, and finds the link full only
+// if the runner has stopped reading. A request above kSmallFrameBytes of a party that would have more than an
+// eighth of the room leaves the last eighth free for others.
 //
 // The runner is not trusted: what it sends is decoded with bounds, what waits to be sent to it is bounded,
 // and either going wrong ends the link, never the daemon.
@@ -61,12 +61,12 @@ class RunnerLink : public std::enable_shared_from_this<RunnerLink> {
              size_t queued_bytes_max = kQueuedBytesMax);
 
   void Start(Gate& gate);
-  // Queues a control message. Dropped when the link is over. Beyond the bound the runner counts as stopped reading, and the
-  // link ends. A Cancel or a Credit is sent before large requests that wait; the Cancel of a request that still waits takes
-  // it back instead.
+  // Queues a control message. Dropped when the link is over. Beyond the bound the runner counts as stopped
+  // reading, and the link ends. A Cancel or a Credit is sent before large requests that wait; the Cancel of a
+  // request that still waits takes it back instead.
   void Send(const api::ipc::ToRunner& message);
-  // Queues a request. kTooLarge if it does not fit a frame, kOverloaded if the runner is behind with reading: the link goes
-  // on. A small one is sent before large ones that wait.
+  // Queues a request. kTooLarge if it does not fit a frame, kOverloaded if the runner is behind with reading:
+  // the link goes on. A small one is sent before large ones that wait.
   api::Result<void> TrySend(const api::ipc::SubmitView& submit);
   // Whether a request of this size may be sent now.
   bool HasRoomFor(size_t bytes, const std::string& party = {}) const;
@@ -84,7 +84,7 @@ class RunnerLink : public std::enable_shared_from_this<RunnerLink> {
     std::optional<api::RequestId> submits = {};  // nothing: a control frame
     std::string party = {};
   };
-  // Of one write. Their memory is there before the first of them.
+  // The frames of one write. Their memory is there before the first of them.
   struct FramesBeingSent {
     FramesBeingSent() {
       frames.reserve(kFramesTogether);
@@ -93,7 +93,8 @@ class RunnerLink : public std::enable_shared_from_this<RunnerLink> {
     std::vector<Frame> frames;
     std::vector<boost::asio::const_buffer> buffers;
   };
-  // The first of the queue, and those behind it while all together are small. REQUIRES: there is one, `sending` is empty.
+  // The first of the queue, and those behind it while all together are small. REQUIRES: there is one,
+  // `sending` is empty.
   void PopFrames(FramesBeingSent& sending);
   static boost::asio::awaitable<boost::system::error_code> SendFrames(Self self, FramesBeingSent& sending);
   void ReleaseSent(FramesBeingSent& sending);

@@ -188,7 +188,8 @@ TEST_F(RunnerLinkTest, SendsInOrder) {
   EXPECT_EQ(received, expected);
 }
 
-// One at a time, the last would wait for everything else that the I/O thread has to do, as many times as others wait before it.
+// One at a time, the last would wait for everything else that the I/O thread has to do, as many times as
+// others wait before it.
 TEST_F(RunnerLinkTest, SmallFramesThatWaitAreSentTogether) {
   constexpr uint64_t kFrames = 200;
   for (uint64_t id = 1; id <= kFrames; ++id) ASSERT_TRUE(Submit(id, 100));

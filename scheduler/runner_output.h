@@ -1,9 +1,9 @@
 // What a runner writes to its standard output and error, as bounded lines of the daemon's log.
 //
-// Invariants: a runner cannot make the log grow by more than kLinesPerSecond lines of kLineBytesMax bytes in the
-// long run; a pipe that is not read drops what the runner writes, so neither waits for the other; the last lines
-// of a runner that ends are logged even if it wrote too many before, as far as it could write them: a full pipe is read
-// again within 100 ms, for which a runner that crashes waits.
+// Invariants: a runner cannot make the log grow by more than kLinesPerSecond lines of kLineBytesMax bytes in
+// the long run; a pipe that is not read drops what the runner writes, so neither waits for the other; the
+// last lines of a runner that ends are logged even if it wrote too many before, as far as it could write
+// them: a full pipe is read again within 100 ms, for which a runner that crashes waits.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -29,8 +29,8 @@ class OutputLimiter {
 
   explicit OutputLimiter(Time now) : refilled_at_(now) {}
 
-  // The lines to log now, without control characters and quotes, as UTF-8. A line that counts the dropped ones
-  // stands in their place.
+  // The lines to log now, without control characters and quotes, as UTF-8. A line that counts the dropped
+  // ones stands in their place.
   std::vector<std::string> Append(std::string_view bytes, Time now);
   // At the end: the last of the dropped lines, and a line that has no end.
   std::vector<std::string> Finish();
@@ -50,8 +50,8 @@ class OutputLimiter {
   std::deque<std::string> last_;  // the last kLastLines of them
 };
 
-// Logs the lines of `pipe` until it ends, with the model and the process. A runner that writes too much is read
-// slowly. Executor of `pipe` only.
+// Logs the lines of `pipe` until it ends, with the model and the process. A runner that writes too much is
+// read slowly. Executor of `pipe` only.
 boost::asio::awaitable<void> LogRunnerOutput(boost::asio::posix::stream_descriptor pipe, std::string model,
                                              int pid);
 

@@ -79,7 +79,7 @@ const char* OpenFds(const RunnerProgram& program, StartFds& fds) {
   if (::pipe2(pair.data(), O_CLOEXEC) != 0) return "pipe2";
   fds.our_output = api::FileDescriptor(pair[0]);
   fds.child_output = api::FileDescriptor(pair[1]);
-  // Of the child's end only: a runner must not wait for the daemon to read.
+  // Sets it on the child's end only: a runner must not wait for the daemon to read.
   if (::fcntl(fds.child_output.get(), F_SETFL, O_NONBLOCK) != 0) return "fcntl";
   fds.null = api::FileDescriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!fds.null.valid()) return "open /dev/null";

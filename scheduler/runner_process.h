@@ -1,10 +1,10 @@
 // One quire-runner process: how it is started, signaled and reaped.
 //
-// The child gets standard input from /dev/null, a pipe as standard output and error (which drops what it writes
-// while the pipe is full), its end of a socketpair as descriptor kIpcFd, the files that it is given from kFirstFileFd
-// on, and no other descriptor; the variables that runners read, and no others; default signal handlers and an empty
-// mask; a process group of its own, so that Ctrl-C in a terminal reaches the daemon alone; and SIGKILL when the thread
-// that started it ends.
+// The child gets standard input from /dev/null, a pipe as standard output and error (which drops what it
+// writes while the pipe is full), its end of a socketpair as descriptor kIpcFd, the files that it is given
+// from kFirstFileFd on, and no other descriptor; the variables that runners read, and no others; default
+// signal handlers and an empty mask; a process group of its own, so that Ctrl-C in a terminal reaches the
+// daemon alone; and SIGKILL when the thread that started it ends.
 #pragma once
 
 #include <sys/types.h>
@@ -29,11 +29,12 @@ namespace quire::scheduler {
 struct ExitStatus {
   bool by_signal = false;
   int value = 0;  // exit status, or signal number
-  // Another process sent the signal. Certain unless the runner reports it (api/ipc/exit_status.h): then it may
-  // be false.
+  // Another process sent the signal. Certain unless the runner reports it (api/ipc/exit_status.h): then it
+  // may be false.
   bool external = false;
 
-  // "exited with status 3", "killed by signal 9 (SIGKILL)", "killed by signal 11 (SIGSEGV) from another process"
+  // "exited with status 3", "killed by signal 9 (SIGKILL)", "killed by signal 11 (SIGSEGV) from another
+  // process"
   std::string ToString() const;
 };
 

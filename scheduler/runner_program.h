@@ -1,6 +1,6 @@
-// The program of every runner: one file, opened once. A package that is upgraded puts another file in its place, which
-// speaks another version of the link and computes other bits; the daemon that runs until it is restarted starts the
-// file that it has opened.
+// The program of every runner: one file, opened once. A package that is upgraded puts another file in its
+// place, which speaks another version of the link and computes other bits; the daemon that runs until it is
+// restarted starts the file that it has opened.
 #pragma once
 
 #include <fcntl.h>

@@ -69,8 +69,8 @@ class RunnerSession : public RunnerLink::Listener, public std::enable_shared_fro
   // the process is reaped.
   boost::asio::awaitable<void> Shut(bool at_once);
 
-  // What the process gets beside the models' files, which `files` are: descriptors to append, and the arguments that
-  // name them. Called once, before it is started.
+  // What the process gets beside the models' files, which `files` are: descriptors to append, and the
+  // arguments that name them. Called once, before it is started.
   virtual std::vector<std::string> AddDescriptors(std::vector<api::FileDescriptor>& /*files*/) { return {}; }
 
   // SIGKILL without waiting for anything; the process is reaped in its own time.

@@ -5,16 +5,18 @@
 //  - loading + ready + stopping models never exceed models_max, and the memory granted to them never exceeds
 //    memory_bytes: memory is freed before it is granted;
 //  - every request is in exactly one state: waiting for its model, or admitted and counted as running;
-//  - requests that no runner has started yet never exceed queue_max, nor model_queue_max for one model, and an
-//    eighth more of parties that have few of them (QueuePlaces), whether or not their model is loaded;
-//  - a plan never unloads a model that has admitted requests, unless it has had its turn (scheduler_turns.cc): then
-//    they wait for its next runner and go on there;
-//  - requests whose runner died are quarantined: they are re-admitted one at a time, in turns of their parties, so that
-//    the request that kills the next runner is known. Between two of them others have their turn (scheduler_quarantine.cc).
+//  - requests that no runner has started yet never exceed queue_max, nor model_queue_max for one model, and
+//    an eighth more of parties that have few of them (QueuePlaces), whether or not their model is loaded;
+//  - a plan never unloads a model that has admitted requests, unless it has had its turn
+//    (scheduler_turns.cc): then they wait for its next runner and go on there;
+//  - requests whose runner died are quarantined: they are re-admitted one at a time, in turns of their
+//    parties, so that the request that kills the next runner is known. Between two of them others have their
+//    turn (scheduler_quarantine.cc).
 // A pinned model whose runner dies is reloaded without a request, with a growing delay. Nothing waits
 // forever: a model that must make room stops admitting requests and becomes idle when its running requests
-// finish, or is suspended after its turn. If short requests have ended and long ones have not, which drain_pause tells
-// apart, it admits again meanwhile. If no model can ever make room, the request is rejected at once.
+// finish, or is suspended after its turn. If short requests have ended and long ones have not, which
+// drain_pause tells apart, it admits again meanwhile. If no model can ever make room, the request is rejected
+// at once.
 #pragma once
 
 #include <algorithm>
@@ -52,15 +54,15 @@ class Scheduler {
     KeepAlive default_keep_alive = std::chrono::minutes(5);
     int32_t model_queue_max = 0;  // < 1: no limit of its own
     int64_t memory_bytes = 0;     // of all runners together; < 1: no limit
-    // The longest turn of quarantined requests and of those between them; 4 and 16 times as long for one that was in
-    // runners of whose deaths nothing told the cause.
+    // The longest turn of quarantined requests and of those between them; 4 and 16 times as long for one that
+    // was in runners of whose deaths nothing told the cause.
     KeepAlive probation_time = std::chrono::seconds(2);
-    // The longest turn of a model that drains, as long as its answers get on in such turns: then they are suspended.
-    // <= 0: never.
+    // The longest turn of a model that drains, as long as its answers get on in such turns: then they are
+    // suspended. <= 0: never.
     KeepAlive drain_limit = std::chrono::seconds(10);
-    // The shortest turn; that of an answer that has not run before is twice as long. A model that drains admits what waits for
-    // it after each such pause: an endless answer, for which it cannot become idle, holds up no short one longer. Without a
-    // drain_limit it admits nothing.
+    // The shortest turn; that of an answer that has not run before is twice as long. A model that drains
+    // admits what waits for it after each such pause: an endless answer, for which it cannot become idle,
+    // holds up no short one longer. Without a drain_limit it admits nothing.
     KeepAlive drain_pause = std::chrono::milliseconds(200);
     KeepAlive queue_timeout = {};  // how long a request may wait until a runner starts it; <= 0: no limit
   };
@@ -135,10 +137,10 @@ class Scheduler {
 
   // ---- events ----
 
-  // Queues a request, or a bare load, for a model. `keep_alive` is its party's claim from when the request is admitted; a
-  // negative one also pins the model: it is not unloaded to make room for the party itself, and, of an admin, for
-  // nobody. Absent leaves the party's claim as it is. kOverloaded when the party (api::Client) finds no place.
-  // `member`: of an address, which has turns of its own.
+  // Queues a request, or a bare load, for a model. `keep_alive` is its party's claim from when the request is
+  // admitted; a negative one also pins the model: it is not unloaded to make room for the party itself, and,
+  // of an admin, for nobody. Absent leaves the party's claim as it is. kOverloaded when the party
+  // (api::Client) finds no place. `member`: of an address, which has turns of its own.
   api::Result<void> Enqueue(api::RequestId id, const std::string& key,
                             std::optional<KeepAliveClaim> keep_alive, Time now, const std::string& party = {},
                             AnswerLength length = AnswerLength::kAny, const std::string& member = {});
@@ -147,7 +149,8 @@ class Scheduler {
                  AnswerLength length = AnswerLength::kAny) const {
     return !places_.HasRoom(key, party, length);
   }
-  // The runner was sent the request: before, it cannot be why the runner dies. True: NextPlan() has another wake_at.
+  // The runner was sent the request: before, it cannot be why the runner dies. True: NextPlan() has another
+  // wake_at.
   bool Sent(api::RequestId id, Time now);
   // The runner started the request: it no longer waits, also if its runner has been stopped meanwhile.
   void Start(api::RequestId id);
@@ -169,8 +172,8 @@ class Scheduler {
   // Unloads the model when its admitted requests have finished; later requests get a new runner. Unknown keys
   // are ignored.
   void Unload(const std::string& key);
-  // Ends the party's claim. Unloads the model as Unload() does if it has no claim of another party, nor a request, until one
-  // comes.
+  // Ends the party's claim. Unloads the model as Unload() does if it has no claim of another party, nor a
+  // request, until one comes.
   void EndClaim(const std::string& key, const std::string& party, Time now);
   // From now on no pinned model is reloaded without a request.
   void Close();
@@ -220,7 +223,8 @@ class Scheduler {
     Departures departures;
     std::optional<MemoryEstimate> estimate;  // known while it loads and after
     std::optional<int64_t> granted;          // bytes, fixed and cache; taken until the runner is reaped
-    // It is pinned and gave its room to answers that had begun: it comes back once as many bytes and a slot are free.
+    // It is pinned and gave its room to answers that had begun: it comes back once as many bytes and a slot
+    // are free.
     std::optional<int64_t> gave_room;
     Time idle_since{};
     uint64_t last_use = 0;  // grows with each request admitted or finished
@@ -249,7 +253,7 @@ class Scheduler {
   // A party, or a member of it. Points into requests_.
   using Owner = std::pair<std::string_view, std::string_view>;
   static Owner OwnerOf(const Request& request) { return {request.party, request.member}; }
-  // Of an owner that waits for room.
+  // An owner that waits for room.
   struct Waiter {
     KeepAlive longest_run{};       // of all its requests
     int32_t whole_turns_lost = 0;  // of those that wait for room: the most

@@ -1,24 +1,29 @@
-// The scheduler's decisions about deaths: which request killed a runner, and which one is admitted to the next.
+// The scheduler's decisions about deaths: which request killed a runner, and which one is admitted to the
+// next.
 //
-// Requests that were in a runner when it died are quarantined until the next runner has computed something for them. While
-// some of them wait, a model admits in turns:
-//  - A probation: one quarantined request. Parties take turns, also over several runners; a party's oldest goes first.
-//  - An open turn: all that wait whose owner has no quarantined request waiting. Other requests of that owner come later.
-// A turn ends when something has been computed for each of its requests, or after probation_time. That of a probation begins
-// again when the runner is sent the request, which may wait for room meanwhile. A runner's first turn is a probation, so that a
-// flood of requests that kill cannot keep quarantined ones from being tried. It follows:
+// Requests that were in a runner when it died are quarantined until the next runner has computed something
+// for them. While some of them wait, a model admits in turns:
+//  - A probation: one quarantined request. Parties take turns, also over several runners; a party's oldest
+//    goes first.
+//  - An open turn: all that wait whose owner has no quarantined request waiting. Other requests of that owner
+//    come later.
+// A turn ends when something has been computed for each of its requests, or after probation_time. That of a
+// probation begins again when the runner is sent the request, which may wait for room meanwhile. A runner's
+// first turn is a probation, so that a flood of requests that kill cannot keep quarantined ones from being
+// tried. It follows:
 //  - A request whose owner has none in quarantine waits for one open turn and one probation at most.
-//  - Between two probations of a party every other party with a request in quarantine has one. The exception is the request
-//    that is tried first after an unexplained death.
+//  - Between two probations of a party every other party with a request in quarantine has one. The exception
+//    is the request that is tried first after an unexplained death.
 //
-// Candidates are the requests that a runner was sent and for which it had computed nothing when it died. Those that were not
-// quarantined then are newcomers, and so are those that were abandoned, for as long as the runner may be at them
-// (departures.h): who sends a request that kills and hangs up makes no other one fail. A quarantined candidate fails if it was
-// on probation and there is no other candidate, or if the runner had no other request. While there is a newcomer nobody fails:
-// its sender could make the requests of others fail. A death for which nobody fails is unexplained. It makes the next
-// probations of its quarantined candidates longer, so that a slow killer dies in its own. The one that was sent last is tried
-// first, so that it is alone in the next runner. When all candidates have the longest probation, the one on probation fails,
-// and so does one that is alone after it.
+// Candidates are the requests that a runner was sent and for which it had computed nothing when it died.
+// Those that were not quarantined then are newcomers, and so are those that were abandoned, for as long as
+// the runner may be at them (departures.h): who sends a request that kills and hangs up makes no other one
+// fail. A quarantined candidate fails if it was on probation and there is no other candidate, or if the
+// runner had no other request. While there is a newcomer nobody fails: its sender could make the requests of
+// others fail. A death for which nobody fails is unexplained. It makes the next probations of its quarantined
+// candidates longer, so that a slow killer dies in its own. The one that was sent last is tried first, so
+// that it is alone in the next runner. When all candidates have the longest probation, the one on probation
+// fails, and so does one that is alone after it.
 
 #include <algorithm>
 #include <iterator>
@@ -200,7 +205,7 @@ bool Scheduler::Sent(api::RequestId id, Time now) {
   return true;
 }
 
-// Of those that wait.
+// The owners of those that wait.
 std::set<Scheduler::Owner> Scheduler::OwnersInQuarantine(const Model& model) const {
   std::set<Owner> owners;
   for (const api::RequestId id : model.waiting) {

@@ -145,7 +145,7 @@ TEST_F(QuarantineTest, ARunnerThatHangsDoesSoForWhatItHadThen) {
   EXPECT_THAT(Die(ExitCause::kCrashed, {{hung_since, hung_since}}), ElementsAre(Id(1)));
 }
 
-// Of several candidates the last one goes first, alone.
+// The last of several candidates goes first, alone.
 TEST_F(QuarantineTest, TheLastCandidateIsTriedFirst) {
   for (const uint64_t id : {1, 2, 3}) Add(id, "a");
   Load();
@@ -261,8 +261,8 @@ TEST_F(QuarantineTest, WhatARunnerWasNotSentDidNotKillIt) {
   EXPECT_THAT(Die(), ElementsAre(Id(1)));
 }
 
-// Requests that compute something after a while, and others that kill their runner after a while, or make it hang, from several
-// parties. Some are sent to it late. The clients of some leave.
+// Requests that compute something after a while, and others that kill their runner after a while, or make it
+// hang, from several parties. Some are sent to it late. The clients of some leave.
 class Scene {
  public:
   explicit Scene(uint32_t seed) : random_(seed) {

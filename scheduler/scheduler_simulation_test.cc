@@ -1,14 +1,13 @@
-// The scheduler alone, over random events of runners and clients in virtual time. All follows from one seed;
-// QUIRE_SIMULATION_SEEDS is how many there are, QUIRE_SIMULATION_FIRST the first.
-//
-// Checked after every plan: its invariants; memory and model slots as the runners see them; requests of one model are
-// admitted in the order in which they came, and while some of them are quarantined in the turns of
-// testing/quarantine_model.h; none fails for a death that one that came later may have caused; no model is loaded before
-// another one that has waited longer and whose party asks for nothing else; a party, or a member of one, of which nothing
-// runs waits for room for two drain_pauses at most, or as long as the load took of what has the room; a request whose model is
-// loaded is passed over for a drain_pause at most, also while another party unloads the model; no model is unloaded for its
-// age, or by name, that another party keeps (testing/claims_model.h); only pins of its own party or an admin's refuse one its
-// room. At every arrival: only the rule of the queue's places refuses a party (scheduler/README.md). All are served in the end.
+// The scheduler alone over random events in virtual time, by seed (api/base/testing/simulation_seeds.h).
+// Checked after every plan: its invariants; memory and model slots as the runners see them; requests of one
+// model are admitted in the order in which they came, and while some of them are quarantined in the turns of
+// testing/quarantine_model.h; none fails for a death that one that came later may have caused; no model is
+// loaded before another one that has waited longer and whose party asks for nothing else; a party, or a
+// member of one, of which nothing runs waits for room for two drain_pauses at most, or for what has the room
+// to load; a request whose model is loaded is passed over for a drain_pause at most, also while another party
+// unloads the model; no model is unloaded for its age, or by name, that another party keeps
+// (testing/claims_model.h); only pins of its own party or an admin's refuse one its room; on arrival only
+// the queue's places do; all are served.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -242,7 +241,8 @@ class Simulation : private SimulatedRequests {
     for (const auto& [key, granted] : memory_) bytes += granted;
     ASSERT_LE(bytes, kMemory) << "more memory granted than there is";
   }
-  // One of which nothing runs waits for room for two drain_pauses at most, or as long as what has the room took to load.
+  // One of which nothing runs waits for room for two drain_pauses at most, or as long as what has the room
+  // took to load.
   void CheckTurns() {
     const bool full = drains_ && loading_.empty() && stopping_.empty() && std::ssize(ready_) == models_max_;
     if (!full) return full_since_.clear();
@@ -265,8 +265,8 @@ class Simulation : private SimulatedRequests {
           << "a request waits for room, and its party has none";
     }
   }
-  // A model that was not loaded though it has waited longer: its runner has died lately, or it was suspended, or its party
-  // has other requests.
+  // A model that was not loaded though it has waited longer: its runner has died lately, or it was suspended,
+  // or its party has other requests.
   void CheckOrderOfLoads(const std::vector<Scheduler::Load>& loads) {
     for (const Scheduler::Load& load : loads) {
       for (const auto& [id, key] : waiting_) {
@@ -319,7 +319,8 @@ class Simulation : private SimulatedRequests {
     auto waiting = PartiesWaitingFor(key);
     waiting.erase(party);
     const bool has_runner = ready_.contains(key) || loading_.contains(key);
-    // What a party said that the model of the claims does not know keeps it, too: then it only may be unloaded.
+    // What a party said that the model of the claims does not know keeps it, too: then it only may be
+    // unloaded.
     if (has_runner && waiting.empty() && !claims_.IsKept(key, party, now_) && !unloading_.contains(key))
       unloaded_by_.try_emplace(key, party);
   }

@@ -283,7 +283,8 @@ TEST_F(SchedulerTest, UnloadWaitsForRunningRequestsAndStopsNewOnes) {
   EXPECT_THAT(LoadsOf(Plan()), ElementsAre("a"));
 }
 
-// An endless answer of a model that was unloaded by name keeps neither another model nor the model itself out.
+// An endless answer of a model that was unloaded by name keeps neither another model nor the model itself
+// out.
 TEST_F(SchedulerTest, AModelUnloadedByNameDrainsForALimitToo) {
   for (const std::string next : {"b", "a"}) {
     Make({.models_max = 1, .drain_limit = seconds(10)});
@@ -301,7 +302,8 @@ TEST_F(SchedulerTest, AModelUnloadedByNameDrainsForALimitToo) {
   }
 }
 
-// Its runner said so when it was about to be stopped: in the next runner it says no more, and must not expire.
+// Its runner said so when it was about to be stopped: in the next runner it says no more, and must not
+// expire.
 TEST_F(SchedulerTest, ARequestThatStartedBeforeItWasSuspendedDoesNotWait) {
   Make({.models_max = 1, .drain_limit = seconds(10), .queue_timeout = minutes(1)});
   Enqueue(1, "a");
@@ -378,7 +380,8 @@ TEST_F(SchedulerTest, TheQueueIsBoundedOverAllModelsLoadedOrNot) {
   EXPECT_FALSE(scheduler().IsFullFor("a", "a third party"));
 }
 
-// A flooded model has no place for more, however many the whole queue has: clients learn it before any work for them.
+// A flooded model has no place for more, however many the whole queue has: clients learn it before any work
+// for them.
 TEST_F(SchedulerTest, AModelWhoseQueueIsFullIsFull) {
   Make({.models_max = 1, .queue_max = 16, .model_queue_max = 12});
   uint64_t id = 0;

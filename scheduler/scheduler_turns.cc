@@ -1,19 +1,23 @@
-// The scheduler's decisions about turns: how long a model goes on that must make room, and which model is next.
+// The scheduler's decisions about turns: how long a model goes on that must make room, and which model is
+// next.
 //
-// A party waits for room as long as its longest request has run, at least drain_pause and at most a whole turn. An answer
-// therefore takes little more than twice its own time, and loads, however long the answers of others are; and where answers of two models
-// take turns, the turns grow with them. A party that runs in the model that has the room waits a whole turn: what it
-// runs is what it waits for. Behind an address may be several people, so that each of its exchanges has turns of its own.
-// An answer that has not run before gets twice the drain_pause: cut short, a short one would take two turns.
+// A party waits for room as long as its longest request has run, at least drain_pause and at most a whole
+// turn. An answer therefore takes little more than twice its own time, and loads, however long the answers of
+// others are; and where answers of two models take turns, the turns grow with them. A party that runs in the
+// model that has the room waits a whole turn: what it runs is what it waits for. Behind an address may be
+// several people, so that each of its exchanges has turns of its own. An answer that has not run before gets
+// twice the drain_pause: cut short, a short one would take two turns.
 //
 // Two things make a turn longer, since an answer computes again what the runner before had computed:
 //  - a turn is never shorter than the load before it: at most half of the time is spent loading;
-//  - a whole turn is drain_limit, doubled each time one of the answers has spent more than half of one on what it had before. A
-//    party whose answers get on waits for 4 doublings at most. An answer that others have cut short kShortTurnsMax
-//    times in this way gets a whole turn whoever waits: fewer than one in a hundred of their requests wait for it.
+//  - a whole turn is drain_limit, doubled each time one of the answers has spent more than half of one on
+//    what it had before. A party whose answers get on waits for 4 doublings at most. An answer that others
+//    have cut short kShortTurnsMax times in this way gets a whole turn whoever waits: fewer than one in a
+//    hundred of their requests wait for it.
 //
-// The next model is the one whose party has the fewest models in use and in front of it, where what has just given way counts as in
-// use. Among these it is the one that has waited longest. One party that asks for many models is one model to others.
+// The next model is the one whose party has the fewest models in use and in front of it, where what has just
+// given way counts as in use. Among these it is the one that has waited longest. One party that asks for many
+// models is one model to others.
 
 #include <algorithm>
 #include <iterator>
@@ -44,8 +48,8 @@ void Scheduler::AdmitAfterPause(Models::iterator position, Time now, Plan& plan)
   }
 }
 
-// Another model drains in the place of one that did, such as one that is unloaded by name: who waits does not wait for a turn
-// from its beginning again.
+// Another model drains in the place of one that did, such as one that is unloaded by name: who waits does not
+// wait for a turn from its beginning again.
 void Scheduler::PassTurnsOn(Time now) {
   std::optional<Time> since;
   for (const auto& [key, model] : models_) {
@@ -165,7 +169,7 @@ Scheduler::KeepAlive Scheduler::TurnOf(const std::string& key, const Waiters& wa
   return turn;
 }
 
-// Of the answers of a draining model that have not run before.
+// When those answers of a draining model end that have not run before.
 Scheduler::Time Scheduler::FirstTurnsEnd(const std::string& key, Time draining_since) const {
   const KeepAlive turn = std::min(2 * options_.drain_pause, options_.drain_limit);
   Time end = draining_since;
@@ -177,7 +181,8 @@ Scheduler::Time Scheduler::FirstTurnsEnd(const std::string& key, Time draining_s
 }
 
 // Unloads the least recently used idle model, or drains the least recently used busy one. False: there is
-// none. A pin that is not an admin's makes no room for itself when its runner has died: it takes what is free.
+// none. A pin that is not an admin's makes no room for itself when its runner has died: it takes what is
+// free.
 bool Scheduler::MakeRoom(const Model& for_model, Plan& plan, UnloadReason reason) {
   const KeepAliveClaims::Parties parties = PartiesOf(for_model);
   if (parties.empty() && (for_model.gave_room || !for_model.claims.IsPinnedByAdmin())) return false;
@@ -203,7 +208,8 @@ bool Scheduler::MakeRoom(const Model& for_model, Plan& plan, UnloadReason reason
   return true;
 }
 
-// Some of an answer is with its client: no pin keeps it from going on. What it was suspended for may be what is pinned.
+// Some of an answer is with its client: no pin keeps it from going on. What it was suspended for may be what
+// is pinned.
 bool Scheduler::HasBegun(const Model& model) const {
   return std::ranges::any_of(model.waiting,
                              [this](api::RequestId id) { return requests_.find(id)->second.started; });

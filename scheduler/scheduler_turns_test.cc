@@ -1,4 +1,5 @@
-// Turns of models that need the same room: a client that runs little waits briefly, whatever another one does.
+// Turns of models that need the same room: a client that runs little waits briefly, whatever another one
+// does.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -85,7 +86,8 @@ TEST_F(SchedulerTurns, OneClientWithEndlessAnswersOnTwoModelsHoldsUpNobody) {
   }
 }
 
-// z has an answer without end on each of two models. A chat of x for which one turn is too short does not need two.
+// z has an answer without end on each of two models. A chat of x for which one turn is too short does not
+// need two.
 TEST_F(SchedulerTurns, AnAnswerThatHasNotRunBeforeHasTwoPauses) {
   for (const bool ends : {true, false}) {
     SetUp();
@@ -184,8 +186,8 @@ TEST_F(SchedulerTurns, TwoEndlessAnswersTakeTurns) {
   }
 }
 
-// An answer whose prompt takes longer than a turn gets longer ones. Those of the other model are as long. If it gets on in less,
-// there are four doublings at most.
+// An answer whose prompt takes longer than a turn gets longer ones. Those of the other model are as long. If
+// it gets on in less, there are four doublings at most.
 TEST_F(SchedulerTurns, ATurnInWhichNothingNewIsComputedIsDoubled) {
   for (const bool other_gets_on : {true, false}) {
     SetUp();
@@ -216,7 +218,8 @@ TEST_F(SchedulerTurns, ATurnInWhichNothingNewIsComputedIsDoubled) {
   }
 }
 
-// y's prompt takes 5 s, and x always has another short chat for the other model: y gets on, x seldom waits for it.
+// y's prompt takes 5 s, and x always has another short chat for the other model: y gets on, x seldom waits
+// for it.
 TEST_F(SchedulerTurns, AnAnswerThatIsAlwaysCutShortGetsAWholeTurnInTheEnd) {
   constexpr int kCuts = 127;
   EnqueueFor("y", 1, "a");

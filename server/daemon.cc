@@ -267,7 +267,8 @@ void Daemon::StopWork() {
   transfers_.CancelAll();
 }
 
-// An exception that leaves a handler (no memory for its next operation) ends that handler's coroutine, not the daemon.
+// An exception that leaves a handler (no memory for its next operation) ends that handler's coroutine, not
+// the daemon.
 void Daemon::RunHandlers() {
   const api::IoThreadMark io_thread;
   for (bool ended = false; !ended;) {
@@ -281,8 +282,8 @@ void Daemon::RunHandlers() {
   }
 }
 
-// A request may still wait for work that took longer than the drain. Its coroutine refers to the store and the
-// dispatcher: it ends, or is destroyed, before they do.
+// A request may still wait for work that took longer than the drain. Its coroutine refers to the store and
+// the dispatcher: it ends, or is destroyed, before they do.
 void Daemon::EndWaiting() {
   io_.restart();
   asio::co_spawn(io_, FinishWaiting(), asio::detached);
@@ -369,8 +370,8 @@ MetricsSnapshot Daemon::MomentOfDaemon() const {
   return snapshot;
 }
 
-// Reloads all settings and applies those that need no restart. Nothing changes unless all are valid. They are read where
-// keys are added, one after the other: what was read first is never applied last.
+// Reloads all settings and applies those that need no restart. Nothing changes unless all are valid. They are
+// read where keys are added, one after the other: what was read first is never applied last.
 Awaitable<api::Result<void>> Daemon::Reload() {
   auto work = [resolve = resolve_] { return ReadReloadable(resolve); };
   auto settings = co_await RunBlocking(pools_.settings, std::move(work));

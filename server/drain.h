@@ -1,5 +1,5 @@
-// The end of a daemon: at SIGTERM or SIGINT it accepts nothing more, answers what it has read, and lets requests finish
-// until a deadline. A second signal ends the process at once. I/O thread only.
+// The end of a daemon: at SIGTERM or SIGINT it accepts nothing more, answers what it has read, and lets
+// requests finish until a deadline. A second signal ends the process at once. I/O thread only.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -16,8 +16,8 @@ namespace quire::server {
 // Its coroutines outlast AtSignal(): it lives as long as the io_context runs.
 class Drain {
  public:
-  // `timeout` may change until the signal comes. `stop_work`: called when nobody waits for the results of work on other
-  // threads any more, so that it ends early.
+  // `timeout` may change until the signal comes. `stop_work`: called when nobody waits for the results of
+  // work on other threads any more, so that it ends early.
   Drain(boost::asio::io_context& io, HttpServer& server, scheduler::Dispatcher& dispatcher,
         const std::chrono::nanoseconds& timeout, std::function<void()> stop_work);
   Drain(const Drain&) = delete;
@@ -25,7 +25,8 @@ class Drain {
 
   // Waits for a signal and drains. `activated`: the service manager holds the sockets.
   Awaitable<void> AtSignal(bool activated);
-  // Once the io_context has stopped: from then on a signal ends the process at once, as the second one did before.
+  // Once the io_context has stopped: from then on a signal ends the process at once, as the second one did
+  // before.
   void ExitAtSignals();
 
  private:

@@ -1,5 +1,5 @@
-// Bounds the end of the process: what has no bound of its own then, such as a call to a disk that does not answer, keeps it
-// no longer than this. The store survives that as it survives a crash.
+// Bounds the end of the process: what has no bound of its own then, such as a call to a disk that does not
+// answer, keeps it no longer than this. The store survives that as it survives a crash.
 #pragma once
 
 #include <chrono>

@@ -6,8 +6,9 @@
 
 namespace quire::server {
 
-// Has room for kTimers that run at once, of each clock, from the beginning. A queue of timers that grew when a coroutine
-// begins to wait would lose the coroutine where there is no memory: Asio has moved it into the operation by then.
+// Has room for kTimers that run at once, of each clock, from the beginning. A queue of timers that grew when
+// a coroutine begins to wait would lose the coroutine where there is no memory: Asio has moved it into the
+// operation by then.
 class IoContext : public boost::asio::io_context {
  public:
   static constexpr size_t kTimers = 4096;

@@ -8,8 +8,9 @@
 
 namespace quire::server {
 
-// Sets spdlog's default logger up, with a thread that writes. Logging never waits for a reader of the log: at most
-// 4,096 lines and 1 MiB wait for it, the oldest are dropped for newer ones. Once, before any other thread.
+// Sets spdlog's default logger up, with a thread that writes. Logging never waits for a reader of the log: at
+// most 4,096 lines and 1 MiB wait for it, the oldest are dropped for newer ones. Once, before any other
+// thread.
 void SetUpLog(int32_t debug);
 // Waits until all lines are written, for a second at most. False: nobody reads them.
 bool DrainLog();

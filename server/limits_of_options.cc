@@ -24,8 +24,8 @@ size_t ConnectionsOf(const Options& options) {
   return connections;
 }
 
-// Of the reserve bodies may take half and answers a quarter. A reserve of 2 GiB has room for the usual limits. A body of the
-// largest size is there twice while it is read, as itself and as what it becomes.
+// Bodies may take half of the reserve and answers a quarter. A reserve of 2 GiB has room for the usual
+// limits. A body of the largest size is there twice while it is read, as itself and as what it becomes.
 void LimitToReserve(uint64_t reserve_bytes, TransportLimits& limits) {
   limits.parser.body_bytes = std::min(limits.parser.body_bytes, reserve_bytes / 6);
   limits.buffered_bodies_bytes = std::min(limits.buffered_bodies_bytes, reserve_bytes / 2);

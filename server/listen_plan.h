@@ -1,6 +1,7 @@
 // Where the daemon listens, and whether it may: beyond this machine only with keys, or when the operator says
-// so. An address that means every interface includes loopback: without either it means loopback only, so that a setup
-// copied from another server serves its own machine. Any other address beyond this machine is an error.
+// so. An address that means every interface includes loopback: without either it means loopback only, so that
+// a setup copied from another server serves its own machine. Any other address beyond this machine is an
+// error.
 #pragma once
 
 #include <boost/asio/ip/tcp.hpp>
@@ -29,8 +30,8 @@ struct ListenPlan {
 };
 
 // Resolves names, binds nothing. An inherited socket whose name (FileDescriptorName=) ends in "tls" speaks
-// TLS. Errors name the address: it is one that is not loopback, there are neither keys nor allow_remote, or it is
-// unknown.
+// TLS. Errors name the address: it is one that is not loopback, there are neither keys nor allow_remote, or
+// it is unknown.
 api::Result<ListenPlan> PlanListen(const Options& options);
 
 // Listens everywhere; gives the addresses, for the log.

@@ -20,7 +20,8 @@ struct LogQueue::State {
 
   void Add(Entry entry);
   void WriteAll();
-  // Takes the next entries to write: the oldest, behind one for those that were dropped before it. Empty: the end.
+  // Takes the next entries to write: the oldest, behind one for those that were dropped before it. Empty: the
+  // end.
   std::vector<Entry> Next();
 
   const Output output;

@@ -1,5 +1,5 @@
-// A bounded queue between the threads that log and the thread that writes: a log that nobody reads (a full pipe, a
-// journal that stands still) stops no request.
+// A bounded queue between the threads that log and the thread that writes: a log that nobody reads (a full
+// pipe, a journal that stands still) stops no request.
 #pragma once
 
 #include <chrono>
@@ -42,9 +42,9 @@ class LogQueue {
   // Entries dropped since the start.
   uint64_t dropped() const;
 
-  // From now on a signal that ends the program (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT) first lets this queue drain,
-  // for half a second at most. Signals with another handler are left alone. REQUIRES: called once; the queue lives as
-  // long as the program.
+  // From now on a signal that ends the program (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT) first lets this
+  // queue drain, for half a second at most. Signals with another handler are left alone. REQUIRES: called
+  // once; the queue lives as long as the program.
   void DrainAtCrash() const;
 
   static constexpr std::chrono::seconds kDrainTime{1};

@@ -72,7 +72,8 @@ bool MemoryReserve::given_up() {
 // For tests that let allocations fail: tests/faults.
 extern "C" bool quire_memory_is_reserved() { return quire::api::ReservedMemoryScope::active(); }
 
-// Takes the place of the C library's, which knows no handler. When it fails, Asio destroys the coroutine that waits.
+// Takes the place of the C library's, which knows no handler. When it fails, Asio destroys the coroutine that
+// waits.
 extern "C" void* aligned_alloc(size_t alignment, size_t size) noexcept {
   using namespace quire::server;
   void* memory = nullptr;

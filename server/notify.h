@@ -25,8 +25,8 @@ struct InheritedSocket {
   int fd = -1;
   std::string name;  // FileDescriptorName= of its unit
 };
-// Listening sockets inherited from the service manager. Once: later calls find none. kInvalidArgument: LISTEN_FDS or
-// LISTEN_PID is no number, or a descriptor is not open.
+// Listening sockets inherited from the service manager. Once: later calls find none. kInvalidArgument:
+// LISTEN_FDS or LISTEN_PID is no number, or a descriptor is not open.
 api::Result<std::vector<InheritedSocket>> InheritedSockets();
 
 }  // namespace quire::server

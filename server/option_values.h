@@ -1,5 +1,5 @@
-// The values of options: what a text of a flag, a variable or a configuration file means. Each function writes `out` only
-// where it returns no error, unless it says otherwise.
+// The values of options: what a text of a flag, a variable or a configuration file means. Each function
+// writes `out` only where it returns no error, unless it says otherwise.
 #pragma once
 
 #include <fmt/format.h>

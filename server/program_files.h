@@ -11,8 +11,8 @@ namespace quire::server {
 // The folder of the running program.
 std::filesystem::path ExecutableDirectory();
 
-// Options::runner, or quire-runner beside this program or below ../lib or ../libexec. kUnavailable names all paths that
-// were tried.
+// Options::runner, or quire-runner beside this program or below ../lib or ../libexec. kUnavailable names all
+// paths that were tried.
 api::Result<std::filesystem::path> FindRunner(const Options& options);
 
 }  // namespace quire::server

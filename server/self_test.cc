@@ -47,8 +47,8 @@ void Print(std::string_view subject, std::string_view result, std::string_view t
   std::fflush(stdout);
 }
 
-// What the runner's own checks ended with. A runner that a signal ends has met an instruction that this CPU does not have,
-// or worse.
+// What the runner's own checks ended with. A runner that a signal ends has met an instruction that this CPU
+// does not have, or worse.
 SelfTestStatus CheckRunner(const fs::path& runner) {
   std::string path = runner.string(), flag = "--selftest";
   char* const arguments[] = {path.data(), flag.data(), nullptr};

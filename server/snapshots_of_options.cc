@@ -13,7 +13,7 @@
 namespace quire::server {
 namespace {
 
-// Of the free space of a disk, for prefixes, where no size is set.
+// The share of the free space of a disk, for prefixes, where no size is set.
 constexpr double kFreeSpaceShare = 0.1;
 constexpr uint64_t kIndexPartOfReserve = 8;
 constexpr std::chrono::milliseconds kEnd(200);  // beside what a runner waits for its tier

@@ -15,7 +15,8 @@ namespace quire::server {
 std::shared_ptr<SnapshotService> SnapshotsOf(const Options& options, const std::filesystem::path& runner,
                                              int64_t reserve_bytes);
 
-// At the end of the process, which a disk or a Redis that does not answer does not delay: then nothing else is waited for either.
+// At the end of the process, which a disk or a Redis that does not answer does not delay: then nothing else
+// is waited for either.
 void EndSnapshots(SnapshotService& snapshots);
 
 }  // namespace quire::server

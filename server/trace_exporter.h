@@ -1,5 +1,6 @@
-// Sends traces of requests to a collector (QUIRE_OTLP_ENDPOINT). A thread of its own: requests never wait for it. A collector
-// that does not take them costs memory for kTracesMax traces at most; more are dropped and counted.
+// Sends traces of requests to a collector (QUIRE_OTLP_ENDPOINT). A thread of its own: requests never wait for
+// it. A collector that does not take them costs memory for kTracesMax traces at most; more are dropped and
+// counted.
 #pragma once
 
 #include <atomic>

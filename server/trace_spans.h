@@ -1,5 +1,6 @@
-// The spans of a request, as OpenTelemetry's collectors take them: OTLP over HTTP in JSON, with the names of its conventions
-// for generative AI. Times of the runner are durations: spans are laid out backwards from the first token.
+// The spans of a request, as OpenTelemetry's collectors take them: OTLP over HTTP in JSON, with the names of
+// its conventions for generative AI. Times of the runner are durations: spans are laid out backwards from the
+// first token.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// Prefixes that come back from disk give the bits that computing them gives, for every model family: an engine, the
-// link, and the daemon's tier, without the processes.
+// Prefixes that come back from disk give the bits that computing them gives, for every model family: an
+// engine, the link, and the daemon's tier, without the processes.
 #include <gtest/gtest.h>
 #include <spdlog/spdlog.h>
 #include <stdlib.h>

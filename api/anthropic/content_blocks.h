@@ -1,5 +1,5 @@
-// Content blocks of Anthropic's messages: access to lists of them, and the text of those that are text in a form of
-// their own.
+// Content blocks of Anthropic's messages: access to lists of them, and the text of those that are text in a
+// form of their own.
 #pragma once
 
 #include <functional>

@@ -1,8 +1,9 @@
 // The Anthropic dialect: request bodies of /v1/messages and /v1/messages/count_tokens to a struct, events to
 // reply bodies and server-sent events.
 //
-// A parser takes the whole body as it came. Unknown fields are ignored; unknown kinds of content blocks are refused in
-// the user's turn and a line in the history; what is known but not done in this version is refused with kUnsupported. Errors name the field by its path.
+// A parser takes the whole body as it came. Unknown fields are ignored; unknown kinds of content blocks are
+// refused in the user's turn and a line in the history; what is known but not done in this version is refused
+// with kUnsupported. Errors name the field by its path.
 #pragma once
 
 #include <chrono>

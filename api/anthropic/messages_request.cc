@@ -109,8 +109,9 @@ class Turns {
     }
   }
 
-  // A system message among the others. Most templates want theirs first, and users and assistants in turns: one that
-  // stands first goes on with the system text, a later one becomes part of the user's message beside it.
+  // A system message among the others. Most templates want theirs first, and users and assistants in turns:
+  // one that stands first goes on with the system text, a later one becomes part of the user's message beside
+  // it.
   void GetLaterSystem(Fields& message, const Json& content) {
     std::string text;
     bool marked = false;
@@ -157,7 +158,8 @@ class Turns {
     if (type != "tool_result" && Marks(block)) current_.restore_point = true;
   }
 
-  // Blocks that hold text in a form of their own, on lines of their own; of others a line that says what was there.
+  // Blocks that hold text in a form of their own, on lines of their own; of others a line that says what was
+  // there.
   void AddContent(Fields& block, std::string_view type, std::string& text, OmittedContent::Turn turn) {
     if (!block.ok()) return;
     std::optional<std::string> found = TextOfBlock(block, type);
@@ -229,8 +231,8 @@ class Turns {
   size_t marks_ = 0;  // of messages and their blocks
 };
 
-// Tools that Anthropic defines and the client runs: their types go on with a date. Arguments as its documentation has
-// them.
+// Tools that Anthropic defines and the client runs: their types go on with a date. Arguments as its
+// documentation has them.
 struct ClientTool {
   std::string_view type;
   std::string_view description;

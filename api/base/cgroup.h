@@ -7,8 +7,8 @@
 
 namespace quire::api {
 
-// Version 2: their folders, from this process's own up to the root; empty without it. Every limit found on the
-// way holds. `root`: where /proc and /sys are.
+// Version 2: their folders, from this process's own up to the root; empty without it. Every limit found on
+// the way holds. `root`: where /proc and /sys are.
 std::vector<std::filesystem::path> OwnCgroups(const std::filesystem::path& root = "/");
 
 // The same of one of version 1's controllers, such as "memory"; empty where it is not in use.

@@ -9,8 +9,9 @@
 
 namespace quire::api {
 
-// What went wrong, as far as a client or the scheduler acts on it. The table in error.cc gives the HTTP status and
-// the name of each. The last two concern who asks: they stay in the server and never cross the runner link.
+// What went wrong, as far as a client or the scheduler acts on it. The table in error.cc gives the HTTP
+// status and the name of each. The last two concern who asks: they stay in the server and never cross the
+// runner link.
 enum class ErrorCode : uint8_t {
   kInvalidArgument,        // a field has a wrong type or value; `field` names it
   kUnsupported,            // well-formed, but this model or version does not do it

@@ -1,5 +1,5 @@
-// The events of one request, in order: PromptReady, PrefillProgress*, TextDelta*, then exactly one of Finished
-// or Failed. Free of any dialect. Plain data.
+// The events of one request, in order: PromptReady, PrefillProgress*, TextDelta*, then exactly one of
+// Finished or Failed. Free of any dialect. Plain data.
 #pragma once
 
 #include <boost/container/small_vector.hpp>
@@ -16,7 +16,8 @@
 
 namespace quire::api {
 
-// Where a prompt leaves what the caches hold of its isolation key. The texts are bounded excerpts, valid UTF-8.
+// Where a prompt leaves what the caches hold of its isolation key. The texts are bounded excerpts, valid
+// UTF-8.
 struct Divergence {
   static constexpr size_t kTextBytesMax = 256;  // of each text
 
@@ -36,7 +37,8 @@ struct PromptReady {
   std::optional<Divergence> divergence = {};
   int64_t build_ns = 0;    // rendering and tokenizing
   int64_t restore_ns = 0;  // finding and restoring the cached prefix
-  // Sampling of this answer that the model's files recommend: a JSON object as of Modelfile PARAMETERs, or empty.
+  // Sampling of this answer that the model's files recommend: a JSON object as of Modelfile PARAMETERs, or
+  // empty.
   std::string sampling = {};
 };
 
@@ -57,8 +59,8 @@ struct TokenLogprob {
   int32_t rank = 0;                 // of `chosen` among all tokens, from 1; 0: it has no log-probability
 };
 
-// What the next runner needs beside the tokens to go on as this one would, as it was before one of them. Opaque to the
-// daemon.
+// What the next runner needs beside the tokens to go on as this one would, as it was before one of them.
+// Opaque to the daemon.
 struct ResumeState {
   std::optional<float> sampler = {};  // only where the sampler has one
   uint64_t mask_steps = 0;  // what the masks of the answer's format may still take; 0 also without one
@@ -72,14 +74,14 @@ struct TextDelta {
   // An answer is thinking first; what stands together in one delta came in this order: thinking, text, calls.
   std::string thinking = {};
   std::vector<ToolCall> tool_calls = {};  // whole calls, each with an id
-  // Of `tokens`, for ipc::Resume; in place, as a delta has one token nearly always.
+  // The ids of `tokens`, for ipc::Resume; in place, as a delta has one token nearly always.
   boost::container::small_vector<TokenId, 4> token_ids = {};
-  // For ipc::Resume, and only where there is such a state: before the last of `tokens`; and before the one of them at which
-  // the context was full for the first time, where it is shifted.
+  // For ipc::Resume, and only where there is such a state: before the last of `tokens`; and before the one of
+  // them at which the context was full for the first time, where it is shifted.
   std::optional<ResumeState> state = {};
   std::optional<ResumeState> state_at_shift = {};
-  // Of the prompt, in order, before the first delta of the answer; only when asked for. The first token has no
-  // log-probability, and none has where only the tokens were asked for.
+  // The prompt's tokens, in order, before the first delta of the answer; only when asked for. The first token
+  // has no log-probability, and none has where only the tokens were asked for.
   std::vector<TokenLogprob> prompt = {};
 };
 

@@ -21,7 +21,8 @@ class IoThreadMark {
   IoThreadMark& operator=(const IoThreadMark&) = delete;
 };
 
-// For functions that may block. A build with asserts aborts when this is the I/O thread; others count the call.
+// For functions that may block. A build with asserts aborts when this is the I/O thread; others count the
+// call.
 inline void AssertMayBlock() {
   if (!internal::on_io_thread) [[likely]]
     return;

@@ -9,8 +9,8 @@
 
 namespace quire::api {
 
-// The number that the whole text is; nothing where it is none or T does not hold it. No sign but a leading '-' of a signed
-// T, no spaces.
+// The number that the whole text is; nothing where it is none or T does not hold it. No sign but a leading
+// '-' of a signed T, no spaces.
 template <std::integral T>
 std::optional<T> ParseInteger(std::string_view text) {
   T value{};

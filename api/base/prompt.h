@@ -14,7 +14,8 @@ struct ModelDefaults {
   std::vector<Message> messages = {};  // MESSAGE
 };
 
-// The options of a request: its own, else the model's PARAMETERs, else the files' (which its runner adds), else `dialect`.
+// The options of a request: its own, else the model's PARAMETERs, else the files' (which its runner adds),
+// else `dialect`.
 void SetOptions(const Options& dialect, const Options& parameters, const Options& own, Request& request);
 
 // The model's messages, then `messages`; the model's system text goes first unless `messages` starts with a

@@ -11,8 +11,8 @@
 namespace quire::api {
 namespace {
 
-// std::random_device asks the processor what it has each time one is made. In a virtual machine that takes longer than all
-// other work for a request that is rejected.
+// std::random_device asks the processor what it has each time one is made. In a virtual machine that takes
+// longer than all other work for a request that is rejected.
 class SystemGenerator {
  public:
   using result_type = uint64_t;

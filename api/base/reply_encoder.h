@@ -29,9 +29,9 @@ class ReplyEncoder {
   // Sent as a keep-alive between two chunks of a stream, once the prompt is ready; empty: nothing.
   std::string_view keep_alive() const { return keep_alive_; }
 
-  // Bytes to send now, possibly none. Streamed: whole chunks. Not streamed: nothing until the last Finished, then
-  // the whole body. Failed gives an error that fits only after the first byte of a stream; before it the reply is
-  // the dialect's ErrorBody().
+  // Bytes to send now, possibly none. Streamed: whole chunks. Not streamed: nothing until the last Finished,
+  // then the whole body. Failed gives an error that fits only after the first byte of a stream; before it the
+  // reply is the dialect's ErrorBody().
   std::string OnEvent(const Event& event, const EventContext& context = {}) {
     if (const auto* ready = std::get_if<PromptReady>(&event)) return OnReady(*ready, context);
     if (const auto* delta = std::get_if<TextDelta>(&event)) return OnDelta(*delta, context);
@@ -40,8 +40,8 @@ class ReplyEncoder {
     return OnFailed(std::get<Failed>(event).error);
   }
 
-  // About how many bytes of the request, or of the answer so far, the bytes of this event repeat. Of an event that may be the
-  // last one of a reply that is not streamed: those of the whole reply, without the answers.
+  // About how many bytes of the request, or of the answer so far, the bytes of this event repeat. Of an event
+  // that may be the last one of a reply that is not streamed: those of the whole reply, without the answers.
   virtual size_t RepeatedBytes(const Event& event, size_t choice) const {
     static_cast<void>(event), static_cast<void>(choice);
     return 0;

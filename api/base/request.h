@@ -129,8 +129,8 @@ enum class Overflow : uint8_t {
   kRefuse,        // kContextLengthExceeded with both numbers
 };
 
-// Whose request it is. Requests that differ in tenant or salt never share a cached prefix; parties share the machine by
-// weight.
+// Whose request it is. Requests that differ in tenant or salt never share a cached prefix; parties share the
+// machine by weight.
 struct Client {
   std::string
       tenant;  // who presented which credential, checked or not, as an opaque text; empty = nobody said
@@ -139,8 +139,8 @@ struct Client {
   std::string exchange = {};  // the HTTP exchange that it came with; all its choices have the same
   std::string address = {};   // where it came from, without a port; empty: a key was checked
 
-  // Who gets a share of queues, places and computation: the holder of a key, or an address. With a credential that nobody
-  // checks a client could be as many parties as it likes.
+  // Who gets a share of queues, places and computation: the holder of a key, or an address. With a credential
+  // that nobody checks a client could be as many parties as it likes.
   const std::string& Party() const { return address.empty() ? tenant : address; }
   // Who shares the party's places in a batch: its exchanges, where it may be several people; else nobody.
   std::string Member() const { return address.empty() && !tenant.empty() ? std::string() : exchange; }
@@ -158,8 +158,8 @@ struct Request {
   Prompt prompt;
   Client client = {};
   GenerationParams params;
-  // The options in `params` that the request or the model's PARAMETERs specify. The others are defaults of the API, which
-  // sampling that the model's files recommend replaces.
+  // The options in `params` that the request or the model's PARAMETERs specify. The others are defaults of
+  // the API, which sampling that the model's files recommend replaces.
   OptionBits specified = 0;
   Overflow overflow = Overflow::kTruncate;
   bool shift = true;                 // at the end of the context drop half of the unkept tokens and go on
@@ -181,19 +181,23 @@ struct Request {
   bool prompt_only = false;
   // With prompt_only: a TextDelta tells the prompt as text, and with `logprobs` its tokens one by one.
   bool return_prompt_text = false;
-  // Deltas before the answer's tell the prompt's tokens, and `logprobs` of the answer end with the token that ended it.
+  // Deltas before the answer's tell the prompt's tokens, and `logprobs` of the answer end with the token that
+  // ended it.
   bool return_prompt_tokens = false;
-  // They also tell the tokens' log-probabilities, each with this number of alternatives, at most 20; -1: they do not.
+  // They also tell the tokens' log-probabilities, each with this number of alternatives, at most 20; -1: they
+  // do not.
   int32_t prompt_logprobs = -1;
-  // Above 0: the answer ends behind a line break once it has taken this many milliseconds since its first token.
+  // Above 0: the answer ends behind a line break once it has taken this many milliseconds since its first
+  // token.
   int32_t predict_ms_max = 0;
-  // Above 0: the answer ends before its first line, from the second on, that begins with fewer blanks and tabs.
+  // Above 0: the answer ends before its first line, from the second on, that begins with fewer blanks and
+  // tabs.
   int32_t indent_min = 0;
   bool restore_point = false;    // as Message::restore_point, of the whole prompt
   bool delta_per_token = false;  // every token is a TextDelta of its own, even one that adds no text yet
   bool report_progress = false;  // a PrefillProgress after every step that leaves some of the prompt
-  // When it came, in seconds since the epoch: the time that its templates show, whenever and however often they are
-  // rendered. 0: not said yet, the daemon does.
+  // When it came, in seconds since the epoch: the time that its templates show, whenever and however often
+  // they are rendered. 0: not said yet, the daemon does.
   int64_t now_s = 0;
 };
 

@@ -1,7 +1,8 @@
-// About how much memory a request takes once it is parsed: its texts, and the objects that hold them. Of many short messages
-// the objects are most of it, 15 times the body that they came in.
+// About how much memory a request takes once it is parsed: its texts, and the objects that hold them. Of many
+// short messages the objects are most of it, 15 times the body that they came in.
 //
-// Both ends of a runner's link estimate a request alike: what counts is its content, not what the allocator gave.
+// Both ends of a runner's link estimate a request alike: what counts is its content, not what the allocator
+// gave.
 #pragma once
 
 #include <cstddef>

@@ -1,11 +1,12 @@
-// Marks work whose allocations must not fail: it keeps the books of all requests, and half of it done would leave one of
-// them without an answer. It allocates little; when there is no memory it gets what the process holds back for it
-// (server/memory_reserve.h). Elsewhere a failing allocation throws std::bad_alloc and ends the one request that needed it.
+// Marks work whose allocations must not fail: it keeps the books of all requests, and half of it done would
+// leave one of them without an answer. It allocates little; when there is no memory it gets what the process
+// holds back for it (server/memory_reserve.h). Elsewhere a failing allocation throws std::bad_alloc and ends
+// the one request that needed it.
 #pragma once
 
 namespace quire::api {
 
-// Of the current thread. Scopes nest. No co_await inside: another coroutine would run in it.
+// Belongs to the current thread. Scopes nest. No co_await inside: another coroutine would run in it.
 class ReservedMemoryScope {
  public:
   ReservedMemoryScope() { ++depth_; }

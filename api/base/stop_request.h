@@ -1,12 +1,13 @@
-// Whether the work of the current thread should end early, because nobody waits for its result any more. What may take long
-// looks at it: hashes and copies of large files, waits for a lock.
+// Whether the work of the current thread should end early, because nobody waits for its result any more. What
+// may take long looks at it: hashes and copies of large files, waits for a lock.
 #pragma once
 
 #include <atomic>
 
 namespace quire::api {
 
-// Work of the current thread within it ends early once `requested` is set, by any thread. Of nested ones the inner counts.
+// Work of the current thread within it ends early once `requested` is set, by any thread. Of nested ones the
+// inner counts.
 class StopScope {
  public:
   // `requested` outlives it.

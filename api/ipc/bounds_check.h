@@ -1,5 +1,5 @@
-// Whether a struct that has VisitFields() keeps the bounds that the Unpacker of frame.cc will check: what a sender would be
-// taken for a liar for, it does not send.
+// Whether a struct that has VisitFields() keeps the bounds that the Unpacker of frame.cc will check: what a
+// sender would be taken for a liar for, it does not send.
 #pragma once
 
 #include <algorithm>

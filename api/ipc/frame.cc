@@ -109,7 +109,8 @@ void AppendFrameOf(const Message& message, std::string& frames) {
   }
 }
 
-// Reads one map. Every member must be there but those of IfAny(); the first error ends it and names the member.
+// Reads one map. Every member must be there but those of IfAny(); the first error ends it and names the
+// member.
 class Unpacker {
  public:
   Unpacker(const Json& value, std::string path, FirstError& error)

@@ -20,7 +20,7 @@ constexpr size_t kMiB = size_t{1} << 20;
 constexpr FrameBounds kSmallFrame{.bytes = 4 * kKiB, .values = 64};
 constexpr FrameBounds kErrorFrame{.bytes = 64 * kKiB, .values = 64};
 
-// Of each message to the daemon, in their order.
+// The bounds of each message to the daemon, in their order.
 constexpr std::array<FrameBounds, std::variant_size_v<ToDaemon>> kToDaemon = {{
     kSmallFrame,                                          // Hello
     kSmallFrame,                                          // LoadProgress

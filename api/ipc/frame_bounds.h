@@ -1,5 +1,5 @@
-// How large a frame may be, by its type. The daemon does not trust a runner: a frame beyond these bounds is refused by its
-// header, and what is within them is decoded in less than 0.1 s and 300 MiB.
+// How large a frame may be, by its type. The daemon does not trust a runner: a frame beyond these bounds is
+// refused by its header, and what is within them is decoded in less than 0.1 s and 300 MiB.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,8 @@ struct FrameBounds {
 // Nothing: the receiver takes no such frame.
 std::optional<FrameBounds> BoundsOf(Receiver receiver, uint16_t type);
 
-// What is sent in the place of a message whose frame would be too large, as its receiver waits for an answer. Nothing: no
-// sender has such a message.
+// What is sent in the place of a message whose frame would be too large, as its receiver waits for an answer.
+// Nothing: no sender has such a message.
 std::optional<ToDaemon> InsteadOf(const ToDaemon& message);
 
 }  // namespace quire::api::ipc

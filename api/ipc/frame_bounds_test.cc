@@ -187,7 +187,7 @@ TEST(FrameBounds, AMessageBeyondItsBoundsGivesWayToAnError) {
   }
 }
 
-// Of what a runner says, sums are made, and lists are repeated in replies.
+// The daemon sums what a runner says, and repeats lists in replies.
 // As a runner that checks nothing would send it.
 std::string EncodeUnchecked(const ToDaemon& message) {
   std::string payload;

@@ -1,6 +1,7 @@
 // What every message of the runner link consists of: name, member and bounds of each field. An unpacked value
 // outside its bounds ends the link. Enums have their largest value as bound, numbers the smallest and the
-// largest one, lists the number of elements, texts the number of bytes. A float is never NaN, in a list always finite.
+// largest one, lists the number of elements, texts the number of bytes. A float is never NaN, in a list
+// always finite.
 #pragma once
 
 #include <concepts>
@@ -19,7 +20,7 @@ concept Is = std::same_as<std::remove_const_t<M>, T>;
 
 inline constexpr int32_t kThreadsMax = 4096;
 inline constexpr int32_t kWeightMax = 1'000'000;
-// Of what a runner says: sums over choices, models or the two times of a request do not overflow.
+// What a runner may say at most: sums over choices, models or the two times of a request do not overflow.
 inline constexpr int32_t kSaidTokensMax = (1 << 24) - 1;
 inline constexpr int64_t kSaidTimeMax = int64_t{1} << 54;   // ns: 208 days
 inline constexpr int64_t kSaidBytesMax = int64_t{1} << 50;  // and counts

@@ -47,8 +47,8 @@ struct ModelFile {
 struct RunnerSettings {
   int32_t threads = 0;      // compute threads; 0 = physical cores this process may use
   int64_t cache_bytes = 0;  // of all caches together; 0 = auto
-  // For the weights of a model: what is beyond is read from its files by every product. 0 = auto: all weights, or what
-  // memory holds.
+  // For the weights of a model: what is beyond is read from its files by every product. 0 = auto: all
+  // weights, or what memory holds.
   int64_t weights_budget = 0;
   int64_t memory_bytes = 0;  // that all models together may have; 0 = no limit but the machine's
   bool prefix_cache = true;
@@ -71,8 +71,8 @@ struct LoadModel {
   PromptNames names = {};
   std::string draft_path = {};  // as `path`, of a draft model; empty = none
   std::vector<ModelFile> draft_files = {};
-  // The longest context of the requests that go on in this runner and began in another one: its caches hold a sequence of
-  // that many tokens, or it is not loaded. 0 = there are none.
+  // The longest context of the requests that go on in this runner and began in another one: its caches hold a
+  // sequence of that many tokens, or it is not loaded. 0 = there are none.
   int32_t context_min = 0;
 };
 // Answers MemoryEstimate: continue loading, with this size of the caches.
@@ -103,7 +103,8 @@ struct ConvertModel {  // into one file; answered by LoadProgress, any number of
 // A runner stops stepping a sequence that has this many TextDeltas the client has not taken (a slow reader).
 inline constexpr int32_t kInitialCredit = 256;
 
-// What a request has had of the runners before this one, once a runner has started it. Its usage is of all of them.
+// What a request has had of the runners before this one, once a runner has started it. Its usage is of all of
+// them.
 struct Spent {
   int32_t cached_tokens = 0;  // as PromptReady and Usage, of the first runner
   int64_t queue_ns = 0;
@@ -127,8 +128,8 @@ struct Resume {
   int32_t context = 0;
   std::optional<Spent> spent = {};  // nothing: no runner has started it
 };
-// An answer without num_predict ends at this many contexts' worth of tokens, so that a model that never stops does; every
-// answer ends at kAnswerTokensMax, for whose ids the daemon has room.
+// An answer without num_predict ends at this many contexts' worth of tokens, so that a model that never stops
+// does; every answer ends at kAnswerTokensMax, for whose ids the daemon has room.
 inline constexpr int64_t kUnlimitedContexts = 10;
 inline constexpr int32_t kAnswerTokensMax = 16'000'000;
 struct Submit {
@@ -218,13 +219,15 @@ struct Inspected {              // answer to InspectModel
   std::vector<std::string> capabilities = {};  // "completion", "tools", "thinking", "insert"
   std::string template_error = {};             // what is wrong with InspectModel::go_template
   std::vector<std::string> repairs = {};       // what was read in another spelling than the file's
-  // Sampling that the files recommend, a JSON object as of Modelfile PARAMETERs, and where it is; empty: none, or it is not
-  // to be used.
+  // Sampling that the files recommend, a JSON object as of Modelfile PARAMETERs, and where it is; empty:
+  // none, or it is not to be used.
   std::string sampling_json = {}, sampling_source = {};
-  // The tokenizer's special tokens by their names in tokenizer_config.json ("bos_token"), and which it puts around a text: a
-  // JSON object. Empty: of a model that does not generate text, or whose tokenizer cannot be read.
+  // The tokenizer's special tokens by their names in tokenizer_config.json ("bos_token"), and which it puts
+  // around a text: a JSON object. Empty: of a model that does not generate text, or whose tokenizer cannot be
+  // read.
   std::string tokenizer_json = {};
-  // Of a model that can be loaded: what loading takes here, and the context that requests get by default.
+  // Only for a model that can be loaded: what loading takes here, and the context that requests get by
+  // default.
   std::optional<MemoryEstimate> memory = {};
   int32_t context_length = 0;  // trained, tokens; 0 = not known
   int32_t num_ctx = 0;         // tokens; 0 = not known
@@ -236,8 +239,9 @@ struct RequestEvent {
   RequestId id;
   Event event;
 };
-// The runner has the tokens of the prompt, and its texts no more. Of large requests only (api::kSmallRequestBytes), so that
-// the daemon knows when to send the next one. Before the first event of the request.
+// The runner has the tokens of the prompt, and its texts no more. Of large requests only
+// (api::kSmallRequestBytes), so that the daemon knows when to send the next one. Before the first event of
+// the request.
 struct RequestPrepared {
   RequestId id;
 };
@@ -325,7 +329,8 @@ using ToDaemon = std::variant<Hello, LoadProgress, Loaded, LoadFailed, Inspected
 // ---- codec; pure functions, any thread ----
 
 // Header and payload; empty when the payload would be larger than kFrameBytesMax. A request parsed by this
-// folder never is. To the daemon, an event, a description or an error beyond its bounds gives way to an error that says so.
+// folder never is. To the daemon, an event, a description or an error beyond its bounds gives way to an error
+// that says so.
 std::string Encode(const ToRunner& message);
 std::string Encode(const SubmitView& submit);  // as of a ToRunner, without a copy of the request
 // Whether a runner would take it. kInvalidArgument names the field, kTooLarge: too many values.
@@ -345,8 +350,8 @@ class FrameReader {
   };
   explicit FrameReader(Receiver receiver) : receiver_(receiver) {}
   void Append(std::string_view bytes);
-  // The next whole frame, nothing yet, or the error that ends the link (bad magic, version, reserved bits, type or
-  // length), which comes with the header: the payload of such a frame is not collected.
+  // The next whole frame, nothing yet, or the error that ends the link (bad magic, version, reserved bits,
+  // type or length), which comes with the header: the payload of such a frame is not collected.
   Result<std::optional<Frame>> Next();
 
  private:

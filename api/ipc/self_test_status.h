@@ -1,4 +1,5 @@
-// Exit statuses of `quired --selftest` and of the runner that it starts. Scripts rely on the numbers: docs/operations.md.
+// Exit statuses of `quired --selftest` and of the runner that it starts. Scripts rely on the numbers:
+// docs/operations.md.
 #pragma once
 
 namespace quire::api::ipc {

@@ -12,8 +12,8 @@
 //   Offer {tokens}                 ->   Wanted {segment, offset}, ..., Stored
 //   Piece {bytes, total}           ->
 //
-// Neither side trusts the other: every field is checked; an unexpected message ends the link, and the tier with
-// it, not the runner.
+// Neither side trusts the other: every field is checked; an unexpected message ends the link, and the tier
+// with it, not the runner.
 #pragma once
 
 #include <cstddef>

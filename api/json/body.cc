@@ -124,8 +124,8 @@ std::string GetRole(Fields& message) {
 
 namespace {
 
-// The JSON text of an object, whichever of its two forms it came in. What a model wrote malformed stays as it is: a client
-// sends its history back in every later request.
+// The JSON text of an object, whichever of its two forms it came in. What a model wrote malformed stays as it
+// is: a client sends its history back in every later request.
 std::string GetArguments(Fields& function) {
   const Json* arguments = function.Find("arguments");
   if (arguments == nullptr) return "{}";

@@ -21,7 +21,8 @@ Result<Json> ReadBody(std::string_view body);
 
 // "model", or "name" as old clients say; an empty one is the error "model is required".
 std::string GetModel(Fields& body, bool name_too = false);
-// The same, empty where the body names none. A longer text than any name is refused before it is copied and logged.
+// The same, empty where the body names none. A longer text than any name is refused before it is copied and
+// logged.
 std::string GetModelIfAny(Fields& body, bool name_too = false);
 
 // A Go duration or a number of seconds; < 0 = never expires.

@@ -1,4 +1,5 @@
-// Bounds what a request holds once its texts are copied: a count and a text of one body multiply to far more than the body.
+// Bounds what a request holds once its texts are copied: a count and a text of one body multiply to far more
+// than the body.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +15,8 @@ class CopyBudget {
  public:
   explicit CopyBudget(Fields& body) : body_(body) {}
 
-  // For `copies` copies of a text of `bytes`. Else false and kTooLarge, which names `field`; `whose` ends its message: "for
-  // all choices". Call it before anything is copied.
+  // For `copies` copies of a text of `bytes`. Else false and kTooLarge, which names `field`; `whose` ends its
+  // message: "for all choices". Call it before anything is copied.
   bool Spend(std::string_view field, size_t bytes, size_t copies, std::string_view whose);
   // The same for a text that one part has anyway: nothing is copied for a single one.
   bool Share(std::string_view field, size_t bytes, size_t parts, std::string_view whose) {

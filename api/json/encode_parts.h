@@ -14,8 +14,8 @@ namespace quire::api {
 // [{token, logprob, bytes, top_logprobs: [{token, logprob, bytes}]}]
 Json EncodeLogprobs(const std::vector<TokenLogprob>& logprobs);
 
-// Of a prompt's tokens, as vLLM has them: [null, {"7": {logprob, rank, decoded_token}}], the token first, then the best
-// `alternatives`.
+// A prompt's tokens, as vLLM has them: [null, {"7": {logprob, rank, decoded_token}}], the token first, then
+// the best `alternatives`.
 Json EncodePromptLogprobs(const std::vector<TokenLogprob>& tokens, int32_t alternatives);
 
 // JSON has no minus infinity: -9999, as OpenAI gives for a token that has next to no chance.

@@ -16,8 +16,8 @@ constexpr double kTwoTo63 = 9223372036854775808.0;
 constexpr size_t kScannedMax = 32;  // members: a few are searched faster than an index is made
 constexpr size_t kBuckets = 256;
 
-// The same for names that differ in case only. What a client can put into one bucket is of use against the few names that we
-// look up there.
+// The same for names that differ in case only. What a client can put into one bucket is of use against the
+// few names that we look up there.
 size_t BucketOf(std::string_view name) {
   if (name.empty()) return 0;
   const auto letter = [](char c) { return static_cast<size_t>(static_cast<unsigned char>(AsciiLower(c))); };

@@ -66,8 +66,8 @@ class Fields {
 
   // Visits the names of the members that nothing above looked up, until `visit` gives false.
   void VisitUnread(const std::function<bool(std::string_view name)>& visit) const;
-  // Adds these names, up to 16 in all, for the log; without `harmless`, which are known to change no answer. REQUIRES: all other
-  // members were read.
+  // Adds these names, up to 16 in all, for the log; without `harmless`, which are known to change no answer.
+  // REQUIRES: all other members were read.
   void AddUnread(std::span<const std::string_view> harmless, std::vector<std::string>& unknown) const;
 
   // Full path of a member: "options.num_ctx", "messages[3].content".
@@ -89,8 +89,8 @@ class Fields {
 
   const Json* object_ = nullptr;    // nullptr when the value is not an object
   mutable std::vector<bool> read_;  // of each member, in their order; empty: none
-  // Of an object with many members: where each bucket of names begins, then all positions, bucket after bucket. Empty: it
-  // is not needed, or not yet. Requests look up many names that they do not have.
+  // For an object with many members: where each bucket of names begins, then all positions, bucket after
+  // bucket. Empty: it is not needed, or not yet. Requests look up many names that they do not have.
   mutable std::vector<uint32_t> index_;
   std::string path_;
   FirstError& error_;

@@ -89,8 +89,8 @@ void GetWrappedSchema(Fields& fields, std::string_view name, std::optional<Outpu
   if (!out) holder.Reject("schema", "is required and must be a JSON schema");
 }
 
-// {type: "text" | "json_object" | "json_schema" | "json" | "regex" | "grammar"} with what the type needs under one of the names
-// that servers and clients have for it, or a schema itself.
+// {type: "text" | "json_object" | "json_schema" | "json" | "regex" | "grammar"} with what the type needs
+// under one of the names that servers and clients have for it, or a schema itself.
 std::optional<OutputFormat> GetFormatObject(Fields& holder, std::string_view name) {
   const Json* value = holder.Find(name);
   std::optional<OutputFormat> out;

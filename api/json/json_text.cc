@@ -59,7 +59,8 @@ bool ReadEscape(std::string_view text, size_t& at, std::string& out) {
   return true;
 }
 
-// Hands the value's pieces to `put`, up to the closing quote or the end, where `at` is left. False: it is broken there.
+// Hands the value's pieces to `put`, up to the closing quote or the end, where `at` is left. False: it is
+// broken there.
 template <class Put>
 bool WalkString(std::string_view text, size_t& at, Put put) {
   std::string escaped;

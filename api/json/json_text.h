@@ -1,5 +1,5 @@
-// JSON texts (RFC 8259), read front to back into a receiver of values. A string is read where it stands: it is in memory once
-// as a part of the text and once as what the receiver makes of it.
+// JSON texts (RFC 8259), read front to back into a receiver of values. A string is read where it stands: it
+// is in memory once as a part of the text and once as what the receiver makes of it.
 #pragma once
 
 #include <charconv>
@@ -13,21 +13,24 @@
 
 namespace quire::api {
 
-// A string of a JSON text. Every ill-formed UTF-8 byte and every escaped lone surrogate of it stands for U+FFFD.
+// A string of a JSON text. Every ill-formed UTF-8 byte and every escaped lone surrogate of it stands for
+// U+FFFD.
 struct JsonString {
   std::string_view text;  // between the quotes
   size_t bytes = 0;       // of its value
   std::string Value() const;
 };
 
-// Reads the string whose opening quote is before `at`. False: it is broken at `at`. Else `at` is behind the closing quote.
+// Reads the string whose opening quote is before `at`. False: it is broken at `at`. Else `at` is behind the
+// closing quote.
 bool ReadJsonString(std::string_view text, size_t& at, JsonString& string);
 
-// A receiver has null(), boolean(bool), number_unsigned(uint64_t), number_integer(int64_t), number_float(double),
-// string(JsonString), key(JsonString), start_array(), end_array(), start_object() and end_object(), each of which may give up
-// with false, and gives up on values that are nested too deep. It gets what is not JSON with syntax_error(position) and of
-// numbers that no double holds with range_error(); both give false. One that has wide_integer(std::string_view) gets the text of
-// an integer that no 64 bits hold with it.
+// A receiver has null(), boolean(bool), number_unsigned(uint64_t), number_integer(int64_t),
+// number_float(double), string(JsonString), key(JsonString), start_array(), end_array(), start_object() and
+// end_object(), each of which may give up with false, and gives up on values that are nested too deep. It
+// gets what is not JSON with syntax_error(position) and of numbers that no double holds with range_error();
+// both give false. One that has wide_integer(std::string_view) gets the text of an integer that no 64 bits
+// hold with it.
 template <class Receiver>
 class JsonTextParser {
  public:

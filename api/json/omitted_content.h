@@ -12,12 +12,12 @@
 
 namespace quire::api {
 
-// Of one request. In the turn that the user is in such content is refused by name; in an earlier turn and in a tool's
-// result a line stands for it, as refusing it there would lose the rest of the conversation.
+// Belongs to one request. In the turn that the user is in such content is refused by name; in an earlier turn
+// and in a tool's result a line stands for it, as refusing it there would lose the rest of the conversation.
 class OmittedContent {
  public:
-  // The line for the content `type` ("image_url") at `part`, whose `field` an error names. kNow: an error, unless an
-  // answer follows.
+  // The line for the content `type` ("image_url") at `part`, whose `field` an error names. kNow: an error,
+  // unless an answer follows.
   enum class Turn : uint8_t { kNow, kHistory };
   std::string LineFor(Fields& part, std::string_view field, std::string_view type, Turn turn,
                       std::string message);

@@ -17,8 +17,8 @@ struct ParsedOptions {
   std::vector<std::string> unknown;  // names in no table, for the log
 };
 
-// The same object; values that are texts, as in a Modelfile, are the numbers and booleans that they say to Go's strconv
-// (".9", "+40", "T"). What says none stays. Errors: kInvalidArgument, no JSON.
+// The same object; values that are texts, as in a Modelfile, are the numbers and booleans that they say to
+// Go's strconv (".9", "+40", "T"). What says none stays. Errors: kInvalidArgument, no JSON.
 Result<std::string> ReadTextsOfOptions(std::string_view json_object);
 
 // A JSON object of options. Errors: kInvalidArgument naming the option and what it must be.
@@ -30,8 +30,9 @@ std::string DumpOptions(const Options& options);
 // Sets what PromptReady::sampling says; of a text that is none, nothing.
 void ApplySampling(std::string_view json_object, GenerationParams& params);
 
-// Where values of a model's requests come from that specify none: {"top_k": {"value": 20, "from": "PARAMETER"}}, of the sampling
-// that its files recommend, at `source`, and of its PARAMETERs, which go before it. All are JSON objects, or empty.
+// Where values of a model's requests come from that specify none: {"top_k": {"value": 20, "from":
+// "PARAMETER"}}, of the sampling that its files recommend, at `source`, and of its PARAMETERs, which go
+// before it. All are JSON objects, or empty.
 std::string SamplingSources(std::string_view recommended, std::string_view source,
                             std::string_view parameters);
 

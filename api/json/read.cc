@@ -96,8 +96,8 @@ void ResolveRepeatedKeys(Object& object) {
   members.resize(kept);
 }
 
-// Builds a Json of the values that a parser reads, and gives up, before memory is taken, on input that is too deep or has too
-// many values.
+// Builds a Json of the values that a parser reads, and gives up, before memory is taken, on input that is too
+// deep or has too many values.
 class BoundedBuilder {
  public:
   using binary_t = Json::binary_t;
@@ -161,7 +161,7 @@ class BoundedBuilder {
     key_ = std::move(name);
     return true;
   }
-  // Of a JSON schema: those that an answer has to repeat as they are written.
+  // True within those values of a JSON schema that an answer has to repeat as they are written.
   bool InValuesOfSchema() const {
     return values_depth_ > 0 || (!open_.empty() && open_.back()->is_object() && key_ == "const");
   }
@@ -200,7 +200,8 @@ class BoundedBuilder {
   Error error_{ErrorCode::kInvalidArgument, "malformed"};
 };
 
-// Reads MessagePack into a BoundedBuilder. Texts and binaries are copied whole: byte by byte, 32 MiB take 0.15 s.
+// Reads MessagePack into a BoundedBuilder. Texts and binaries are copied whole: byte by byte, 32 MiB take
+// 0.15 s.
 class MessagePackParser {
  public:
   MessagePackParser(std::string_view bytes, BoundedBuilder& builder) : rest_(bytes), builder_(builder) {}

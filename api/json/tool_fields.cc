@@ -60,7 +60,8 @@ std::string GetNamedFunction(Fields& fields) {
   return name;
 }
 
-// {"type":"allowed_tools","allowed_tools":{"mode","tools"}}: the prompt shows all tools, so that it does not change.
+// {"type":"allowed_tools","allowed_tools":{"mode","tools"}}: the prompt shows all tools, so that it does not
+// change.
 void GetAllowedTools(Fields& choice, ToolUse& use) {
   const Json* object = choice.FindObject("allowed_tools");
   if (object == nullptr) return choice.Reject("allowed_tools", "is required and must be of type object");

@@ -19,7 +19,8 @@ struct ToolUse {
   std::vector<std::string> left_out = {};  // names of offered tools that this server does not run
 };
 
-// The member "tools"; `get_tool` reads one of them. Of a tool that is left out it gives one without a definition.
+// The member "tools"; `get_tool` reads one of them. Of a tool that is left out it gives one without a
+// definition.
 std::vector<Tool> GetTools(Fields& body, Tool (*get_tool)(Fields& tool, const Json& value),
                            std::vector<std::string>* left_out = nullptr);
 // "tools", in OpenAI's shape. A tool that is no function is left out.
@@ -35,8 +36,8 @@ Think GetThink(Fields& body);
 // OpenAI's names for levels, "none" among them.
 Think GetEffort(Fields& fields, std::string_view name);
 
-// Gives results of tools the names of those tools, where the messages say only which call they answer. `choices`: each has a
-// copy of the messages.
+// Gives results of tools the names of those tools, where the messages say only which call they answer.
+// `choices`: each has a copy of the messages.
 void NameToolResults(std::vector<Message>& messages, size_t choices, CopyBudget& copies);
 inline constexpr std::string_view kForAllResults = "with the names of the tools of all results";
 // "tools" has no more than kToolsMax. False: the error names `name`.

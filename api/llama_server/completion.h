@@ -1,7 +1,7 @@
 // llama.cpp's /completion and /infill: bodies to a struct, events to reply bodies and server-sent events.
 //
-// Fields that another server of these routes would honor and this one does not are rejected by name; unknown ones are
-// logged. Errors name the field by its path.
+// Fields that another server of these routes would honor and this one does not are rejected by name; unknown
+// ones are logged. Errors name the field by its path.
 #pragma once
 
 #include <chrono>
@@ -50,7 +50,8 @@ Result<CompletionRequest> ParseInfill(std::string_view body);
 // llama.cpp's defaults.
 Options DefaultOptions();
 
-// One per choice: the choices of the first prompt, then those of the second. Only what is filled in is ever cut.
+// One per choice: the choices of the first prompt, then those of the second. Only what is filled in is ever
+// cut.
 std::vector<Request> ToRequests(CompletionRequest request, const ModelDefaults& defaults);
 
 // The options by llama.cpp's names: "generation_settings", and "params" of /props.

@@ -1,6 +1,5 @@
-// The descriptions that llama.cpp's server gives of itself and of prompts: /props, /slots, /apply-template. And vLLM's
-// /tokenizer_info.
-// Errors as in the Ollama dialect.
+// The descriptions that llama.cpp's server gives of itself and of prompts: /props, /slots, /apply-template.
+// And vLLM's /tokenizer_info. Errors as in the Ollama dialect.
 #pragma once
 
 #include <cstdint>

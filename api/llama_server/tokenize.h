@@ -1,5 +1,5 @@
-// /tokenize and /detokenize as llama.cpp's server and vLLM have them: bodies to structs, events to reply bodies. A body with
-// "prompt" or "messages" instead of "content" is vLLM's. Errors as in the Ollama dialect.
+// /tokenize and /detokenize as llama.cpp's server and vLLM have them: bodies to structs, events to reply
+// bodies. A body with "prompt" or "messages" instead of "content" is vLLM's. Errors as in the Ollama dialect.
 #pragma once
 
 #include <cstdint>
@@ -36,12 +36,13 @@ Request ToRequest(TokenizeRequest request, const ModelDefaults& defaults);
 Request ToRequest(DetokenizeRequest request);
 
 // {"tokens": [id]}, with pieces {"tokens": [{"id", "piece"}]}, where a piece that is not UTF-8 by itself is
-// an array of bytes; {"count", "max_model_len", "tokens": [id], "token_strs"} for vLLM; {"content": text, "prompt": text} for
-// ids, as llama.cpp's server and vLLM call it; {"prompt": text} for messages that a template was applied to.
+// an array of bytes; {"count", "max_model_len", "tokens": [id], "token_strs"} for vLLM; {"content": text,
+// "prompt": text} for ids, as llama.cpp's server and vLLM call it; {"prompt": text} for messages that a
+// template was applied to.
 class TokenizeEncoder : public ReplyEncoder {
  public:
   enum class Shape : uint8_t { kIds, kPieces, kCounted, kText, kPrompt };
-  // Of kCounted: whether the reply has the tokens' texts, and the context of requests.
+  // For kCounted: whether the reply has the tokens' texts, and the context of requests.
   explicit TokenizeEncoder(Shape shape, bool with_pieces = false, int32_t num_ctx = 0)
       : shape_(shape), with_pieces_(with_pieces), num_ctx_(num_ctx) {}
 

@@ -73,7 +73,7 @@ enum class Endpoint : uint8_t { kGenerate, kChat };
 
 inline constexpr std::string_view kNdjson = "application/x-ndjson";
 
-// Of both endpoints. NDJSON has no comments: a delta without text keeps a silent stream open.
+// Encodes replies of both endpoints. NDJSON has no comments: a delta without text keeps a silent stream open.
 class ChatEncoder : public ReplyEncoder {
  public:
   ChatEncoder(Endpoint endpoint, std::string model, bool stream, bool return_progress = false)

@@ -140,8 +140,8 @@ class Reader {
     return std::ranges::find(kNames, AsciiLower(text_.substr(at, end - at))) != kNames.end();
   }
 
-  // From here to quotes with nothing behind them on their line: the first such with a command behind it, as a text may have
-  // quotes at the end of a line, or the first.
+  // From here to quotes with nothing behind them on their line: the first such with a command behind it, as a
+  // text may have quotes at the end of a line, or the first.
   Result<std::string> QuotedValue(std::string_view quotes) {
     const size_t begin = at_ + quotes.size();
     std::optional<size_t> closing;

@@ -1,4 +1,5 @@
-// Cohere's /v2/chat: request bodies to the struct of OpenAI's chats, events to reply bodies and server-sent events.
+// Cohere's /v2/chat: request bodies to the struct of OpenAI's chats, events to reply bodies and server-sent
+// events.
 #pragma once
 
 #include <cstddef>
@@ -15,14 +16,15 @@
 
 namespace quire::api::openai {
 
-// Errors name the field by its path. "documents" are refused; "citation_options", "safety_mode" and "priority" change
-// nothing.
+// Errors name the field by its path. "documents" are refused; "citation_options", "safety_mode" and
+// "priority" change nothing.
 Result<ChatRequest> ParseCohereChat(std::string_view body);
 
 // Cohere's: temperature 0.3, top_p 0.75, top_k off.
 Options CohereOptions();
 
-// One choice. The text and the thinking of an answer are parts of its content; text beside calls is "tool_plan", too.
+// One choice. The text and the thinking of an answer are parts of its content; text beside calls is
+// "tool_plan", too.
 class CohereChatEncoder : public ReplyEncoder {
  public:
   // `id` is unique, made by the caller.

@@ -42,7 +42,7 @@ Json CohereLogprobs(const TokenLogprob* tokens, size_t count) {
 
 Json Indexed(std::string_view type, int32_t index) { return {{"type", type}, {"index", index}}; }
 
-// Of an event of the answer's content.
+// The delta of an event of the answer's content.
 Json ContentDelta(Json content) {
   Json message = Json::object();
   message["content"] = std::move(content);

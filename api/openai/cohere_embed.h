@@ -18,8 +18,8 @@ std::string EncodeCohereEmbed(const EmbedRequest& request, const EmbedResult& re
 // {"message": "..."}
 std::string CohereErrorBody(const Error& error);
 
-// "truncate" as "NONE", "START", "END", in any case, or a boolean: what to do with a text that is too long, and which
-// end stays. Absent: `overflow` and the start stay as they are.
+// "truncate" as "NONE", "START", "END", in any case, or a boolean: what to do with a text that is too long,
+// and which end stays. Absent: `overflow` and the start stay as they are.
 void GetTruncation(Fields& body, Overflow& overflow, bool& keep_end);
 
 }  // namespace quire::api

@@ -40,8 +40,8 @@ class LogprobLists {
   Json tokens_ = Json::array(), chosen_ = Json::array(), tops_ = Json::array(), offsets_ = Json::array();
 };
 
-// How much of `text` a prompt's token is that was read there: all of its bytes, or those without the space that a tokenizer
-// puts before a text. Nothing of one that was added to the text, as BOS is.
+// How much of `text` a prompt's token is that was read there: all of its bytes, or those without the space
+// that a tokenizer puts before a text. Nothing of one that was added to the text, as BOS is.
 std::string_view PartOf(std::string_view text, std::string_view token) {
   if (text.starts_with(token)) return text.substr(0, token.size());
   if (!token.starts_with(' ')) return {};

@@ -65,7 +65,8 @@ void GetSpecial(Fields& body, Prompts& prompts) {
   }
 }
 
-// With a suffix every prompt is what comes before the place that is to be filled in. Each of the `choices` has both.
+// With a suffix every prompt is what comes before the place that is to be filled in. Each of the `choices`
+// has both.
 void GetSuffix(Fields& body, size_t choices, CopyBudget& copies, Prompts& prompts) {
   std::string suffix;
   body.Take("suffix", suffix);

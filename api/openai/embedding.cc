@@ -132,8 +132,8 @@ void GetPrefix(Fields& body, std::string_view key, EmbedRequest& request) {
   }
 }
 
-// What other servers of this dialect add: "truncate", "input_type" for a prefix of the model's, and whether vectors
-// are of length 1.
+// What other servers of this dialect add: "truncate", "input_type" for a prefix of the model's, and whether
+// vectors are of length 1.
 void GetOpenAiExtras(Fields& body, EmbedRequest& request) {
   bool keep_end = false, normalize = true;
   GetTruncation(body, request.overflow, keep_end);

@@ -1,5 +1,5 @@
-// Embedding requests of all dialects: bodies of /api/embed, /api/embeddings, /v1/embeddings and others to one struct,
-// vectors to reply bodies. Pure functions.
+// Embedding requests of all dialects: bodies of /api/embed, /api/embeddings, /v1/embeddings and others to one
+// struct, vectors to reply bodies. Pure functions.
 #pragma once
 
 #include <chrono>
@@ -38,7 +38,7 @@ struct EmbedRequest {
   std::vector<std::string> unknown_options;  // for the log
   std::string cache_salt;
 
-  // Of every input, the same: here once, as there may be thousands of inputs.
+  // The same for every input: here once, as there may be thousands of inputs.
   struct Shared {
     std::string query, instruction;  // of pairs; `query` is the text of an input
     std::string prompt_name;

@@ -1,5 +1,5 @@
-// Reranking and scoring requests of all dialects: bodies of /v1/rerank, /rerank, /v2/rerank and /v1/score to pairs of
-// texts, scores to reply bodies. Pure functions.
+// Reranking and scoring requests of all dialects: bodies of /v1/rerank, /rerank, /v2/rerank and /v1/score to
+// pairs of texts, scores to reply bodies. Pure functions.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@
 namespace quire::api {
 
 enum class RerankDialect : uint8_t {
-  kJina,  // /v1/rerank, /rerank, /reranking: "documents"; with "texts" the reply is that of text-embeddings-inference
+  kJina,    // /v1/rerank, /rerank, /reranking: "documents"; with "texts" the reply is that of TEI
   kCohere,  // /v2/rerank
   kScore,   // /v1/score: "text_1" and "text_2"
 };

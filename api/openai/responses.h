@@ -48,7 +48,7 @@ struct ResponsesRequest {
 
 Result<ResponsesRequest> ParseResponses(std::string_view body);
 
-// Of /v1/responses/input_tokens: {"object","input_tokens"}.
+// The reply of /v1/responses/input_tokens: {"object","input_tokens"}.
 class InputTokensEncoder : public ReplyEncoder {
  private:
   std::string OnDelta(const TextDelta&, const EventContext&) override { return {}; }
@@ -78,7 +78,8 @@ struct ResponseHead {
   bool hide_thinking = false;
 };
 
-// The members of a response that do not change, as JSON text that is spliced in: tools and schemas may have megabytes.
+// The members of a response that do not change, as JSON text that is spliced in: tools and schemas may have
+// megabytes.
 class ResponseText {
  public:
   explicit ResponseText(const ResponseHead& head);
@@ -94,7 +95,8 @@ class ResponseText {
   std::string begin_, before_output_, after_output_, settings_, end_;  // members without braces
 };
 
-// Streamed as server-sent events, numbered in their order, the first ones at PromptReady; there is no "[DONE]".
+// Streamed as server-sent events, numbered in their order, the first ones at PromptReady; there is no
+// "[DONE]".
 class ResponsesEncoder : public ReplyEncoder {
  public:
   explicit ResponsesEncoder(ResponseHead head);

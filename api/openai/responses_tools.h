@@ -1,5 +1,5 @@
-// The tools of /v1/responses. Functions, also those of a namespace, custom tools and the local shell are functions to
-// the model. Tools that OpenAI's own servers run are left out.
+// The tools of /v1/responses. Functions, also those of a namespace, custom tools and the local shell are
+// functions to the model. Tools that OpenAI's own servers run are left out.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ struct ResponsesTool {
 
 inline constexpr std::string_view kLocalShell = "local_shell";
 
-// "tools", "tool_choice" and "parallel_tool_calls". ToolUse::left_out has the types of tools that are left out, and
-// "NAME.format" of custom tools whose format is shown to the model but not enforced.
+// "tools", "tool_choice" and "parallel_tool_calls". ToolUse::left_out has the types of tools that are left
+// out, and "NAME.format" of custom tools whose format is shown to the model but not enforced.
 ToolUse GetResponsesTools(Fields& body, std::vector<ResponsesTool>& special);
 
 // The name of a function as the model has it.
@@ -32,7 +32,7 @@ std::string JoinName(std::string_view space, std::string_view name);
 // The calls of an earlier answer, from input items, with arguments as the model has them.
 ToolCall GetCustomCall(Fields& item);
 ToolCall GetLocalShellCall(Fields& item);
-// Of any other tool of the client's, as "apply_patch_call".
+// A call of any other tool of the client's, as "apply_patch_call".
 ToolCall GetOtherCall(Fields& item, std::string_view type);
 
 // Input items that tool calls on OpenAI's servers left behind: nothing of them belongs to the prompt.

@@ -19,9 +19,9 @@ struct TemplateFields {
   bool hide_thinking = false;  // the reply leaves it out
 };
 
-// "chat_template_kwargs", "enable_thinking", "max_thinking_tokens", "add_generation_prompt" and "continue_final_message",
-// and what other servers call the same: "think", "thinking", "reasoning", "thinking_budget", ... `effort`: what another
-// field says of thinking. `messages`: of the same body.
+// "chat_template_kwargs", "enable_thinking", "max_thinking_tokens", "add_generation_prompt" and
+// "continue_final_message", and what other servers call the same: "think", "thinking", "reasoning",
+// "thinking_budget", ... `effort`: what another field says of thinking. `messages`: of the same body.
 TemplateFields GetTemplateFields(Fields& body, Think effort, const std::vector<Message>& messages);
 
 void SetTemplateFields(TemplateFields fields, Request& request, ChatPrompt& prompt);

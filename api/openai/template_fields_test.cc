@@ -1,5 +1,5 @@
-// Fields of chats that other servers have: the template's variables, how the prompt ends, allowed tools, sampling, and
-// what is refused by name.
+// Fields of chats that other servers have: the template's variables, how the prompt ends, allowed tools,
+// sampling, and what is refused by name.
 #include "api/openai/template_fields.h"
 
 #include <gmock/gmock.h>

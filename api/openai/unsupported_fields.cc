@@ -18,8 +18,8 @@ namespace {
 using namespace std::string_view_literals;
 using Names = std::span<const std::string_view>;
 
-// Of vLLM, SGLang, llama.cpp, text-generation-webui, TabbyAPI, text-generation-inference, OpenRouter and Ollama. Nothing
-// is asked for with null, false, "", [] and {}.
+// Fields of vLLM, SGLang, llama.cpp, text-generation-webui, TabbyAPI, text-generation-inference, OpenRouter
+// and Ollama. Nothing is asked for with null, false, "", [] and {}.
 constexpr auto kNames = std::to_array<std::string_view>({"adapter_id",
                                                          "allowed_token_ids",
                                                          "audio",
@@ -137,7 +137,7 @@ constexpr auto kNoPromptLogprobs = std::to_array<std::string_view>({"prompt_logp
 constexpr auto kNoProgress = std::to_array<std::string_view>({"return_progress"});
 constexpr auto kOneChoice = std::to_array<Off>({{"n"sv, 1, 1}, {"best_of"sv, 1, 1}});
 constexpr auto kNoTopLogprobs = std::to_array<Off>({{"top_logprobs"sv, 0, 0}});
-// Of vLLM, NVIDIA's, Cohere's and Jina's embedding servers: each gives another vector.
+// Fields of vLLM's, NVIDIA's, Cohere's and Jina's embedding servers: each gives another vector.
 constexpr auto kOfEmbeddings = std::to_array<std::string_view>(
     {"instruction", "late_chunking", "messages", "pooling", "prompt_name", "truncate_prompt_tokens"});
 

@@ -1,5 +1,5 @@
-// Fields of other servers that change what an answer is, and that this one cannot honor: they are refused by name. What
-// no server's field is, is logged.
+// Fields of other servers that change what an answer is, and that this one cannot honor: they are refused by
+// name. What no server's field is, is logged.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ enum class Route : uint8_t { kChat, kCompletions, kResponses, kEmbeddings, kLlam
 // kUnsupported for the first field that is there with a value that means anything.
 void RefuseUnsupported(Fields& body, Route route);
 
-// Names of the members that nobody read, for the log; without those that are known to change no answer. REQUIRES: all
-// other members were read.
+// Names of the members that nobody read, for the log; without those that are known to change no answer.
+// REQUIRES: all other members were read.
 void AddUnread(const Fields& body, std::vector<std::string>& unknown);
 
 }  // namespace quire::api::openai

@@ -1,5 +1,5 @@
-// Vectors as text in JSON replies. They are most of a reply, so they are written as they are rather than through a tree
-// of numbers.
+// Vectors as text in JSON replies. They are most of a reply, so they are written as they are rather than
+// through a tree of numbers.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,8 @@ void AppendNumbers(std::string& out, std::span<const float> vector);
 // A JSON string: base64 of the little-endian floats.
 void AppendBase64(std::string& out, std::span<const float> vector);
 
-// A JSON array of a byte for each 8 numbers, the first in the highest bit, 1 where a number is above 0; missing ones
-// count as 0. With `shifted` the bytes are 128 less.
+// A JSON array of a byte for each 8 numbers, the first in the highest bit, 1 where a number is above 0;
+// missing ones count as 0. With `shifted` the bytes are 128 less.
 void AppendSigns(std::string& out, std::span<const float> vector, bool shifted);
 
 void AppendVector(std::string& out, std::span<const float> vector, VectorType type);

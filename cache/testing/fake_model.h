@@ -1,6 +1,6 @@
 // Test only. A model whose KV is the token itself and whose recurrent state is a hash folded over every token
-// so far (with Layout::stored_state one that kBF16 keeps whole), run through StepView exactly as kernels are, and
-// checked against plain vectors of tokens.
+// so far (with Layout::stored_state one that kBF16 keeps whole), run through StepView exactly as kernels are,
+// and checked against plain vectors of tokens.
 #pragma once
 
 #include <cstdint>

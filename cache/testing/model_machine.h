@@ -111,8 +111,8 @@ class Machine {
     Truth truth;
   };
 
-  // The call, whose first allocation fails, then its second, until it gets through. Without memory it must say so and
-  // have changed nothing. `prepare` runs before each, without failures.
+  // The call, whose first allocation fails, then its second, until it gets through. Without memory it must
+  // say so and have changed nothing. `prepare` runs before each, without failures.
   template <class Call>
   auto Try(const Call& call) {
     return Try(call, [] {});

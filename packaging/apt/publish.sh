@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# packaging/apt/publish.sh REPOSITORY SUITE PACKAGE.deb...: adds packages to an apt repository in the folder REPOSITORY and signs
-# its Release file with the key QUIRE_APT_KEY (a GnuPG key id; its home is GNUPGHOME). Any web server serves the folder.
-# Needs apt-utils and gpg. Users add, with the key that this puts into REPOSITORY/quire.gpg:
+# packaging/apt/publish.sh REPOSITORY SUITE PACKAGE.deb...: adds packages to an apt repository in the folder
+# REPOSITORY and signs its Release file with the key QUIRE_APT_KEY (a GnuPG key id; its home is GNUPGHOME).
+# Any web server serves the folder. Needs apt-utils and gpg. Users add, with the key that this puts into
+# REPOSITORY/quire.gpg:
 #
 #   deb [signed-by=/usr/share/keyrings/quire.gpg] ADDRESS SUITE main
 #

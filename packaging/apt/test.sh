@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# packaging/apt/test.sh PACKAGE.deb... [ROOT...]: publishes the packages, of one version and one or more architectures, in a
-# temporary repository with a temporary key and has apt read it: a good signature is accepted, a changed Release file refused. In
-# each ROOT, a root file system, apt installs it from there as a new user would; it answers a chat, and after purging no file may
-# be left. As root. A ROOT that is not there is made by debootstrap, as in packaging/tarball/test.sh.
+# packaging/apt/test.sh PACKAGE.deb... [ROOT...]: publishes the packages, of one version and one or more
+# architectures, in a temporary repository with a temporary key and has apt read it: a good signature is
+# accepted, a changed Release file refused. In each ROOT, a root file system, apt installs it from there as a
+# new user would; it answers a chat, and after purging no file may be left. As root. A ROOT that is not there
+# is made by debootstrap, as in packaging/tarball/test.sh.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../portable/debian_packages.sh"

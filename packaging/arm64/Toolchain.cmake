@@ -1,5 +1,5 @@
-# Builds for arm64 Linux on another machine: Debian's cross compiler, the libraries of sysroot.sh, qemu for what runs
-# during the build and for the tests. Preset arm64.
+# Builds for arm64 Linux on another machine: Debian's cross compiler, the libraries of sysroot.sh, qemu for
+# what runs during the build and for the tests. Preset arm64.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(QUIRE_ARM64_SYSROOT ${CMAKE_CURRENT_LIST_DIR}/../../build/arm64-sysroot CACHE PATH "Folder that sysroot.sh filled")
@@ -20,5 +20,6 @@ set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
 set(ENV{PKG_CONFIG_DIR} "")
 set(ENV{PKG_CONFIG_SYSROOT_DIR} ${CMAKE_SYSROOT})
 set(ENV{PKG_CONFIG_LIBDIR} ${CMAKE_SYSROOT}/usr/lib/aarch64-linux-gnu/pkgconfig:${CMAKE_SYSROOT}/usr/share/pkgconfig)
-# A processor with everything that qemu knows; -cpu cortex-a72 has neither dotprod nor i8mm, neoverse-n1 dotprod alone.
+# A processor with everything that qemu knows; -cpu cortex-a72 has neither dotprod nor i8mm, neoverse-n1
+# dotprod alone.
 set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64-static;-cpu;max,pauth-impdef=on;-L;${CMAKE_SYSROOT})

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# packaging/arm64/compare_architectures.sh [MODEL...]: whether the arm64 build computes the bits of the build for this
-# machine, for each model (default: those of tests/data and of the folders beside QUIRE_FIXTURES) and KV cache type, with the weights
-# as they are stored and, of a Hugging Face folder, also quantized to Q8_0 and Q4_K at load. Needs
-# build/release/bin/quire-golden and build/arm64/bin/quire-golden. The exit status is 1 where a result differs. As many models at a
-# time as there are CPUs.
+# packaging/arm64/compare_architectures.sh [MODEL...]: whether the arm64 build computes the bits of the build
+# for this machine, for each model (default: those of tests/data and of the folders beside QUIRE_FIXTURES) and
+# KV cache type, with the weights as they are stored and, of a Hugging Face folder, also quantized to Q8_0 and
+# Q4_K at load. Needs build/release/bin/quire-golden and build/arm64/bin/quire-golden. The exit status is 1
+# where a result differs. As many models at a time as there are CPUs.
 #
-# QUIRE_ARM64_CPUS: the processors that qemu plays, by default one with products of 2x8 bytes, one with dot products, one
-# with neither.
+# QUIRE_ARM64_CPUS: the processors that qemu plays, by default one with products of 2x8 bytes, one with dot
+# products, one with neither.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 here=build/release/bin/quire-golden there=build/arm64/bin/quire-golden

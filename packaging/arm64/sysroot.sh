@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# packaging/arm64/sysroot.sh [FOLDER]: the arm64 libraries of Debian 12 that Quire builds against and runs with, in
-# build/arm64-sysroot or FOLDER (600 MB). The preset arm64 builds against it; qemu-aarch64-static -L FOLDER runs what was
-# built. Nothing of this machine's own apt and dpkg state changes.
+# packaging/arm64/sysroot.sh [FOLDER]: the arm64 libraries of Debian 12 that Quire builds against and runs
+# with, in build/arm64-sysroot or FOLDER (600 MB). The preset arm64 builds against it; qemu-aarch64-static -L
+# FOLDER runs what was built. Nothing of this machine's own apt and dpkg state changes.
 #
 # Building needs g++-12-aarch64-linux-gnu and, for what is run while building and testing, qemu-user-static.
 set -euo pipefail

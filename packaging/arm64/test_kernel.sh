@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# packaging/arm64/test_kernel.sh TARBALL.tar.gz [CPU]: boots Linux for arm64 in an emulated machine and runs there what the
-# tarball has: the self-test must pass, sandbox included (qemu-user has neither seccomp nor Landlock), and the daemon must answer.
-# Landlock of Debian 12's kernel is older than what the sandbox can use, which the self-test reports as status 11.
-# Needs qemu-system-arm, cpio, and Debian's archive for a kernel, a C library and busybox. CPU: as in qemu-system-aarch64 -cpu.
+# packaging/arm64/test_kernel.sh TARBALL.tar.gz [CPU]: boots Linux for arm64 in an emulated machine and runs
+# there what the tarball has: the self-test must pass, sandbox included (qemu-user has neither seccomp nor
+# Landlock), and the daemon must answer. Landlock of Debian 12's kernel is older than what the sandbox can
+# use, which the self-test reports as status 11. Needs qemu-system-arm, cpio, and Debian's archive for a
+# kernel, a C library and busybox. CPU: as in qemu-system-aarch64 -cpu.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../portable/debian_packages.sh"

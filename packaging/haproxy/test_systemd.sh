@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# packaging/haproxy/test_systemd.sh PACKAGE.deb ROOT: installs the package and Debian's haproxy in the root file system ROOT (Debian 12,
-# made by debootstrap if it is not there), boots systemd and follows docs/fleet.md with two nodes on loopback addresses.
-# Turns of a conversation go to one node; when that node is stopped they are answered by the other one. As root; needs systemd-nspawn (Debian: systemd-container), but no systemd on this machine.
+# packaging/haproxy/test_systemd.sh PACKAGE.deb ROOT: installs the package and Debian's haproxy in the root
+# file system ROOT (Debian 12, made by debootstrap if it is not there), boots systemd and follows
+# docs/fleet.md with two nodes on loopback addresses. Turns of a conversation go to one node; when that node
+# is stopped they are answered by the other one. As root; needs systemd-nspawn (Debian: systemd-container),
+# but no systemd on this machine.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../portable/debian_packages.sh"

@@ -1,6 +1,7 @@
-// check_schema.mjs FOLDER FILE.yaml...: checks Kubernetes objects against the schemas of the npm packages in FOLDER/node_modules
-// (packaging/kubernetes/test.sh installs them): required fields, types and formats by their validators, fields that do not exist by
-// their TypeScript types. Exits with 1 where an object is wrong.
+// check_schema.mjs FOLDER FILE.yaml...: checks Kubernetes objects against the schemas of the npm packages in
+// FOLDER/node_modules (packaging/kubernetes/test.sh installs them): required fields, types and formats by
+// their validators, fields that do not exist by their TypeScript types. Exits with 1 where an object is
+// wrong.
 import {execFileSync} from 'node:child_process';
 import {mkdirSync, readFileSync, writeFileSync} from 'node:fs';
 import {createRequire} from 'node:module';

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# packaging/kubernetes/test.sh: installs the schemas of Kubernetes and of the Prometheus operator (npm, in build/kubernetes-models)
-# and checks the base and the chart, rendered with several values, against them. Needs kubectl, node and npm, and, for the chart,
-# golang-go, golang-github-masterminds-sprig-dev and golang-k8s-sigs-yaml-dev. What is skipped is reported.
+# packaging/kubernetes/test.sh: installs the schemas of Kubernetes and of the Prometheus operator (npm, in
+# build/kubernetes-models) and checks the base and the chart, rendered with several values, against them.
+# Needs kubectl, node and npm, and, for the chart, golang-go, golang-github-masterminds-sprig-dev and
+# golang-k8s-sigs-yaml-dev. What is skipped is reported.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 folder=build/kubernetes-models

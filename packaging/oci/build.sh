@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# packaging/oci/build.sh TARBALL.tar.gz... [TAG]: builds the images TAG (default: localhost/quire:VERSION) and TAG-without-model with
-# buildah, from the portable tarball. With the tarballs of several architectures TAG and TAG-without-model are manifest lists, the
-# images of the architectures are TAG-amd64 and so on, and Linux must start programs of each (qemu-user-static and binfmt-support).
-# QUIRE_BASE_IMAGE names the base of the first stage; without it the image is made from Debian 12 by debootstrap. More arguments
-# of buildah: QUIRE_BUILDAH ("buildah --storage-driver vfs").
+# packaging/oci/build.sh TARBALL.tar.gz... [TAG]: builds the images TAG (default: localhost/quire:VERSION) and
+# TAG-without-model with buildah, from the portable tarball. With the tarballs of several architectures TAG
+# and TAG-without-model are manifest lists, the images of the architectures are TAG-amd64 and so on, and Linux
+# must start programs of each (qemu-user-static and binfmt-support). QUIRE_BASE_IMAGE names the base of the
+# first stage; without it the image is made from Debian 12 by debootstrap. More arguments of buildah:
+# QUIRE_BUILDAH ("buildah --storage-driver vfs").
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../portable/debian_packages.sh"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# image_files.sh RELEASE IMAGE: lays out the files of the final image in IMAGE, the bundled model in /demo. Runs in the first
-# stage of the Containerfile, which has the unpacked tarball in RELEASE.
+# image_files.sh RELEASE IMAGE: lays out the files of the final image in IMAGE, the bundled model in /demo.
+# Runs in the first stage of the Containerfile, which has the unpacked tarball in RELEASE.
 set -eu
 tree=$(echo "$1"/quire-*)
 image=$2

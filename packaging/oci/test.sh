@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# packaging/oci/test.sh TARBALL.tar.gz...: builds the images and checks them as a user would run them: size, self-test with a
-# read-only root file system, limits of the control group, an answer, the health check, SIGTERM during an answer, and a registry's
-# round trip. With the tarballs of two architectures, also the manifest list, and the other architecture's image under
-# qemu-user-static. As root; needs buildah, podman and docker-registry. In a container without namespaces of its own:
+# packaging/oci/test.sh TARBALL.tar.gz...: builds the images and checks them as a user would run them: size,
+# self-test with a read-only root file system, limits of the control group, an answer, the health check,
+# SIGTERM during an answer, and a registry's round trip. With the tarballs of two architectures, also the
+# manifest list, and the other architecture's image under qemu-user-static. As root; needs buildah, podman and
+# docker-registry. In a container without namespaces of its own:
 #   QUIRE_BUILDAH="buildah --storage-driver vfs" QUIRE_BUILDAH_BUD="--isolation chroot"
 #   QUIRE_PODMAN="podman --cgroup-manager cgroupfs --runtime runc --storage-driver vfs"
 #   QUIRE_PODMAN_RUN="--network host --ulimit nofile=1024:1024 --ulimit nproc=1000:1000"
@@ -117,7 +118,8 @@ YAML
 
 id_of() { "${podman[@]}" image inspect --format '{{.Id}}' "$1"; }
 
-# push_and_pull ARCHITECTURE...: pushes TAG, of one architecture or a list; what is pulled for each is the image that was built.
+# push_and_pull ARCHITECTURE...: pushes TAG, of one architecture or a list; what is pulled for each is the
+# image that was built.
 push_and_pull() {
   local remote=127.0.0.1:$registry_port/quire:now architecture built=$tag
   if [ $# -gt 1 ]; then

@@ -1,6 +1,6 @@
-# Portable programs (QUIRE_PORTABLE): linked against the C library of sysroot.sh, everything else static. What Debian has as
-# static library is taken from there, the rest from the folder of static_libraries.sh. Objects are those of the release preset:
-# only linking differs.
+# Portable programs (QUIRE_PORTABLE): linked against the C library of sysroot.sh, everything else static. What
+# Debian has as static library is taken from there, the rest from the folder of static_libraries.sh. Objects
+# are those of the release preset: only linking differs.
 set(QUIRE_PORTABLE_SYSROOT ${CMAKE_SOURCE_DIR}/build/portable-sysroot CACHE PATH "Folder that sysroot.sh filled")
 set(QUIRE_PORTABLE_LIBRARIES ${CMAKE_SOURCE_DIR}/build/portable-libraries CACHE PATH "Folder that static_libraries.sh filled")
 foreach(folder ${QUIRE_PORTABLE_SYSROOT} ${QUIRE_PORTABLE_LIBRARIES})

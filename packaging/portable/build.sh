@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# packaging/portable/build.sh [--arch ARCH]: portable programs (docs/installing.md) of this machine's architecture in
-# build/portable, or of aarch64 from another machine in build/portable-arm64. Prints that folder. The first time it needs Debian's
-# archive, for a C library of Debian 11 and the sources of five libraries.
+# packaging/portable/build.sh [--arch ARCH]: portable programs (docs/installing.md) of this machine's
+# architecture in build/portable, or of aarch64 from another machine in build/portable-arm64. Prints that
+# folder. The first time it needs Debian's archive, for a C library of Debian 11 and the sources of five
+# libraries.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 machine=$(uname -m)

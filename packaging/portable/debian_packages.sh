@@ -1,7 +1,8 @@
-# Sourced by the scripts of this folder: packages of a Debian suite, without touching this machine's own apt state.
+# Sourced by the scripts of this folder: packages of a Debian suite, without touching this machine's own apt
+# state.
 #
-# The archive is the one that this machine's apt uses, or $QUIRE_DEBIAN_MIRROR. apt verifies what it downloads with
-# Debian's keys.
+# The archive is the one that this machine's apt uses, or $QUIRE_DEBIAN_MIRROR. apt verifies what it downloads
+# with Debian's keys.
 
 archive_url() {
   if [ -n "${QUIRE_DEBIAN_MIRROR:-}" ]; then
@@ -12,7 +13,8 @@ archive_url() {
   fi
 }
 
-# suite_apt SUITE FOLDER [ARCHITECTURE]: prepares FOLDER for in_suite; packages of this machine's architecture or of another.
+# suite_apt SUITE FOLDER [ARCHITECTURE]: prepares FOLDER for in_suite; packages of this machine's architecture
+# or of another.
 suite_apt() {
   local suite=$1 folder=$2 architecture=${3:-$(dpkg --print-architecture)} url
   url=$(archive_url)

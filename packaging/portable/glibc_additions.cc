@@ -1,6 +1,6 @@
-// Symbols of newer C libraries that the programs and static libraries of Debian 12 refer to, for programs that are linked
-// against glibc 2.31 (sysroot.sh) and refer to no symbol newer than 2.28. Compiled against the headers of Debian 12, part of
-// portable programs only.
+// Symbols of newer C libraries that the programs and static libraries of Debian 12 refer to, for programs
+// that are linked against glibc 2.31 (sysroot.sh) and refer to no symbol newer than 2.28. Compiled against
+// the headers of Debian 12, part of portable programs only.
 #include <dlfcn.h>
 #include <link.h>
 #include <malloc.h>
@@ -95,8 +95,8 @@ void closefrom(int lowest) noexcept {
   for (int fd = first; fd < end; ++fd) ::close(fd);
 }
 
-// glibc 2.30. The C library's own where it has one; older ones wait by the time of day alone, which may be changed
-// meanwhile: a wait ends after a second at the latest, as any wait for a condition may.
+// glibc 2.30. The C library's own where it has one; older ones wait by the time of day alone, which may be
+// changed meanwhile: a wait ends after a second at the latest, as any wait for a condition may.
 int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock,
                            const timespec* until) {
   static const auto newer =

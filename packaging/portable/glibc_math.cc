@@ -1,6 +1,7 @@
-// glibc 2.29 gave exp, exp2, log, log2 and pow a second version, without the error handling of System V. Programs that refer to
-// the first version run on glibc 2.28 too. Both compute by the same algorithm, which 2.28 brought: the results have the same
-// bits, but for the sign of a NaN. The definitions are hidden: the loader would find them for the older versions too.
+// glibc 2.29 gave exp, exp2, log, log2 and pow a second version, without the error handling of System V.
+// Programs that refer to the first version run on glibc 2.28 too. Both compute by the same algorithm, which
+// 2.28 brought: the results are bit-identical but for the sign of a NaN. The definitions are hidden: the
+// loader would find them for the older versions too.
 #if defined(__x86_64__)
 #define QUIRE_FIRST_VERSION "GLIBC_2.2.5"
 #elif defined(__aarch64__)

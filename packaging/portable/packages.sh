@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# packaging/portable/packages.sh [--arch ARCH] [FOLDER]: the .deb and the .rpm of the portable programs, from one definition
-# (packaging/CMakeLists.txt), in build/packages or FOLDER; ARCH: this machine's, or aarch64 on another one. Needs what
-# packaging/tarball/build.sh needs, rpm for the .rpm, and lintian to check the .deb: a warning fails.
+# packaging/portable/packages.sh [--arch ARCH] [FOLDER]: the .deb and the .rpm of the portable programs, from
+# one definition (packaging/CMakeLists.txt), in build/packages or FOLDER; ARCH: this machine's, or aarch64 on
+# another one. Needs what packaging/tarball/build.sh needs, rpm for the .rpm, and lintian to check the .deb: a
+# warning fails.
 #
-# The same programs give the same packages: all times are SOURCE_DATE_EPOCH, by default that of the last commit.
+# The same programs give the same packages: all times are SOURCE_DATE_EPOCH, by default that of the last
+# commit.
 set -euo pipefail
 machine=$(uname -m)
 if [ "${1:-}" = --arch ]; then machine=${2:?usage: packages.sh [--arch ARCH] [FOLDER]}; shift 2; fi

@@ -1,6 +1,6 @@
-# Sourced by tests: root file systems of Debian's releases, of another architecture too (by qemu-user-static). As root; needs
-# debootstrap. The caller sources debian_packages.sh and sets `root`, a folder whose name is SUITE or SUITE-ARCHITECTURE (bookworm,
-# trixie-arm64).
+# Sourced by tests: root file systems of Debian's releases, of another architecture too (by qemu-user-static).
+# As root; needs debootstrap. The caller sources debian_packages.sh and sets `root`, a folder whose name is
+# SUITE or SUITE-ARCHITECTURE (bookworm, trixie-arm64).
 
 binfmt=/proc/sys/fs/binfmt_misc
 

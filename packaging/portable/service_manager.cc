@@ -1,6 +1,6 @@
-// The functions of libsystemd that the daemon uses, for portable programs: Debian has no static libsystemd, and a system
-// without systemd does not have the shared one. The protocols are documented and stable: sd_notify(3), sd_listen_fds(3),
-// sd_watchdog_enabled(3), and "Native Journal Protocol".
+// The functions of libsystemd that the daemon uses, for portable programs: Debian has no static libsystemd,
+// and a system without systemd does not have the shared one. The protocols are documented and stable:
+// sd_notify(3), sd_listen_fds(3), sd_watchdog_enabled(3), and "Native Journal Protocol".
 #define SD_JOURNAL_SUPPRESS_LOCATION
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# packaging/portable/static_libraries.sh FOLDER [SYSROOT]: static libraries of what Debian 12 has as shared libraries only, built
-# from Debian's source packages with the flags of the release preset. libcurl is built with HTTP and TLS alone. SYSROOT: for arm64
-# from another machine, the folder of packaging/arm64/sysroot.sh.
+# packaging/portable/static_libraries.sh FOLDER [SYSROOT]: static libraries of what Debian 12 has as shared
+# libraries only, built from Debian's source packages with the flags of the release preset. libcurl is built
+# with HTTP and TLS alone. SYSROOT: for arm64 from another machine, the folder of packaging/arm64/sysroot.sh.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/debian_packages.sh"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# packaging/portable/sysroot.sh FOLDER [MACHINE]: the C library of Debian 11 (glibc 2.31) to link against, so that programs run
-# on every distribution with that version or a newer one. MACHINE: x86_64 or aarch64, by default this one.
+# packaging/portable/sysroot.sh FOLDER [MACHINE]: the C library of Debian 11 (glibc 2.31) to link against, so
+# that programs run on every distribution with that version or a newer one. MACHINE: x86_64 or aarch64, by
+# default this one.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/debian_packages.sh"

@@ -1,6 +1,7 @@
-# Sourced by tests of this folder's neighbors: a Debian 12 in which systemd is booted, on a machine that need not have it. As root;
-# needs systemd-nspawn (Debian: systemd-container) and debootstrap. The caller sources debian_packages.sh, sets `root`, the folder
-# of the root file system, and `work`, a folder of its own, and calls `halt` when it ends.
+# Sourced by tests of this folder's neighbors: a Debian 12 in which systemd is booted, on a machine that need
+# not have it. As root; needs systemd-nspawn (Debian: systemd-container) and debootstrap. The caller sources
+# debian_packages.sh, sets `root`, the folder of the root file system, and `work`, a folder of its own, and
+# calls `halt` when it ends.
 
 manager='' leader=''
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# packaging/rpm/test.sh PACKAGE.rpm PACKAGE.deb [ROOT]: as far as Debian's rpm reaches: the .rpm has the files of the .deb, its settings
-# are configuration files, it requires libraries of the C library only, and its scriptlets are valid. In ROOT, a root file system of
-# Debian (made by debootstrap as in packaging/tarball/test.sh), rpm installs it, a daemon answers a chat, an upgrade keeps edited
-# settings, and after erasing it only these, models, the user and rpm's own data are left. As root, for ROOT.
+# packaging/rpm/test.sh PACKAGE.rpm PACKAGE.deb [ROOT]: as far as Debian's rpm reaches: the .rpm has the files
+# of the .deb, its settings are configuration files, it requires libraries of the C library only, and its
+# scriptlets are valid. In ROOT, a root file system of Debian (made by debootstrap as in
+# packaging/tarball/test.sh), rpm installs it, a daemon answers a chat, an upgrade keeps edited settings, and
+# after erasing it only these, models, the user and rpm's own data are left. As root, for ROOT.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../portable/debian_packages.sh"

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# packaging/tarball/build.sh [--arch ARCH] [FOLDER]: quire-VERSION-linux-ARCH.tar.zst with its checksum and SBOM, in build/tarball
-# or FOLDER; ARCH: this machine's, or aarch64 on another one. SHA256SUMS names the files of every architecture in FOLDER. Needs the
-# packages of quickstart.sh, dpkg-dev and zstd, for another architecture also those of packaging/arm64/sysroot.sh.
+# packaging/tarball/build.sh [--arch ARCH] [FOLDER]: quire-VERSION-linux-ARCH.tar.zst with its checksum and
+# SBOM, in build/tarball or FOLDER; ARCH: this machine's, or aarch64 on another one. SHA256SUMS names the
+# files of every architecture in FOLDER. Needs the packages of quickstart.sh, dpkg-dev and zstd, for another
+# architecture also those of packaging/arm64/sysroot.sh.
 #
-# The same sources give the same bytes in any folder and at any time: all times are SOURCE_DATE_EPOCH, by default that of the
-# last commit. With QUIRE_MINISIGN_KEY=FILE the list of checksums is signed.
+# The same sources give the same bytes in any folder and at any time: all times are SOURCE_DATE_EPOCH, by
+# default that of the last commit. With QUIRE_MINISIGN_KEY=FILE the list of checksums is signed.
 set -euo pipefail
 machine=$(uname -m)
 if [ "${1:-}" = --arch ]; then machine=${2:?usage: build.sh [--arch ARCH] [FOLDER]}; shift 2; fi

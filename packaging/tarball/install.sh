@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs Quire from its tarball, which must lie beside this script with SHA256SUMS and SHA256SUMS.minisig, or below the
-# address FROM.
+# Installs Quire from its tarball, which must lie beside this script with SHA256SUMS and SHA256SUMS.minisig,
+# or below the address FROM.
 #
 #   ./install.sh                      to /usr/local as root, else to ~/.local
 #   ./install.sh --prefix DIR         to another folder
@@ -44,7 +44,8 @@ if [ -z "$prefix" ]; then
 fi
 case $prefix in /*) ;; *) prefix=$(pwd)/$prefix ;; esac
 list=$prefix/share/quire/installed-files
-# The service of the system belongs to an installation that root made in /usr/local; a user has a service of his own.
+# The service of the system belongs to an installation that root made in /usr/local; a user has a service of
+# his own.
 if is_root; then scope=system units=/etc/systemd/system; else scope=user units=${XDG_CONFIG_HOME:-$HOME/.config}/systemd/user; fi
 systemd_runs() {
   if [ "$scope" = system ]; then [ -d /run/systemd/system ]; else systemctl --user show-environment >/dev/null 2>&1; fi
@@ -66,8 +67,8 @@ fetch() {  # fetch NAME: into $temporary
 
 decode64() { if has base64; then base64 -d; else openssl base64 -d -A; fi; }
 
-# Ed25519 by OpenSSL 3, of minisign's format: key and signature are base64 of 2 bytes algorithm, 8 bytes key id, and the
-# key or the signature; "ED" signs the BLAKE2b-512 of the file.
+# Ed25519 by OpenSSL 3, of minisign's format: key and signature are base64 of 2 bytes algorithm, 8 bytes key
+# id, and the key or the signature; "ED" signs the BLAKE2b-512 of the file.
 verify_with_openssl() {
   printf '%s' "$public_key" | decode64 >"$temporary/key" || die "the public key is not base64"
   sed -n 2p "$temporary/SHA256SUMS.minisig" | decode64 >"$temporary/sig"
@@ -130,7 +131,8 @@ self_test() {  # an incomplete sandbox is said, not fatal: old kernels and conta
   esac
 }
 
-# Makes a folder below the prefix and notes, as lines that end in '/', what did not exist before; "./" is the prefix.
+# Makes a folder below the prefix and notes, as lines that end in '/', what did not exist before; "./" is the
+# prefix.
 make_folder() {
   [ ! -d "$prefix/$1" ] || return 0
   case $1 in */*) make_folder "${1%/*}" ;; esac
@@ -223,7 +225,7 @@ uninstall() {
   if [ -e "$units/quire.service" ] && grep -q "ExecStart=$prefix/bin/quired" "$units/quire.service"; then
     if has systemctl && systemd_runs; then manager disable --now quire.service quire.socket >/dev/null 2>&1 || true; fi
     rm -f "$units/quire.service" "$units/quire.socket"
-    # Of a user: ~/.config/systemd/user, where nothing else is in it.
+    # The folder of a user: ~/.config/systemd/user, where nothing else is in it.
     for folder in "$units" "${units%/*}" "${units%/*/*}"; do rmdir "$folder" 2>/dev/null || break; done
     if has systemctl && systemd_runs; then manager daemon-reload || true; fi
   fi

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# packaging/tarball/test.sh RELEASE ROOT...: installs the files of RELEASE (packaging/tarball/build.sh) in each root file system
-# as a new user would, chats, and removes it; then no file may be left. As root. A ROOT that is not there is made by
-# debootstrap; its last component is then the suite (bullseye, bookworm, trixie, sid), with -arm64 that of another architecture.
-# QUIRE_PUBLIC_KEY: the key that signed.
+# packaging/tarball/test.sh RELEASE ROOT...: installs the files of RELEASE (packaging/tarball/build.sh) in
+# each root file system as a new user would, chats, and removes it; then no file may be left. As root. A ROOT
+# that is not there is made by debootstrap; its last component is then the suite (bullseye, bookworm, trixie,
+# sid), with -arm64 that of another architecture. QUIRE_PUBLIC_KEY: the key that signed.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../portable/debian_packages.sh"

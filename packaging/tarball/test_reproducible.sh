@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# packaging/tarball/test_reproducible.sh [ARCH]: builds the tarball of the last commit in two folders of different names, the
-# second one without the compiler cache, and compares the bytes. Takes as long as one or two cold builds. The C library and the
-# static libraries are those that build/ has.
+# packaging/tarball/test_reproducible.sh [ARCH]: builds the tarball of the last commit in two folders of
+# different names, the second one without the compiler cache, and compares the bytes. Takes as long as one or
+# two cold builds. The C library and the static libraries are those that build/ has.
 set -euo pipefail
 machine=${1:-$(uname -m)}
 cd "$(dirname "$0")/../.."

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# packaging/tarball/test_systemd.sh RELEASE ROOT: boots systemd in the root file system ROOT (Debian 12, made by debootstrap if it is
-# not there) and installs the files of RELEASE (packaging/tarball/build.sh) as root, and then as a user. Each time the service runs,
-# answers, is restarted by an upgrade and is gone after uninstalling. As root; needs systemd-nspawn (Debian: systemd-container), but no
-# systemd on this machine.
+# packaging/tarball/test_systemd.sh RELEASE ROOT: boots systemd in the root file system ROOT (Debian 12, made
+# by debootstrap if it is not there) and installs the files of RELEASE (packaging/tarball/build.sh) as root,
+# and then as a user. Each time the service runs, answers, is restarted by an upgrade and is gone after
+# uninstalling. As root; needs systemd-nspawn (Debian: systemd-container), but no systemd on this machine.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../portable/debian_packages.sh"

@@ -15,7 +15,8 @@ namespace {
 
 constexpr uint8_t kFirstAssertion = kTextByteMax + 1;
 
-// What the text so far says about the assertions that may come, and those that came about the text that may follow.
+// What the text so far says about the assertions that may come, and those that came about the text that may
+// follow.
 struct Context {
   enum class Before : uint8_t { kNothing, kWord, kOther };
   enum class Next : uint8_t {

@@ -20,7 +20,8 @@ class CodePoints {
   };
   CodePoints() = default;
   CodePoints(std::initializer_list<Range> ranges) : CodePoints(std::vector<Range>(ranges)) {}
-  // In any order; they may overlap. Sorts all at once, which counts as work: a client chooses how many there are.
+  // In any order; they may overlap. Sorts all at once, which counts as work: a client chooses how many there
+  // are.
   explicit CodePoints(std::vector<Range> ranges);
   static CodePoints All();
 

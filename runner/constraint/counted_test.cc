@@ -116,7 +116,7 @@ TEST(Counted, MasksAreExactNearEveryBound) {
   }
 }
 
-// Of 10,000 places in a string few have a mask of their own.
+// Few of 10,000 places in a string have a mask of their own.
 TEST(Counted, MasksFarFromABoundAreShared) {
   const TestVocabulary vocabulary;
   const auto constraint = Constrain(SchemaFormat(R"({"type":"string","maxLength":100000})"), vocabulary);

@@ -1,6 +1,6 @@
-// Takes the empty text out of the rules of a grammar: a call of a rule that may match it becomes optional, and the rule
-// itself matches it no more. The grammar matches the same texts. Without this, every such call is one more parse state
-// behind each byte, and rules of them multiply each other.
+// Takes the empty text out of the rules of a grammar: a call of a rule that may match it becomes optional,
+// and the rule itself matches it no more. The grammar matches the same texts. Without this, every such call
+// is one more parse state behind each byte, and rules of them multiply each other.
 #pragma once
 
 #include <cstdint>

@@ -18,9 +18,9 @@ class FormatMemory : public std::enable_shared_from_this<FormatMemory> {
  public:
   explicit FormatMemory(size_t bytes_max) : bytes_max_(bytes_max) {}
 
-  // Whether a request of the party may begin to use a further format: the party uses less than what is left. So one party
-  // never has all of it, and whoever uses nothing finds something left. REQUIRES for an end of waiting: what is in use is
-  // given back without a further format.
+  // Whether a request of the party may begin to use a further format: the party uses less than what is left.
+  // So one party never has all of it, and whoever uses nothing finds something left. REQUIRES for an end of
+  // waiting: what is in use is given back without a further format.
   bool MayBegin(const std::string& party) const;
 
   // The constraint, counted with its source until nobody holds the result any more.

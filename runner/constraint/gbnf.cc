@@ -335,8 +335,8 @@ class GbnfParser {
   std::optional<api::Error> error_;
 };
 
-// Rules as expressions. One that calls itself, directly or through others, or that is large, becomes a rule of the
-// builder.
+// Rules as expressions. One that calls itself, directly or through others, or that is large, becomes a rule
+// of the builder.
 class GbnfCompiler {
  public:
   GbnfCompiler(const std::vector<GbnfRule>& rules, GrammarBuilder& builder)
@@ -368,8 +368,8 @@ class GbnfCompiler {
     for (const GbnfRef& part : node.parts) ForEachCall(*part, visit);
   }
 
-  // Removes rules that call none of the remaining ones; those that stay reach a cycle. A rule that only leads to a
-  // cycle is called too, which changes nothing of what it matches.
+  // Removes rules that call none of the remaining ones; those that stay reach a cycle. A rule that only leads
+  // to a cycle is called too, which changes nothing of what it matches.
   void FindRecursive() {
     std::vector<std::vector<size_t>> callers(rules_.size());
     std::vector<size_t> calls(rules_.size());

@@ -100,8 +100,8 @@ ws ::= | " " | "\n" [ \t]{0,20}
   ExpectGrammar("root ::= a\na ::= \"x\" b | \"\"\nb ::= \"y\" a", {"", "xy", "xyxy"}, {"y", "xx"});
 }
 
-// A rule that ends with a call leaves nothing to come back to. With a return state for each call, 256 of them were more
-// than are followed: such an answer could never end.
+// A rule that ends with a call leaves nothing to come back to. With a return state for each call, 256 of them
+// were more than are followed: such an answer could never end.
 TEST(Gbnf, RightRecursionHasNoDepth) {
   const std::string lines(1000, 'x');
   ExpectGrammar("root ::= \"x\" root | \"\"", {lines}, {lines + "y"});
@@ -111,8 +111,8 @@ TEST(Gbnf, RightRecursionHasNoDepth) {
                 {"x" + Copies(",x", 500)}, {"x" + Copies(",x", 500) + "x"});
 }
 
-// What may be empty is left out of the parse states: 12 in a row, of 12 each, were more of them than are followed before
-// one of them read a byte.
+// What may be empty is left out of the parse states: 12 in a row, of 12 each, were more of them than are
+// followed before one of them read a byte.
 TEST(Gbnf, RulesThatMayBeEmptyMultiplyNothing) {
   const std::string rules = "root ::= a{12} \"!\"\na ::= b{0,12}\nb ::= c{0,12}\nc ::= (\"x\" c \"y\")?";
   ExpectGrammar(rules, {"!", "xy!", "xxyyxy!"}, {"y", "xyy", "x!"});
@@ -148,7 +148,8 @@ TEST(Gbnf, AlternativesThatNothingReachesRefuseNothing) {
   ExpectGrammar(grammar + rules, {"a"}, {"0", "[0]"});
 }
 
-// Rules that may be empty are found in one look at each, whatever they wait for: 22 that are called in turn took 4 million.
+// Rules that may be empty are found in one look at each, whatever they wait for: 22 that are called in turn
+// took 4 million.
 TEST(Gbnf, ManyRulesThatMayBeEmptyTakeLinearWork) {
   std::string sequence, choice, rules;
   for (int i = 0; i < 120; ++i) {

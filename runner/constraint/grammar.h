@@ -47,8 +47,8 @@ class Grammar {
   // prefix, so that another can be written. Between items: how many the list may have at most, plus one, as
   // another must come; kManyTexts where none must.
   uint32_t RemainingTexts(StateId state) const { return remaining_texts_[state]; }
-  // Of a state in a counted rule, with `count` steps so far: whether the rule can still end within its bounds; the count to
-  // which a mask of tokens of up to `steps` bytes belongs.
+  // For a state in a counted rule, with `count` steps so far: whether the rule can still end within its
+  // bounds; the count to which a mask of tokens of up to `steps` bytes belongs.
   bool MayContinue(StateId state, uint32_t count) const {
     return CounterOf(state).MayContinue(LocalOf(state), count);
   }

@@ -61,8 +61,9 @@ struct Lengths {
 // The kind of a rule. A list of distinct items calls the rule of its items, one and the same for
 // all, and no other; between two of them, and before the list's end, it reads something. No two items of one
 // list may have the same text. The rule of an item calls none.
-// A counted text is a JSON string with its quotes, of a bounded number of characters; it calls no rule. A counted list calls a rule
-// for each of its items, of which it has a bounded number, and no other. Neither matches the empty text.
+// A counted text is a JSON string with its quotes, of a bounded number of characters; it calls no rule. A
+// counted list calls a rule for each of its items, of which it has a bounded number, and no other. Neither
+// matches the empty text.
 enum class RuleKind : uint8_t { kText, kDistinctList, kDistinctItem, kCountedText, kCountedList };
 
 // The rules that expressions may call, also each other and themselves. One thread.
@@ -105,8 +106,8 @@ ExprRef Nothing();                                                              
 ExprRef Never();                                                                 // matches no text
 bool IsNever(const ExprRef& expr);                                               // made by Never()
 
-// The bytes that stand for a special token of the vocabulary (<|im_end|>) inside a grammar; none of them begins or
-// continues UTF-8 text. The token's text written out in other tokens is not it.
+// The bytes that stand for a special token of the vocabulary (<|im_end|>) inside a grammar; none of them
+// begins or continues UTF-8 text. The token's text written out in other tokens is not it.
 std::string SpecialTokenBytes(api::TokenId id);
 
 // Any bytes, none of them from a special token, up to and including the first `marker`:

@@ -1,5 +1,5 @@
-// libFuzzer: bytes that build grammar expressions with rules that call each other, then a text. The compiled grammar
-// matches the text exactly if a slow matcher over the expressions does.
+// libFuzzer: bytes that build grammar expressions with rules that call each other, then a text. The compiled
+// grammar matches the text exactly if a slow matcher over the expressions does.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -57,8 +57,8 @@ ExprRef Build(Choices& choices, int depth) {
   }
 }
 
-// Where a match of an expression that begins at `from` can end. A call within itself at the same place adds nothing in
-// the first round; rounds are repeated until nothing is new.
+// Where a match of an expression that begins at `from` can end. A call within itself at the same place adds
+// nothing in the first round; rounds are repeated until nothing is new.
 class SlowMatcher {
  public:
   SlowMatcher(const GrammarBuilder& builder, std::string_view text) : builder_(builder), text_(text) {}

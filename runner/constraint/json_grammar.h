@@ -1,7 +1,7 @@
 // Grammar expressions for JSON text.
 //
-// White space between two tokens is bounded, so that a model cannot go on with it forever; a JsonStyle without spaces has
-// none.
+// White space between two tokens is bounded, so that a model cannot go on with it forever; a JsonStyle
+// without spaces has none.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,8 @@ struct JsonStyle {
 };
 inline constexpr JsonStyle kPythonStyle = {"None", "True", "False"};
 
-// At most a blank, or a line break and up to 32 blanks or 16 tabs. Colons have at most a blank on either side.
+// At most a blank, or a line break and up to 32 blanks or 16 tabs. Colons have at most a blank on either
+// side.
 ExprRef Space(const JsonStyle& style);
 
 // A string with its quotes.

@@ -11,7 +11,7 @@ namespace quire::runner::constraint {
 namespace {
 
 constexpr size_t kBytesMax = size_t{32} << 20;  // of one table; beyond it the table is cleared
-// Of a hash table's entry, beside its value.
+// What a hash table's entry takes beside its value.
 constexpr size_t kNodeBytes = 48;
 
 // UTF-8 after the first byte: what the next may be, and how many follow it.
@@ -31,8 +31,9 @@ constexpr auto kTails = std::to_array<Tail>({
     {0xF4, 0xF4, 0x80, 0x8F, 2},
 });
 
-// Steps that the masks of an answer may take at first, more for each of its tokens, and what may be saved up: a number for a
-// small vocabulary, walks through the whole of a larger one. Four million steps are some 40 ms.
+// Steps that the masks of an answer may take at first, more for each of its tokens, and what may be saved up:
+// a number for a small vocabulary, walks through the whole of a larger one. Four million steps are some 40
+// ms.
 constexpr uint64_t kStepsAtFirst = 2'000'000, kWalksAtFirst = 64;
 constexpr uint64_t kStepsPerToken = 500'000, kWalksPerToken = 8;
 constexpr uint64_t kStepsMax = 4'000'000, kWalksMax = 128;
@@ -115,7 +116,7 @@ std::shared_ptr<const StateMask> MaskTable::Of(const MaskPlace& place, MaskAllow
   return Insert(place, std::move(mask));
 }
 
-// Of the parse states and calls looked at, and of what they lead to.
+// Counts the parse states and calls looked at, and what they lead to.
 uint64_t MaskTable::StepsTo(const ParseStates& to, uint64_t looked_at) {
   has_large_levels_ = has_large_levels_ || to.size() > kLevelStatesKept;
   return 1 + looked_at + 4 * to.size();

@@ -1,4 +1,5 @@
-// For each state of a grammar, the allowed next tokens, as far as the state (in counted rules with its count) alone decides.
+// For each state of a grammar, the allowed next tokens, as far as the state (in counted rules with its count)
+// alone decides.
 #pragma once
 
 #include <atomic>
@@ -29,9 +30,10 @@ struct MaskPlaceHash {
   }
 };
 
-// What the masks of one answer may still cost, in steps through the vocabulary's tries. A client chooses its grammar, and
-// where that is ambiguous a step costs thousands of others; masks are made on the engine's thread. What is charged does not
-// depend on what is cached: a mask costs an answer the same whether it or another one made it.
+// What the masks of one answer may still cost, in steps through the vocabulary's tries. A client chooses its
+// grammar, and where that is ambiguous a step costs thousands of others; masks are made on the engine's
+// thread. What is charged does not depend on what is cached: a mask costs an answer the same whether it or
+// another one made it.
 class MaskAllowance {
  public:
   explicit MaskAllowance(const VocabularyIndex& vocabulary);
@@ -84,10 +86,10 @@ struct PartialMask {
 
 // Fills itself as states are asked for. One thread, but for bytes().
 //
-// Masks are made piece by piece: a function that gets `slice` takes about as many steps at most, lowers it by those that it
-// took and says whether it has finished. Called again with the same arguments it goes on, and repeats some steps first: those
-// count for the slice, not for the allowance, and a slice that has no more does nothing. Where pieces end changes nothing
-// else.
+// Masks are made piece by piece: a function that gets `slice` takes about as many steps at most, lowers it by
+// those that it took and says whether it has finished. Called again with the same arguments it goes on, and
+// repeats some steps first: those count for the slice, not for the allowance, and a slice that has no more
+// does nothing. Where pieces end changes nothing else.
 class MaskTable {
  public:
   // `memory`: of all tables that share it; null: this one has a limit of its own only.
@@ -97,7 +99,7 @@ class MaskTable {
   MaskTable(const MaskTable&) = delete;
   MaskTable& operator=(const MaskTable&) = delete;
 
-  // Of states inside an item of a list of distinct ones: as if there were no items before. Not of states
+  // For states inside an item of a list of distinct ones: as if there were no items before. Not for states
   // between such items: what may come depends on those. Null: not finished, or the allowance is spent.
   std::shared_ptr<const StateMask> Of(const MaskPlace& place, MaskAllowance& allowance,
                                       std::optional<PartialMask>& partial, uint64_t& slice);
@@ -106,15 +108,16 @@ class MaskTable {
   MaskPlace PlaceOf(const ParseState& at) const;
 
   // The functions below finish where the allowance is spent. `at`: where to go on; the default at first.
-  // The arena has at most the parse states of one path through the trie meanwhile, and none of them afterwards.
-  // Adds the tokens of the subtree below `node` that `from` can read, from their byte behind it on.
+  // The arena has at most the parse states of one path through the trie meanwhile, and none of them
+  // afterwards. Adds the tokens of the subtree below `node` that `from` can read, from their byte behind it
+  // on.
   bool AddBelow(const TokenTrie& trie, uint32_t node, const ParseStates& from, ParseArena& arena,
                 MaskAllowance& allowance, TokenMask& out, WalkPosition& at, uint64_t& slice);
   // Adds the tokens that `from` can read.
   bool AddAll(const TokenTrie& trie, const ParseStates& from, ParseArena& arena, MaskAllowance& allowance,
               TokenMask& out, WalkPosition& at, uint64_t& slice);
-  // Masks the tokens after which the item can only become one that the list already has. One piece: it reads the trie once
-  // at most.
+  // Masks the tokens after which the item can only become one that the list already has. One piece: it reads
+  // the trie once at most.
   void MaskUsedItems(const TokenTrie& trie, StateId state, const ListItems& items, const ItemSets& sets,
                      MaskAllowance& allowance, TokenMask& out, uint64_t& slice);
 

@@ -24,10 +24,11 @@ struct MaskRequest {
   const std::string* member = nullptr;  // of the party
 };
 
-// Parties that still wait get equal parts, within them their members, and within these their answers; what one does not
-// need goes to the others. Where a part is too small for pieces of all, those of the party get some that have waited
-// longest. One that has got none for kPatience steps gets a piece beyond the step's: one answer in a step, by turns of
-// parties. A mask that is not finished goes on in the next step. When a mask is made does not change it. One thread.
+// Parties that still wait get equal parts, within them their members, and within these their answers; what
+// one does not need goes to the others. Where a part is too small for pieces of all, those of the party get
+// some that have waited longest. One that has got none for kPatience steps gets a piece beyond the step's:
+// one answer in a step, by turns of parties. A mask that is not finished goes on in the next step. When a
+// mask is made does not change it. One thread.
 class MaskTurns {
  public:
   static constexpr uint64_t kPatience = 3;

@@ -8,11 +8,11 @@
 namespace quire::runner::constraint {
 namespace {
 
-// Of an answer, with what nobody uses any more up to twice as many: some 16 MB. Every bracket that is open is one, or a few
-// where it is not known which it is.
+// Bounds an answer, with what nobody uses any more up to twice as many: some 16 MB. Every bracket that is
+// open is one, or a few where it is not known which it is.
 constexpr size_t kStacksMax = size_t{1} << 19;
 constexpr size_t kStacksUnchecked = 4096;
-// Of the texts of lists of distinct items: some 40 bytes for a byte of them.
+// Bounds the texts of lists of distinct items: some 40 bytes for a byte of them.
 constexpr size_t kSetBytesMax = size_t{64} << 20;
 
 }  // namespace

@@ -49,11 +49,11 @@ class Matcher {
   explicit Matcher(std::shared_ptr<Constraint> constraint);
 
   // The tokens that may come next: exactly those whose bytes keep the text the beginning of one that matches,
-  // and the end-of-generation tokens when it matches as it is. A token within which there are more ways to read the text than
-  // are followed may be missing. Valid until the next call of anything.
+  // and the end-of-generation tokens when it matches as it is. A token within which there are more ways to
+  // read the text than are followed may be missing. Valid until the next call of anything.
   const TokenMask& Mask();
-  // Makes a piece of the mask, in about `slice` steps at most, which it lowers by those that it took. True: Mask() is there.
-  // Where pieces end changes no mask.
+  // Makes a piece of the mask, in about `slice` steps at most, which it lowers by those that it took. True:
+  // Mask() is there. Where pieces end changes no mask.
   bool PrepareMask(uint64_t& slice);
   // Steps that the next piece repeats first: one of no more does nothing.
   uint64_t repeated_steps() const {
@@ -67,23 +67,25 @@ class Matcher {
   // Goes on by a token; false, and nothing changes, when Mask() does not have it.
   bool Accept(api::TokenId token);
 
-  // Goes on by a token that an earlier matcher of the answer accepted behind its Mask(), as Accept() does. That mask is not
-  // made again; the states that it was charged for are known.
+  // Goes on by a token that an earlier matcher of the answer accepted behind its Mask(), as Accept() does.
+  // That mask is not made again; the states that it was charged for are known.
   bool Replay(api::TokenId token);
-  // What masks may still take, before the one of this position: its place in the answer and the masks of all before decide.
+  // What masks may still take, before the one of this position: its place in the answer and the masks of all
+  // before decide.
   uint64_t mask_steps() const { return steps_here_; }
   // After Replay(): `steps` is mask_steps() of that matcher here.
   void RestoreMaskSteps(uint64_t steps);
 
-  // The grammar is so ambiguous that its masks take more work than an answer may: no token is allowed from here on.
+  // The grammar is so ambiguous that its masks take more work than an answer may: no token is allowed from
+  // here on.
   bool IsTooExpensive() {
     Mask();
     return allowance_.spent() || too_large_;
   }
   // The same for the memory of its parse states.
   bool IsTooLarge() const { return too_large_; }
-  // The text can be read in more ways than are followed: some continuations are missing, and Accept() may have refused a
-  // token of Mask(), which is made for each parse state alone.
+  // The text can be read in more ways than are followed: some continuations are missing, and Accept() may
+  // have refused a token of Mask(), which is made for each parse state alone.
   bool IsCutOff() const { return cut_off_; }
   // The text matches, and no token is allowed: the vocabulary has no end-of-generation token.
   bool IsComplete() { return may_end_ && Empty() && !IsTooExpensive() && !cut_off_; }

@@ -249,7 +249,8 @@ std::vector<uint64_t> MaskSteps(Matcher& matcher, std::span<const api::TokenId> 
   return steps;
 }
 
-// In another process, where no mask is cached, an answer ends for its work at the token at which it would have here.
+// In another process, where no mask is cached, an answer ends for its work at the token at which it would
+// have here.
 TEST(Matcher, GoesOnWithTheStepsThatAreLeft) {
   const TestVocabulary vocabulary;
   const auto tokens_of = [](std::string_view text) {

@@ -134,7 +134,8 @@ class NumberAutomaton {
         if (!bound) continue;
         const int fraction = static_cast<int>(bound->digits.size()) - 1 - bound->exponent;
         undecided_max_ = std::max(undecided_max_, kUndecidedDigits + fraction);
-        // Beyond these an exponent more changes nothing but which exponents may be written, of which some are then left out.
+        // Beyond these an exponent more changes nothing but which exponents may be written, of which some are
+        // then left out.
         exponent_max_ = std::max(exponent_max_, bound->exponent + kExponentMargin);
         exponent_min_ = std::min(exponent_min_, bound->exponent - kExponentMargin);
       }

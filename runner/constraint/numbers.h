@@ -1,4 +1,5 @@
-// Numbers within bounds, exactly: no text outside them can be written, and any other can, whatever its digits.
+// Numbers within bounds, exactly: no text outside them can be written, and any other can, whatever its
+// digits.
 #pragma once
 
 #include <cstdint>
@@ -33,14 +34,15 @@ enum class NumberKind : uint8_t {
   kAny,      // with a fraction and an exponent
 };
 
-// Numbers within the bounds, of any digits. An exponent follows what is within the bounds without it, too, so that no digit
-// leaves an exponent as the only way on; it has a magnitude below 300, so that most numbers fit a float64. Digits that leave a
-// number outside its bounds end after some: a value on an exclusive bound does not get zeros without end. Never() when there
-// is none.
+// Numbers within the bounds, of any digits. An exponent follows what is within the bounds without it, too, so
+// that no digit leaves an exponent as the only way on; it has a magnitude below 300, so that most numbers fit
+// a float64. Digits that leave a number outside its bounds end after some: a value on an exclusive bound does
+// not get zeros without end. Never() when there is none.
 ExprRef NumberWithin(const NumberBounds& bounds, NumberKind kind);
 
-// Those numbers in one way each: without exponent and without zeros that say nothing, integers of at most 18 digits, others of
-// so few that all of them differ as float64. kUnsupported when the bounds of those have more digits than that.
+// Those numbers in one way each: without exponent and without zeros that say nothing, integers of at most 18
+// digits, others of so few that all of them differ as float64. kUnsupported when the bounds of those have
+// more digits than that.
 api::Result<Dfa> DistinctNumberWithin(const NumberBounds& bounds, NumberKind kind);
 // The number in that way.
 std::string PlainDecimal(const api::Json& number);

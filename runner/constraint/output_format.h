@@ -34,16 +34,17 @@ struct FormatUser {
   bool resumed = false;  // its answer began in another runner: no size is too large for it
 };
 
-// Compiled grammars, and the errors of those that cannot be compiled, by their source. Those that requests use are shared,
-// and stay; of the others the least recently used are evicted when all together exceed the budget. Any thread; several may
-// compile at once.
+// Compiled grammars, and the errors of those that cannot be compiled, by their source. Those that requests
+// use are shared, and stay; of the others the least recently used are evicted when all together exceed the
+// budget. Any thread; several may compile at once.
 //
-// Three quarters of the budget are for grammars, one of which may have a third of that; the rest is for masks. Whether a
-// grammar may be compiled is decided before its size is known, so that each thread that compiles may exceed the budget by
-// one grammar.
+// Three quarters of the budget are for grammars, one of which may have a third of that; the rest is for
+// masks. Whether a grammar may be compiled is decided before its size is known, so that each thread that
+// compiles may exceed the budget by one grammar.
 class ConstraintCache {
  public:
-  // Work units of compiling one grammar (runner/work): 0.2 to 0.6 s of CPU time. And its memory while it lasts.
+  // Work units of compiling one grammar (runner/work): 0.2 to 0.6 s of CPU time. And its memory while it
+  // lasts.
   static constexpr uint64_t kCompileUnitsMax = 60'000'000;
   static constexpr size_t kCompileBytesMax = size_t{128} << 20;
 
@@ -56,8 +57,9 @@ class ConstraintCache {
         masks_(std::make_shared<MaskMemory>(budget_bytes / 4)) {}
 
   api::Result<std::shared_ptr<Constraint>> Get(const api::OutputFormat& format, const JsonStyle& style = {});
-  // As Get(), of a grammar that the caller builds: `key` names it, `make` builds it when it is not cached. kUnsupported
-  // when that takes more than kCompileUnitsMax or kCompileBytesMax, or the grammar is larger than grammar_bytes_max().
+  // As Get(), of a grammar that the caller builds: `key` names it, `make` builds it when it is not cached.
+  // kUnsupported when that takes more than kCompileUnitsMax or kCompileBytesMax, or the grammar is larger
+  // than grammar_bytes_max().
   using MakeGrammar = std::function<api::Result<ExprRef>(GrammarBuilder& builder)>;
   api::Result<std::shared_ptr<Constraint>> Get(const std::string& key, const MakeGrammar& make,
                                                const FormatUser& user = {});

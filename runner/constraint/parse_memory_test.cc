@@ -1,4 +1,5 @@
-// Memory of the parse states of one answer: what the tokens so far need, whatever their masks have walked through.
+// Memory of the parse states of one answer: what the tokens so far need, whatever their masks have walked
+// through.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -28,8 +29,8 @@ std::shared_ptr<Constraint> ConstrainTo(const std::string& grammar, std::vector<
   return std::make_shared<Constraint>(*compiled, index);
 }
 
-// Its stack spells the text so far. Every byte read pushes a stack for each letter, all but one for nothing; a letter ends
-// its rule in its first state, so that masks read the vocabulary behind it for each.
+// Its stack spells the text so far. Every byte read pushes a stack for each letter, all but one for nothing;
+// a letter ends its rule in its first state, so that masks read the vocabulary behind it for each.
 std::shared_ptr<Constraint> StacksThatSpellTheText() {
   std::string rules = "root ::= p\np ::= \"0\"", letters;
   std::vector<std::string> texts;

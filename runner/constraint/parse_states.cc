@@ -23,8 +23,8 @@ void AddNew(ParseStates& parse_states, ParseStateIndex& index, const ParseState&
     parse_states.push_back(parse_state);
 }
 
-// Adds the byte to the items of the parse state, or to its count; false when no continuation of the list could have distinct
-// items, or no continuation of the rule a count within its bounds.
+// Adds the byte to the items of the parse state, or to its count; false when no continuation of the list
+// could have distinct items, or no continuation of the rule a count within its bounds.
 bool Remember(const Grammar& grammar, ItemSets& sets, uint8_t byte, ParseState& parse_state) {
   switch (grammar.KindOf(parse_state.state)) {
     case RuleKind::kText:

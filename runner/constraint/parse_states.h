@@ -41,8 +41,8 @@ class ReturnStacks {
   void Grow();
 
   std::vector<Frame> frames_;
-  // Ids by the hash of their frame, linear probing; kEmptyStack: free. Ids leave in the reverse order in which they came,
-  // so that a slot is freed by clearing it.
+  // Ids by the hash of their frame, linear probing; kEmptyStack: free. Ids leave in the reverse order in
+  // which they came, so that a slot is freed by clearing it.
   std::vector<StackId> slots_;
 };
 
@@ -54,8 +54,8 @@ struct ParseState {
 };
 
 // Sets of parse states, closed under epsilon transitions. No two have the same state and stack: those of one
-// text would have the same items and counts too, as brackets and commas delimit items, and quotes characters. More than kParseStatesMax are not
-// followed: an answer that ambiguous fails (Matcher::IsCutOff).
+// text would have the same items and counts too, as brackets and commas delimit items, and quotes characters.
+// More than kParseStatesMax are not followed: an answer that ambiguous fails (Matcher::IsCutOff).
 inline constexpr size_t kParseStatesMax = 1024;
 using ParseStates = std::vector<ParseState>;
 

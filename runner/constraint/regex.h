@@ -1,4 +1,5 @@
-// Regular expressions of JSON schemas: those of ECMA-262 without back references, and what Python and others write beside.
+// Regular expressions of JSON schemas: those of ECMA-262 without back references, and what Python and others
+// write beside.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +16,9 @@ enum class Anchoring : uint8_t {
   kWhole,   // the text is a match
 };
 
-// `encode` writes one character of a set: Utf8 or JsonCharacter. Look-around is left out and sets `loosened`; where that is
-// null, it is kUnsupported. kInvalidArgument when the pattern is broken, kUnsupported when it uses what automata cannot do or
-// is too large; the messages name what and where.
+// `encode` writes one character of a set: Utf8 or JsonCharacter. Look-around is left out and sets `loosened`;
+// where that is null, it is kUnsupported. kInvalidArgument when the pattern is broken, kUnsupported when it
+// uses what automata cannot do or is too large; the messages name what and where.
 api::Result<ExprRef> Regex(std::string_view pattern, Anchoring anchoring,
                            ExprRef (*encode)(const CodePoints& set), bool* loosened = nullptr);
 

@@ -1,5 +1,5 @@
-// libFuzzer: a regular expression, a zero byte, and choices. A text that the whole pattern lets the choices write
-// contains a match of it.
+// libFuzzer: a regular expression, a zero byte, and choices. A text that the whole pattern lets the choices
+// write contains a match of it.
 #include <cstddef>
 #include <cstdint>
 #include <string>

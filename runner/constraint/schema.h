@@ -2,8 +2,8 @@
 //
 // The output is a subset of what the schema allows: properties come in the order they are
 // declared in (others after them), keys and constants are written in one way, integers without exponent. A
-// keyword that is not known is an annotation; one that is and cannot be enforced is an error: docs/structured-output.md
-// lists them.
+// keyword that is not known is an annotation; one that is and cannot be enforced is an error:
+// docs/structured-output.md lists them.
 #pragma once
 
 #include "api/base/error.h"
@@ -34,8 +34,9 @@ struct ArgumentTags {
   ExprRef text;         // any text that holds no end tag, with what comes after a value
 };
 
-// The arguments of a call between tags: a string as it is, any other value as JSON. kUnsupported also of objects that
-// are more than named properties, and of properties of which a reader could not tell from a text which value it is.
+// The arguments of a call between tags: a string as it is, any other value as JSON. kUnsupported also of
+// objects that are more than named properties, and of properties of which a reader could not tell from a text
+// which value it is.
 api::Result<ExprRef> TaggedArguments(const api::Json& schema, GrammarBuilder& builder,
                                      const ArgumentTags& tags, Enforcement enforcement);
 

@@ -1,4 +1,5 @@
-// Arguments between tags, where a string stands as it is: its text must not be one that a reader takes for another value.
+// Arguments between tags, where a string stands as it is: its text must not be one that a reader takes for
+// another value.
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -28,7 +29,7 @@ bool HasOnly(const Json& schema, std::initializer_list<std::string_view> keys) {
   });
 }
 
-// Of `type`, a text or a list of texts.
+// Reads `type`, a text or a list of texts.
 TextKind KindOfType(const Json& type, bool alone) {
   const auto is = [&](std::string_view name) {
     return type.is_array() ? std::ranges::any_of(type, [&](const Json& each) { return each == name; })

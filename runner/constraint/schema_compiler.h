@@ -15,8 +15,9 @@
 
 namespace quire::runner::constraint {
 
-// After the first error everything gives Never(); Run() reports it. Where the schema may be loosened, a value that cannot be
-// compiled is any of its types instead, and an alternative that cannot is left out if there is another.
+// After the first error everything gives Never(); Run() reports it. Where the schema may be loosened, a value
+// that cannot be compiled is any of its types instead, and an alternative that cannot is left out if there is
+// another.
 class SchemaCompiler {
  public:
   SchemaCompiler(const api::Json& root, GrammarBuilder& builder, const JsonStyle& style = {},
@@ -59,7 +60,7 @@ class SchemaCompiler {
   const AnyJson& Any();
 
   ExprRef Values(const SchemaNode& node);
-  // Of `one_spelling` every text is written in one way, and nothing is called.
+  // With `one_spelling` every text is written in one way, and nothing is called.
   ExprRef String(const SchemaNode& node, bool one_spelling = false);
   // What `pattern`, `format` and `not` ask for, without quotes. REQUIRES: there are some.
   ExprRef RuledText(const SchemaNode& node);
@@ -75,21 +76,21 @@ class SchemaCompiler {
   // An array of `uniqueItems`.
   ExprRef DistinctArray(const SchemaNode& node);
   ExprRef DistinctItem(const SchemaNode& node);
-  // Values that match all schemas, each in one way, so that equal ones have equal texts; no objects and arrays but those
-  // of lists. Without calls. `check` may fail for what one alternative allows.
+  // Values that match all schemas, each in one way, so that equal ones have equal texts; no objects and
+  // arrays but those of lists. Without calls. `check` may fail for what one alternative allows.
   ExprRef OneSpelling(const SchemaRefs& refs, const std::function<void(const SchemaNode&)>& check = {});
   ExprRef DistinctLeaf(const SchemaNode& leaf);
   ExprRef DistinctNumber(const SchemaNode& leaf);
 
   // Schemas that hold for the property `name`.
-  // Named properties, one after the other. `member` writes the property of this name, whose values are `refs`;
-  // Never() where it has none.
+  // Named properties, one after the other. `member` writes the property of this name, whose values are
+  // `refs`; Never() where it has none.
   api::Result<ExprRef> NamedMembers(
       const ExprRef& separator,
       const std::function<api::Result<ExprRef>(std::string_view name, const SchemaRefs& refs)>& member);
 
   SchemaRefs PropertyRefs(const SchemaNode& node, std::string_view name);
-  // Of properties that no rule names, but whose names match these patterns and no other.
+  // For properties that no rule names, but whose names match these patterns and no other.
   static SchemaRefs AdditionalRefs(const SchemaNode& node, std::span<const PatternRule* const> matched = {});
   // Members that no rule names.
   ExprRef AdditionalMembers(const SchemaNode& node, const std::vector<Dfa>& name_rules,

@@ -161,8 +161,8 @@ SchemaRefs SchemaCompiler::AdditionalRefs(const SchemaNode& node,
   return refs;
 }
 
-// Objects whose properties are named, or patterns of their names, have no others unless a schema speaks of others, or there
-// are too few.
+// Objects whose properties are named, or patterns of their names, have no others unless a schema speaks of
+// others, or there are too few.
 bool SchemaCompiler::IsClosed(const SchemaNode& node, size_t names) {
   const auto has_patterns = [](const ObjectRules& rules) { return rules.patterns != nullptr; };
   const auto has_names = [](const ObjectRules& rules) { return rules.properties != nullptr; };
@@ -207,8 +207,8 @@ Dfa SchemaCompiler::AdditionalNames(const std::vector<Dfa>& name_rules,
   return keys;
 }
 
-// A name may match several patterns: of a few, every combination has its own names and its own values. Of more than a few
-// the names match one at most.
+// A name may match several patterns: of a few, every combination has its own names and its own values. Of
+// more than a few the names match one at most.
 ExprRef SchemaCompiler::AdditionalMembers(const SchemaNode& node, const std::vector<Dfa>& name_rules,
                                           std::span<const std::string_view> names) {
   constexpr size_t kCombinedMax = 4;

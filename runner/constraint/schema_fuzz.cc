@@ -1,5 +1,5 @@
-// libFuzzer: a JSON Schema, a zero byte, and choices. What the compiled schema lets the choices write is a JSON text that
-// satisfies the schema, as far as the few keywords go that are checked here a second time.
+// libFuzzer: a JSON Schema, a zero byte, and choices. What the compiled schema lets the choices write is a
+// JSON text that satisfies the schema, as far as the few keywords go that are checked here a second time.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

@@ -120,7 +120,8 @@ Outcome ReadConst(SchemaNode& node, const Keyword& at) {
 
 constexpr uint64_t kUnitsPerProperty = 8;  // of an index, also for its memory
 
-// `properties`, `patternProperties` and `additionalProperties` of a schema go together: the first of them met reads all.
+// `properties`, `patternProperties` and `additionalProperties` of a schema go together: the first of them met
+// reads all.
 Outcome ReadProperties(SchemaNode& node, const Keyword& at) {
   const Json* properties = FindMember(at.schema, "properties");
   const Json* patterns = FindMember(at.schema, "patternProperties");

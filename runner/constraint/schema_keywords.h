@@ -17,8 +17,8 @@ struct Keyword {
   SchemaPath ValuePath() const { return path.Member(name); }
 };
 
-// Adds what the keyword says. Nothing of one that is no keyword, or that leads to other schemas for the same value. Errors as of
-// SchemaReader::Merge().
+// Adds what the keyword says. Nothing of one that is no keyword, or that leads to other schemas for the same
+// value. Errors as of SchemaReader::Merge().
 api::Result<void> ReadKeyword(SchemaNode& node, const Keyword& at);
 
 // Whether a schema with this member says more than one without.

@@ -1,7 +1,7 @@
 // A JSON schema as it applies to one value: its own keywords and those of what it refers to, merged.
 //
-// Nodes are copied for every combination of alternatives: what a client can make long is shared by the copies, or part of
-// the root.
+// Nodes are copied for every combination of alternatives: what a client can make long is shared by the
+// copies, or part of the root.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,8 @@ Types TypeOf(const api::Json& value);
 // Sorted, not hashed: a client can choose names of the same hash.
 using MemberIndex = std::map<std::string_view, const api::Json*>;
 
-// Texts of the root without duplicates, in the order in which they came. Copies share them until one of them gets more.
+// Texts of the root without duplicates, in the order in which they came. Copies share them until one of them
+// gets more.
 class NameList {
  public:
   void Add(std::string_view name);
@@ -129,9 +130,9 @@ class SchemaReader {
   SchemaReader(const api::Json& root, GrammarBuilder& builder, bool loosens);
   ~SchemaReader();
 
-  // Adds what `ref` says, once: a schema that is met again adds nothing, so that schemas that refer to each other along
-  // many paths are read once each. kUnsupported names a keyword that is not supported and where it stands,
-  // kInvalidArgument one whose value is not what it must be.
+  // Adds what `ref` says, once: a schema that is met again adds nothing, so that schemas that refer to each
+  // other along many paths are read once each. kUnsupported names a keyword that is not supported and where
+  // it stands, kInvalidArgument one whose value is not what it must be.
   api::Result<void> Merge(SchemaNode& node, const SchemaRef& ref, SchemaNode::Within within = {}) const;
   // Follows a schema that only refers to another.
   api::Result<SchemaRef> Follow(SchemaRef ref) const;

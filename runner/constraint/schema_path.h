@@ -1,7 +1,7 @@
 // Where something stands in a schema, for messages: "#/properties/a/anyOf/0".
 //
-// A path shares its beginning with those that continue it. A schema has as many paths as it has parts, and a client chooses
-// the names in them: as texts they would take far more memory than the schema.
+// A path shares its beginning with those that continue it. A schema has as many paths as it has parts, and a
+// client chooses the names in them: as texts they would take far more memory than the schema.
 #pragma once
 
 #include <cstddef>

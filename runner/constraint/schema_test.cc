@@ -21,7 +21,8 @@ std::string ErrorOf(const std::string& schema) {
 }
 
 // Valid documents of the shared set that say the same in another way than the one that can be written:
-// another order of properties, an escaped key, an integer with an exponent; or that have properties which no schema names.
+// another order of properties, an escaped key, an integer with an exponent; or that have properties which no
+// schema names.
 bool IsOtherSpelling(const std::string& schema, const std::string& document) {
   static const std::set<std::pair<std::string, std::string>> kOthers = {
       {"integer", "1e2"},

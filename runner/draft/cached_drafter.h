@@ -32,7 +32,7 @@ class CachedDrafter : public Drafter {
     cache::Lease lease;
     std::string isolation;
     std::string owner;
-    // Of the target's tokens, the one that the first entry of the sequence belongs to. Only where it is 0 do
+    // The index of the target's token that the first entry of the sequence belongs to. Only where it is 0 do
     // entries stand where others would look for them.
     int64_t first = 0;
     std::vector<TokenId> open_tokens;        // draft tokens computed behind the confirmed ones

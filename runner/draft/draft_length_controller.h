@@ -42,7 +42,7 @@ class DraftLengthController {
   // Sets the length of every candidate of a step that has `rows` rows without drafts and room for `limit`
   // draft tokens.
   void Plan(std::span<Candidate> candidates, int32_t rows, int32_t limit);
-  // Of two draft sources for the same sequence, whether the first is more profitable.
+  // Whether the first of two draft sources for the same sequence is more profitable.
   bool Better(const Candidate& first, const Candidate& second, int32_t rows) const;
 
   // A step over `rows` rows of decoding sequences and nothing else took `took`.

@@ -392,8 +392,8 @@ void ActiveGeneration::Finish(api::FinishReason reason) {
   AddFinished(text_.stop() ? api::FinishReason::kStop : reason);
 }
 
-// Another runner, in which the same answer might go on, does not know when this one ended it: what is held back stays back, so
-// that each delta depends on tokens only.
+// Another runner, in which the same answer might go on, does not know when this one ended it: what is held
+// back stays back, so that each delta depends on tokens only.
 void ActiveGeneration::FinishForTime() {
   ended_ = true;
   matcher_.reset();
@@ -421,7 +421,8 @@ int64_t ActiveGeneration::OutputNanoseconds() const {
   return (spent_ ? spent_->output_ns : 0) + Nanoseconds(Clock::now() - *first_token_);
 }
 
-// That it took to compute the prompt again, behind which the client has some of the answer, counts for nothing.
+// That it took to compute the prompt again, behind which the client has some of the answer, counts for
+// nothing.
 int64_t ActiveGeneration::PromptNanoseconds() const {
   return (spent_ ? spent_->prompt_ns : 0) + (begun_ ? 0 : Nanoseconds(*first_token_ - *started_));
 }

@@ -38,8 +38,8 @@ using Clock = std::chrono::steady_clock;
 // computed(): what the caches lost is prefilled again, and nothing of that shows outside.
 //
 // One that is resumed takes the tokens it is given as sampled: they are prefilled with the prompt, and every
-// part of the state is what it was after them. Those of a context that was shifted by then are sampled again, from the
-// state before the shift on.
+// part of the state is what it was after them. Those of a context that was shifted by then are sampled again,
+// from the state before the shift on.
 class ActiveGeneration {
  public:
   struct Setup {
@@ -51,7 +51,8 @@ class ActiveGeneration {
   };
   using Emit = DeltaOutbox::Emit;
 
-  // `context_max`: tokens that the caches of its first runner could hold of one sequence. REQUIRES: these hold them too.
+  // `context_max`: tokens that the caches of its first runner could hold of one sequence. REQUIRES: these
+  // hold them too.
   ActiveGeneration(Setup setup, int32_t context_max, std::shared_ptr<const tokenizer::Tokenizer> tokenizer,
                    const std::unordered_set<api::TokenId>& end_of_generation, Emit emit);
 
@@ -71,8 +72,8 @@ class ActiveGeneration {
     return started_ && !first_token_ ? std::optional(now - *started_) : std::nullopt;
   }
 
-  // Takes what a runner before has sampled, until all of it is taken (true) or the time has come. An answer of thousands of
-  // tokens with a format takes seconds.
+  // Takes what a runner before has sampled, until all of it is taken (true) or the time has come. An answer
+  // of thousands of tokens with a format takes seconds.
   bool Replay(Clock::time_point until);
   bool replayed() const { return !replay_; }
 
@@ -86,7 +87,8 @@ class ActiveGeneration {
     return std::span(tokens_).first(
         std::min(tokens_.size(), size_t{1} + static_cast<size_t>(report_.computed_max())));
   }
-  // Rows of the next `count` tokens that need logits for the report of the prompt, and the alternatives of each.
+  // Rows of the next `count` tokens that need logits for the report of the prompt, and the alternatives of
+  // each.
   PromptReport::Rows ScoredRows(int32_t count) const { return report_.RowsOf(computed_, count); }
   bool scores_prompt() const { return report_.has_logprobs() && !report_.done(); }
   int32_t prompt_alternatives() const { return report_.top(); }
@@ -94,7 +96,7 @@ class ActiveGeneration {
   std::span<const api::TokenId> ScoredTokens() const {
     return std::span(tokens_).subspan(static_cast<size_t>(report_.told()));
   }
-  // Of the first of ScoredTokens(), in order. An error ends the answer.
+  // Reports the first of ScoredTokens(), in order. An error ends the answer.
   void ReportPrompt(std::span<const api::Result<sampler::Logprobs>> scores);
 
   int32_t prefill_left() const;
@@ -113,7 +115,7 @@ class ActiveGeneration {
   static constexpr size_t kSamplingKinds = 32;
   std::optional<size_t> sampling_kind() const { return sampling_kind_; }
 
-  // Of the parse states of its format.
+  // The memory of the parse states of its format.
   size_t parse_bytes() const { return matcher_ ? matcher_->bytes() : 0; }
   void FailForParseMemory();
 
@@ -164,8 +166,8 @@ class ActiveGeneration {
   // The token ends the answer, or is more of it.
   void AcceptToken(api::TokenId token);
   bool Ends(api::TokenId token) const;
-  // The next token of the text that closes thinking, once that has taken all its tokens. The choice depends on the
-  // tokens so far and nothing else.
+  // The next token of the text that closes thinking, once that has taken all its tokens. The choice depends
+  // on the tokens so far and nothing else.
   std::optional<api::TokenId> ClosingToken() const;
   bool thinking() const { return text_.thinking(); }
   api::Result<api::TokenId> Choose(std::span<const float> logits, sampler::Workspace& workspace);

@@ -66,7 +66,7 @@ struct ActiveRequest {
   uint64_t waits_since = 0;  // order in which requests began to wait
   std::optional<Leader> leader;
   bool preempted = false;  // preempted for lack of memory
-  // Of its prefix below the snapshot store (prefix_tier.h).
+  // The state of asking for its prefix below the snapshot store (prefix_tier.h).
   enum class TierWait : uint8_t { kNotAsked, kWaiting, kDone } tier_wait = TierWait::kNotAsked;
   Clock::time_point tier_deadline{};  // while it waits for that
 

@@ -14,8 +14,8 @@ namespace quire::runner::engine {
 
 // Bytes of a sequence of `tokens` tokens that shares nothing, appended in batches of at most `batch`.
 size_t SequenceBytes(const cache::Layout& layout, int64_t tokens, int64_t batch);
-// What a sequence need not have of its own of a prefix of this many tokens that it shares: a window leaves it behind, and each
-// sequence has a recurrent slot.
+// What a sequence need not have of its own of a prefix of this many tokens that it shares: a window leaves it
+// behind, and each sequence has a recurrent slot.
 size_t SharedBytes(const cache::Layout& layout, int64_t tokens);
 
 struct WaitingState {
@@ -28,9 +28,10 @@ struct WaitingState {
   size_t bytes = 0;
 };
 
-// Preempted requests first, then the party with the smallest virtual time, then members without a place, then order of arrival; followers
-// and requests of crowded members are skipped. Nothing when the next one finds too little memory left: nobody overtakes it, so that it is not
-// starved. With nobody running it is admitted whatever its size.
+// Preempted requests first, then the party with the smallest virtual time, then members without a place, then
+// order of arrival; followers and requests of crowded members are skipped. Nothing when the next one finds
+// too little memory left: nobody overtakes it, so that it is not starved. With nobody running it is admitted
+// whatever its size.
 std::optional<size_t> NextToAdmit(std::span<const WaitingState> waiting, size_t bytes_left,
                                   bool anyone_running);
 

@@ -75,7 +75,8 @@ class AnswerGrammar {
   }
 
   bool Needed() const { return inputs_.request.format || Forced() || MayBeginCalls(); }
-  // Nothing but calls that the model may begin is constrained, and no tool is strict: without it the answer is as good.
+  // Nothing but calls that the model may begin is constrained, and no tool is strict: without it the answer
+  // is as good.
   bool IsOptional() const { return !inputs_.request.format && !Forced() && !any_strict_; }
   // Arguments may stay unconstrained where a schema cannot be enforced.
   bool MayRelax() const { return !tools_.empty() && !any_strict_; }
@@ -179,8 +180,8 @@ class AnswerGrammar {
     return constraint::Automaton(std::make_shared<const constraint::Dfa>(*std::move(text)));
   }
 
-  // Gpt-oss has a header before every part, so that no thinking holds a marker. The recipient of a call stands behind the
-  // channel, or behind the role; the role of the first message is part of the prompt.
+  // Gpt-oss has a header before every part, so that no thinking holds a marker. The recipient of a call
+  // stands behind the channel, or behind the role; the role of the first message is part of the prompt.
   api::Result<ExprRef> FreeHarmonyAnswer(GrammarBuilder& builder, bool constrain_all) const {
     auto text = HarmonyText();
     if (!text || tools_.empty()) return text;
@@ -296,7 +297,8 @@ class AnswerGrammar {
     return constraint::Choice({std::move(marked), UnmarkedCalls(std::move(unmarked), single, builder)});
   }
 
-  // A model that leaves out its marker, as some always do, would write other arguments behind one that it has to write.
+  // A model that leaves out its marker, as some always do, would write other arguments behind one that it has
+  // to write.
   bool MayBeUnmarked() const { return Forced() && !inputs_.format.harmony; }
 
   // As output::UnmarkedCalls reads it.

@@ -31,10 +31,10 @@ struct ConstraintInputs {
 };
 
 // Null where the answer is unconstrained. With required tool calls the answer is tool calls; with a format it
-// is that, or tool calls where there are tools too; otherwise it is what the model likes, up to the marker of a tool
-// call: then come calls of the tools, with arguments that match their schemas (of tools that are not strict as far as
-// those can be enforced). kInvalidArgument, kUnsupported: the format, or the schema of a strict
-// tool, is invalid or cannot be enforced. `constraints`: of this model, on its thread.
+// is that, or tool calls where there are tools too; otherwise it is what the model likes, up to the marker of
+// a tool call: then come calls of the tools, with arguments that match their schemas (of tools that are not
+// strict as far as those can be enforced). kInvalidArgument, kUnsupported: the format, or the schema of a
+// strict tool, is invalid or cannot be enforced. `constraints`: of this model, on its thread.
 api::Result<std::shared_ptr<constraint::Constraint>> CompileAnswerConstraint(
     const ConstraintInputs& inputs, const tokenizer::Tokenizer& tokenizer,
     constraint::ConstraintCache& constraints);

@@ -169,7 +169,8 @@ TEST_F(AnswerGrammars, ForcedCallsOfEveryFamilyAreReadBack) {
   }
 }
 
-// Some models always write their calls like that, and other arguments behind a marker that they have to write.
+// Some models always write their calls like that, and other arguments behind a marker that they have to
+// write.
 TEST_F(AnswerGrammars, AForcedCallNeedsNoMarker) {
   std::mt19937 random(3);
   const std::vector<api::Tool> tools = SomeTools();
@@ -359,7 +360,8 @@ TEST_F(AnswerGrammars, ModelsThatCallInPythonDo) {
   EXPECT_NE(Write(free_inputs, open + R"({"name": "now")", random), "");
 }
 
-// Families that write arguments between tags: strings as they are, JSON where a text would not tell what is meant.
+// Families that write arguments between tags: strings as they are, JSON where a text would not tell what is
+// meant.
 TEST_F(AnswerGrammars, ModelsThatCallInTagsDo) {
   const auto tools = api::testing::ToolsOf(
       R"([{"type":"function","function":{"name":"write","parameters":{"type":"object","properties":{)"

@@ -20,7 +20,8 @@ void AnswerText::Append(api::TokenId token) {
   const size_t begin = certain_.size();
   const std::string_view bytes = tokenizer_->TokenBytes(token);
   const bool is_marker = parser_ && parser_->IsMarker(bytes);
-  // Markup that means nothing here is nothing the client can use. The markup of a call is more than its first marker.
+  // Markup that means nothing here is nothing the client can use. The markup of a call is more than its first
+  // marker.
   const bool hidden = !is_marker && tokenizer_->IsSpecial(token) && !(parser_ && parser_->calling());
   if (hidden) return;
   Parse(detokenizer_.Append(token), is_marker ? bytes : std::string_view());

@@ -1,4 +1,5 @@
-// From an answer's tokens to what the client sees: text, thinking and calls, up to where a stop string ends the text.
+// From an answer's tokens to what the client sees: text, thinking and calls, up to where a stop string ends
+// the text.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +18,9 @@
 
 namespace quire::runner::engine {
 
-// One per answer; one thread. All of its state follows from the tokens. Stop strings are looked for in the answer's text, not
-// in thinking or calls. Control tokens that are no marker of the answer's format do not come out.
+// One per answer; one thread. All of its state follows from the tokens. Stop strings are looked for in the
+// answer's text, not in thinking or calls. Control tokens that are no marker of the answer's format do not
+// come out.
 class AnswerText {
  public:
   struct Rules {
@@ -34,7 +36,8 @@ class AnswerText {
   void Append(api::TokenId token);
   void End();
 
-  // Replaces `chunks` by what is certain since the last call. No allocation where the same list comes back each time.
+  // Replaces `chunks` by what is certain since the last call. No allocation where the same list comes back
+  // each time.
   void PopCertain(output::OutputChunks& chunks);
   std::optional<size_t> stop() const { return stop_; }  // which of the strings ended the text
   bool is_cut() const { return is_cut_; }               // too little indentation ended it

@@ -8,8 +8,8 @@
 
 namespace quire::runner::engine {
 
-// What the bytes of a prefix depend on beside the model's files and the program: the layout of the caches, the
-// kernels, and the context, by which some models choose their rotations.
+// What the bytes of a prefix depend on beside the model's files and the program: the layout of the caches,
+// the kernels, and the context, by which some models choose their rotations.
 std::string ByteClass(const cache::Layout& layout, int32_t context);
 
 }  // namespace quire::runner::engine

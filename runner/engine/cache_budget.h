@@ -19,8 +19,8 @@ struct CacheSizing {
 CacheSizing ChooseCacheSize(const cache::Layout& layout, int32_t context_length, int64_t asked,
                             size_t available);
 
-// The budget's parts. A draft model's caches (`draft`, unless null) get as much as its tokens weigh beside the
-// model's, compiled constraints a small share.
+// The budget's parts. A draft model's caches (`draft`, unless null) get as much as its tokens weigh beside
+// the model's, compiled constraints a small share.
 struct CacheShares {
   size_t model = 0;
   size_t draft = 0;
@@ -28,8 +28,8 @@ struct CacheShares {
 };
 CacheShares ShareCache(const cache::Layout& target, const cache::Layout* draft, size_t budget);
 
-// The smallest budget of which the model's share holds one sequence of `tokens` tokens (HybridCache::LargestSequence). 0 for
-// no tokens.
+// The smallest budget of which the model's share holds one sequence of `tokens` tokens
+// (HybridCache::LargestSequence). 0 for no tokens.
 size_t BudgetForContext(const cache::Layout& target, const cache::Layout* draft, int32_t tokens);
 
 // Tokens of the longest sequence, at most `context_length`, that `bytes` hold.

@@ -22,15 +22,15 @@ struct ChatForm {
   std::vector<std::string> notes;  // what was decided, a line each, for people
 };
 
-// The template of the files or, where they bring none, a known prompt format (runner/prompt/chat_format.h). `go_template` goes
-// before it unless it is empty; one that cannot be read is left aside where there is another. A model with a template
-// that shows no tools, or without a tool call syntax that is known, gets a generic one. kBadModel names the file and the
-// reason.
+// The template of the files or, where they bring none, a known prompt format (runner/prompt/chat_format.h).
+// `go_template` goes before it unless it is empty; one that cannot be read is left aside where there is
+// another. A model with a template that shows no tools, or without a tool call syntax that is known, gets a
+// generic one. kBadModel names the file and the reason.
 api::Result<ChatForm> ReadChatForm(const weights::ModelFiles& files, const tokenizer::Tokenizer& tokenizer,
                                    const api::ipc::PromptNames& names, std::string_view go_template);
 
-// What /api/show tells of it without loading weights: the capabilities ("completion", and those of the template), the
-// template, and the notes, added to the repairs.
+// What /api/show tells of it without loading weights: the capabilities ("completion", and those of the
+// template), the template, and the notes, added to the repairs.
 void DescribeChats(const weights::ModelFiles& files, const api::ipc::PromptNames& names,
                    std::string_view go_template, api::ipc::Inspected& described);
 

@@ -22,14 +22,16 @@ struct FittedPrompt {
 // A prompt fits when it leaves room for one token of the answer: tokens < num_ctx.
 // kContextLengthExceeded names the prompt's tokens and num_ctx.
 
-// kContextLengthExceeded: the messages have more than `tokens_max` tokens, or are beyond the bounds of api::TextBoundsFor().
+// kContextLengthExceeded: the messages have more than `tokens_max` tokens, or are beyond the bounds of
+// api::TextBoundsFor().
 using EncodeMessages =
     std::function<api::Result<std::vector<api::TokenId>>(std::span<const api::Message>, size_t tokens_max)>;
 
-// kTruncate and kDropMessages drop the oldest messages, never a system message and never the last, until the rest fits;
-// where not even those fit, kTruncate keeps the end of the last one's text, and else it refuses. A template that cannot
-// render some selection (it wants user and assistant in turn) makes the next shorter one be taken. What is refused is
-// read for 16 contexts of tokens at most, what is truncated to its end, for `dropped`.
+// kTruncate and kDropMessages drop the oldest messages, never a system message and never the last, until the
+// rest fits; where not even those fit, kTruncate keeps the end of the last one's text, and else it refuses. A
+// template that cannot render some selection (it wants user and assistant in turn) makes the next shorter one
+// be taken. What is refused is read for 16 contexts of tokens at most, what is truncated to its end, for
+// `dropped`.
 api::Result<FittedPrompt> FitMessages(std::span<const api::Message> messages, int32_t num_ctx,
                                       api::Overflow overflow, const EncodeMessages& encode);
 

@@ -14,7 +14,8 @@ int32_t UsableCores();
 // The same for these processors, on the machine whose files are below `root`.
 int32_t UsableCores(std::span<const int> processors, const std::filesystem::path& root);
 
-// The physical cores behind these processors, each with its processors, on the machine whose files are below `root`.
+// The physical cores behind these processors, each with its processors, on the machine whose files are below
+// `root`.
 std::vector<std::vector<int>> CoresOf(std::span<const int> processors, const std::filesystem::path& root);
 
 // The numbers of the processors this process may run on (cpuset, taskset).

@@ -16,8 +16,8 @@ namespace {
 
 constexpr int kFaults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS};
 
-// A signal that a process sent, with its id in si_pid: the kernel fills in both for a sender without privileges
-// over this process.
+// A signal that a process sent, with its id in si_pid: the kernel fills in both for a sender without
+// privileges over this process.
 bool FromAnotherProcess(const siginfo_t& info) {
   const bool sent = info.si_code == SI_USER || info.si_code == SI_TKILL || info.si_code == SI_QUEUE;
   return sent && info.si_pid != ::getpid();

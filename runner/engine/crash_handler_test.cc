@@ -33,8 +33,8 @@ struct Death {
   std::string output;
 };
 
-// `work` runs in a confined process with the handler, on a thread that was started before; `signal` is sent to the
-// process once it is up, unless 0.
+// `work` runs in a confined process with the handler, on a thread that was started before; `signal` is sent
+// to the process once it is up, unless 0.
 Death RunConfined(int signal, const std::function<void()>& work) {
   std::array<int, 2> pipe{};
   EXPECT_EQ(::pipe(pipe.data()), 0);

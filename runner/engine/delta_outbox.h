@@ -1,4 +1,5 @@
-// One answer's events on their way to the client: in order, in bounded pieces, and no faster than its credit allows.
+// One answer's events on their way to the client: in order, in bounded pieces, and no faster than its credit
+// allows.
 #pragma once
 
 #include <cstddef>
@@ -13,13 +14,14 @@ namespace quire::runner::engine {
 
 // Engine thread only.
 //
-// Invariants: never more TextDeltas are out than the client has given credit for; the end comes behind all of them; the
-// deltas are a function of what was added, so that a resumed answer skips exactly those that the client has.
+// Invariants: never more TextDeltas are out than the client has given credit for; the end comes behind all of
+// them; the deltas are a function of what was added, so that a resumed answer skips exactly those that the
+// client has.
 class DeltaOutbox {
  public:
   using Emit = std::function<void(api::Event)>;
 
-  // Of the text, thinking and calls of one delta; a call that is larger alone is whole.
+  // Bounds the text, thinking and calls of one delta; a call that is larger alone is whole.
   static constexpr size_t kPieceBytesMax = size_t{64} << 10;
 
   explicit DeltaOutbox(Emit emit) : emit_(std::move(emit)) {}
@@ -34,7 +36,8 @@ class DeltaOutbox {
 
   // Nothing waits for credit.
   bool empty() const { return held_.empty(); }
-  // Too little credit is left to compute more: one token mostly makes few deltas, and where it makes more they wait here.
+  // Too little credit is left to compute more: one token mostly makes few deltas, and where it makes more
+  // they wait here.
   bool backpressured() const { return credit_ <= kReserve || !held_.empty(); }
 
  private:

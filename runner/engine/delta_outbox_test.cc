@@ -64,7 +64,8 @@ TEST(DeltaOutbox, LargeTextLeavesInPiecesOfWholeCharacters) {
   EXPECT_LT(client.deltas.size(), 80U);
 }
 
-// What one token lets go may be more deltas than there is credit for, and the daemon stops a runner that sends them.
+// What one token lets go may be more deltas than there is credit for, and the daemon stops a runner that
+// sends them.
 TEST(DeltaOutbox, NoMoreLeavesThanThereIsCreditFor) {
   Client client;
   DeltaOutbox outbox(client.Taking());

@@ -17,7 +17,8 @@ using EmbedTokens = std::vector<api::TokenId>;
 
 // Both texts as the model's tokenizer frames a pair.
 api::Result<FittedPrompt> BuildPair(const EmbedContext& context, const api::EmbedPrompt& pair) {
-  // A classifier that is a decoder asks nothing: its tokenizer frames pairs, or puts one text behind the other.
+  // A classifier that is a decoder asks nothing: its tokenizer frames pairs, or puts one text behind the
+  // other.
   const models::RankPrompt* const question = context.rank_prompt;
   const bool plain = question != nullptr && question->only_with_instruction && pair.instruction.empty() &&
                      !context.tokenizer.pair_frame().items.empty();

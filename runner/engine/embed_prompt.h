@@ -25,8 +25,8 @@ struct EmbedContext {
   std::function<api::Result<std::vector<api::TokenId>>(std::string_view)> encode;
 };
 
-// Nothing follows, so the ids may fill the context. BOS and EOS are kept when a text is truncated. Errors name the field
-// of the request.
+// Nothing follows, so the ids may fill the context. BOS and EOS are kept when a text is truncated. Errors
+// name the field of the request.
 api::Result<FittedPrompt> BuildEmbedPrompt(const EmbedContext& context, const api::EmbedPrompt& embed);
 
 }  // namespace quire::runner::engine

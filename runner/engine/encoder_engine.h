@@ -1,9 +1,10 @@
 // The step loop of an encoder: texts to vectors, pairs of texts to scores.
 //
-// One thread, the engine thread, owns all of it. Texts are computed together, laid end to end, without padding
-// (encoder_turns.h). A step is a turn of them: some slices of their pass, as many as its time allows (slice_budget.h); then
-// others may have the next one. A text's result does not depend on what else is computed, neither with it nor in between.
-// There are no caches. What a text has computed while others have their turns is in memory, which is bounded.
+// One thread, the engine thread, owns all of it. Texts are computed together, laid end to end, without
+// padding (encoder_turns.h). A step is a turn of them: some slices of their pass, as many as its time allows
+// (slice_budget.h); then others may have the next one. A text's result does not depend on what else is
+// computed, neither with it nor in between. There are no caches. What a text has computed while others have
+// their turns is in memory, which is bounded.
 #pragma once
 
 #include <chrono>

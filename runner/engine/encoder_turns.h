@@ -1,14 +1,16 @@
 // Whose texts an encoder computes next.
 //
-// Texts that are computed together are a task. Between two of its turns a task waits, with what it has computed, so that a
-// long text gives way to short ones. Parties share the time by weight (fair_share.h). Within a party its exchanges take turns:
-// one that has had no turn yet comes first, but each other turn is for one that has had some, so that neither waits for all of
-// the other kind. An exchange has one task at a time, and its own order.
+// Texts that are computed together are a task. Between two of its turns a task waits, with what it has
+// computed, so that a long text gives way to short ones. Parties share the time by weight (fair_share.h).
+// Within a party its exchanges take turns: one that has had no turn yet comes first, but each other turn is
+// for one that has had some, so that neither waits for all of the other kind. An exchange has one task at a
+// time, and its own order.
 //
-// What tasks have computed is in memory, so their rows are bounded. Texts are of three sizes: up to kEncoderRows, up to a quarter
-// of the longest, longer. Each size has room of its own, and a party at most half of it; where there is none, texts of that
-// size start in the order of their arrival. So a short text never waits for the end of a long one, nor a party for those of
-// another. No clock of its own; engine thread only.
+// What tasks have computed is in memory, so their rows are bounded. Texts are of three sizes: up to
+// kEncoderRows, up to a quarter of the longest, longer. Each size has room of its own, and a party at most
+// half of it; where there is none, texts of that size start in the order of their arrival. So a short text
+// never waits for the end of a long one, nor a party for those of another. No clock of its own; engine thread
+// only.
 #pragma once
 
 #include <array>
@@ -69,8 +71,8 @@ class EncoderTurns {
   void Add(const api::Client& client, EncoderJob job);
   // A task that nobody waits for any more ends.
   void Cancel(api::RequestId id);
-  // Whose turn it is, with a new task where it has none. `mixed_rows`: of a task with texts of several exchanges, unless its
-  // first text has more: each of them waits for all. Null: there are no texts.
+  // Whose turn it is, with a new task where it has none. `mixed_rows`: of a task with texts of several
+  // exchanges, unless its first text has more: each of them waits for all. Null: there are no texts.
   Task* Choose(int64_t mixed_rows);
   void EndTurn(Task& task, std::chrono::nanoseconds took);
   void End(Task& task);

@@ -78,7 +78,8 @@ struct EngineLimits {
   size_t cache_bytes = 0;        // of pages, slots and snapshots together
   size_t draft_cache_bytes = 0;  // of a draft model's, likewise
   bool prefix_cache = true;
-  // Of recurrent states in the prefix cache: kF32 keeps every bit, kBF16 and kQ8_0 (cache/stored_state.h) do not.
+  // The type of recurrent states in the prefix cache: kF32 keeps every bit, kBF16 and kQ8_0
+  // (cache/stored_state.h) do not.
   cache::ElementType state_cache_type = cache::ElementType::kF32;
   // An engine without work for this long gives memory of its caches back to the system, if it has at least so
   // much that nothing holds: what a pause between two requests frees is left for the next.
@@ -160,7 +161,7 @@ class Engine {
     kIdleMember,    // it is of a member that runs nothing, and another of its party has more than one place
     kStalledPlace,  // a reader takes nothing
   };
-  // Of one decision.
+  // Valid for one decision.
   struct Contenders {
     std::vector<Place> places;          // of running_
     std::vector<WaitingState> waiting;  // of waiting_
@@ -252,7 +253,7 @@ class Engine {
 
   PrefillBudget budget_;
   SamplingShare sampling_share_;
-  // Of the last token of each kind.
+  // The times of the last token of each kind.
   std::array<std::chrono::nanoseconds, ActiveGeneration::kSamplingKinds> sampling_times_ = {};
   constraint::MaskTurns mask_turns_;
   draft::DraftLengthController draft_lengths_;

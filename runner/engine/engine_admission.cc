@@ -103,8 +103,8 @@ std::vector<Place> Engine::Places() const {
   return places;
 }
 
-// Keys that were shifted, and what no snapshot is kept of, would be computed again from the beginning, the former with other bits.
-// A snapshot may be rounded where the operator wants that (state_cache_type).
+// Keys that were shifted, and what no snapshot is kept of, would be computed again from the beginning, the
+// former with other bits. A snapshot may be rounded where the operator wants that (state_cache_type).
 Leaving Engine::LeavingOf(const ActiveRequest& request, size_t paused_bytes) const {
   const cache::Layout& layout = cache_->layout();
   const bool has_snapshot = limits_.prefix_cache && request.reuses && request.exact;
@@ -115,9 +115,9 @@ Leaving Engine::LeavingOf(const ActiveRequest& request, size_t paused_bytes) con
   return has_snapshot ? Leaving::kSnapshot : Leaving::kInexact;
 }
 
-// The first request that has the claim, and who steps back for it. It is admitted at once, so that they do not change places
-// forever. A request that was preempted for lack of memory takes no place of one that is read: it would soon be preempted
-// again. But neither does it keep an idle party out.
+// The first request that has the claim, and who steps back for it. It is admitted at once, so that they do
+// not change places forever. A request that was preempted for lack of memory takes no place of one that is
+// read: it would soon be preempted again. But neither does it keep an idle party out.
 std::optional<Engine::Succession> Engine::ChooseForPlaces(Claim claim, const Contenders& contenders) {
   const std::vector<Place>& places = contenders.places;
   if (claim == Claim::kStalledPlace && std::ranges::none_of(places, &Place::stalled)) return std::nullopt;
@@ -206,8 +206,8 @@ std::optional<size_t> Engine::PickNext(const Contenders& contenders) {
   return NextToAdmit(states, left, !running_.empty());
 }
 
-// A party that runs something begins no more in the memory of others' prefixes. Those behind its first one that has no room
-// wait, too: smaller ones would pass it forever.
+// A party that runs something begins no more in the memory of others' prefixes. Those behind its first one
+// that has no room wait, too: smaller ones would pass it forever.
 void Engine::LimitToOwnMemory(const PlaceCounts& counts, size_t left,
                               std::vector<WaitingState>& states) const {
   const cache::OwnerShares& owners = prefixes_.store().owners();
@@ -315,8 +315,8 @@ void Engine::Start(std::unique_ptr<ActiveRequest> request) {
   running_.push_back(std::move(request));
 }
 
-// Leases of edges that go on behind what their requests stand on: one may keep a long answer for a few tokens. A sequence
-// has its pages also without.
+// Leases of edges that go on behind what their requests stand on: one may keep a long answer for a few
+// tokens. A sequence has its pages also without.
 bool Engine::GiveUpWideLeases() {
   bool any = false;
   for (const auto& request : running_) {
@@ -330,8 +330,8 @@ bool Engine::GiveUpWideLeases() {
 bool Engine::PreemptYoungest() {
   if (prefixes_.ReleaseTierMemory()) return true;
   if (running_.size() < 2) return GiveUpPaused() > 0;
-  // First those whose readers take nothing. One whose keys were shifted would come back with other bits: only when nobody
-  // else is left.
+  // First those whose readers take nothing. One whose keys were shifted would come back with other bits: only
+  // when nobody else is left.
   std::vector<Place> places = Places();
   for (size_t i = 0; i < places.size(); ++i) places[i].stalled = running_[i]->generation->backpressured();
   StepBack(PlaceToPreempt(places), StepBackFor::kMemory);

@@ -84,7 +84,8 @@ TEST_P(SameBits, OnMoreThreadsThanThereIsWork) {
   }
 }
 
-// On two nodes, which this machine need not have, with weights on one or on each, and threads on one or on both.
+// On two nodes, which this machine need not have, with weights on one or on each, and threads on one or on
+// both.
 TEST_P(SameBits, OnSeveralNodes) {
   const auto cold = Cold();
   const int64_t once = LoadSubject()->model->resident_bytes();

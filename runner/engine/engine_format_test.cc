@@ -69,8 +69,8 @@ TEST(EngineFormat, AnAmbiguousGrammarFailsAlone) {
   EXPECT_TRUE(harness.Wait(other).finished);
 }
 
-// Behind "Q" a text can be read in 1,190 ways, of which those that go on with "K" are not followed: what is forced then is
-// only the first of what may come.
+// Behind "Q" a text can be read in 1,190 ways, of which those that go on with "K" are not followed: what is
+// forced then is only the first of what may come.
 TEST(EngineFormat, WhatIsForcedBehindACutOffIsNoAnswer) {
   EngineHarness harness({.model_stops = false});
   std::string root = "root ::= r0", inner = "s0", rules = "\nu ::= \"K\" | [] u";
@@ -89,7 +89,8 @@ TEST(EngineFormat, WhatIsForcedBehindACutOffIsNoAnswer) {
   }
 }
 
-// One token whose mask takes most of what an answer may take: three ways to read each of some letters, also within a token.
+// One token whose mask takes most of what an answer may take: three ways to read each of some letters, also
+// within a token.
 api::Request CostlyRequest(const std::string& text) {
   EngineHarness harness;
   for (char last = 'z'; last > 'a'; --last) {
@@ -127,7 +128,8 @@ TEST(EngineFormat, AnswersThatWaitForTheirMasksAreTheSame) {
   }
 }
 
-// A mask is needed where a token is sampled: the prompt is computed meanwhile, and others wait for what they share of it.
+// A mask is needed where a token is sampled: the prompt is computed meanwhile, and others wait for what they
+// share of it.
 TEST(EngineFormat, PromptsDoNotWaitForMasks) {
   EngineHarness harness({.limits = {.prefill_tokens = 16, .cache_bytes = kPlenty}, .starts = false});
   std::string text = "Describe a person";

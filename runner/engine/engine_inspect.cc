@@ -1,5 +1,5 @@
-// What the engine shows to those who look: its sequences, the stored prefixes, where a prompt left them. Reads
-// only; no answer depends on it.
+// What the engine shows to those who look: its sequences, the stored prefixes, where a prompt left them.
+// Reads only; no answer depends on it.
 
 #include <algorithm>
 #include <chrono>
@@ -16,7 +16,8 @@ namespace {
 
 namespace ipc = api::ipc;
 
-// Tokens of a node's edge whose text is shown, at either end: no token has more bytes of text than the bound for long.
+// Tokens of a node's edge whose text is shown, at either end: no token has more bytes of text than the bound
+// for long.
 constexpr size_t kShownTokens = 32;
 
 int64_t Milliseconds(Clock::duration time) {
@@ -124,8 +125,8 @@ ipc::EngineInspected Engine::Inspect(const ipc::InspectEngine& question) const {
   return answer;
 }
 
-// How much of another key's prompt was new would show in all that counts its nodes: the answer to a key that may not see
-// them depends on its own only.
+// How much of another key's prompt was new would show in all that counts its nodes: the answer to a key that
+// may not see them depends on its own only.
 ipc::CacheInspected Engine::Inspect(const ipc::InspectCache& question) const {
   const cache::SnapshotStore& store = prefixes_.store();
   const auto now = Clock::now();

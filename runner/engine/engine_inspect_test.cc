@@ -64,7 +64,8 @@ TEST(EngineInspect, AKeySeesTheTextOfItsOwnPrefixesOnly) {
   }
 }
 
-// Numbers of nodes and bytes, and whether anything changed, would tell how much of a request of another key was new.
+// Numbers of nodes and bytes, and whether anything changed, would tell how much of a request of another key
+// was new.
 TEST(EngineInspect, ARequestOfAnotherKeyChangesNoNumber) {
   EngineHarness harness;
   (void)harness.Generate(Of("alice", "The secret of Alice is kept in the blue drawer."));

@@ -1,5 +1,5 @@
-// Log-probabilities of a prompt's tokens: those that sampling the same tokens gives, bit by bit, however the prompt was
-// computed, and told once.
+// Log-probabilities of a prompt's tokens: those that sampling the same tokens gives, bit by bit, however the
+// prompt was computed, and told once.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace quire::runner::engine {
 namespace {
 
-// Of one token: which it is, its rank, its log-probability, and those of the alternatives.
+// One token: which it is, its rank, its log-probability, and those of the alternatives.
 using Score = std::tuple<api::TokenId, int32_t, std::vector<std::pair<api::TokenId, float>>>;
 
 Score ScoreOf(const api::TokenLogprob& token) {

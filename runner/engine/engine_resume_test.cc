@@ -104,7 +104,8 @@ TEST(EngineResume, CreditThatComesBeforeThePromptIsBuiltIsNotLost) {
   ExpectSameRest(whole, harness.Wait(harness.Submit(request, resume, api::ipc::kInitialCredit)), 2);
 }
 
-// When that happens depends on the clock. The text that may become a stop string is held back, and no part of the answer.
+// When that happens depends on the clock. The text that may become a stop string is held back, and no part of
+// the answer.
 TEST(EngineResume, AnAnswerThatItsTimeEndedGoesOnWithoutRepeating) {
   api::Request request = Greedy("Hello!", 2000);
   request.format = {api::OutputFormat::Kind::kRegex, R"(x\n(ab){900})", "format"};
@@ -149,7 +150,8 @@ TEST(EngineResume, WithMirostatAndTextThatIsHeldBackToTheEnd) {
   ExpectResumesAnywhere(request);
 }
 
-// What the masks took before the runner died is not forgotten: it ends at the same token, for the same reason.
+// What the masks took before the runner died is not forgotten: it ends at the same token, for the same
+// reason.
 TEST(EngineResume, WithAFormatThatBecomesTooExpensive) {
   const api::Request request = WithGrammar(
       Greedy("Describe a person.", 64),
@@ -396,8 +398,8 @@ TEST(EngineResume, WithATemplateThatShowsTheTime) {
   EXPECT_NE(second.Generate(request).logprobs(), whole.logprobs()) << "today";
 }
 
-// A model of each kind of recurrent state: no earlier token can be taken out of one again, so the next runner computes it
-// again, or restores it and continues.
+// A model of each kind of recurrent state: no earlier token can be taken out of one again, so the next runner
+// computes it again, or restores it and continues.
 class EngineResumeOf : public testing::TestWithParam<const char*> {
  protected:
   static EngineHarnessSetup Setup(const std::string& model) { return {.model = model, .model_stops = false}; }
@@ -419,7 +421,8 @@ TEST_P(EngineResumeOf, AKilledRunnerGoesOnInAnother) {
   }
 }
 
-// Short convolutions, delta nets, Mamba-2 before attention and beside it, Mamba-1, Mamba-2 alone, with experts.
+// Short convolutions, delta nets, Mamba-2 before attention and beside it, Mamba-1, Mamba-2 alone, with
+// experts.
 INSTANTIATE_TEST_SUITE_P(States, EngineResumeOf,
                          testing::Values("lfm2", "qwen3_next", "granitemoehybrid", "falcon_h1", "jamba",
                                          "mamba2", "nemotron_h_moe"),

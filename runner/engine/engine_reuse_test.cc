@@ -360,7 +360,8 @@ TEST(EngineMemory, ManyPromptsOfOnePartyDoNotEvictAnothersHistory) {
   EXPECT_EQ(again.logprobs(), first.logprobs());
 }
 
-// The large one waits until its party runs nothing, since another one's history is there, and small ones do not pass it.
+// The large one waits until its party runs nothing, since another one's history is there, and small ones do
+// not pass it.
 TEST(EngineMemory, SmallRequestsDoNotPassALargeOneThatWaitsForMemory) {
   EngineHarness alone;
   EngineHarness harness({.limits = Checked(alone.SequenceBytesOf(2000)), .model_stops = false});
@@ -454,8 +455,8 @@ TEST(EngineFairness, AKeyWithOneRequestIsNotHeldUpByAKeyWithMany) {
 }
 
 // With one running sequence and equal work, a key with three times the weight is admitted three times as
-// often. All requests are there before the first is admitted, and none loses its place to time slices, which know no weights,
-// however slow the machine is.
+// often. All requests are there before the first is admitted, and none loses its place to time slices, which
+// know no weights, however slow the machine is.
 TEST(EngineFairness, AKeysWeightIsItsShareBesideOthers) {
   EngineHarness harness({.limits = {.running_max = 1,
                                     .prefill_tokens = 32,

@@ -1,4 +1,5 @@
-// Members of a party that take turns at its places (place_rotation.h): who is served, and that no answer shows it.
+// Members of a party that take turns at its places (place_rotation.h): who is served, and that no answer
+// shows it.
 
 #include <gtest/gtest.h>
 

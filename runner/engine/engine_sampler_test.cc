@@ -1,5 +1,5 @@
-// The samplers that remember or look at more than one token draw the same answer whatever the batch, the chunks and the
-// drafts are.
+// The samplers that remember or look at more than one token draw the same answer whatever the batch, the
+// chunks and the drafts are.
 
 #include <gtest/gtest.h>
 
@@ -118,8 +118,8 @@ TEST_P(SampledAlike, InChunksBatchesAndWithDrafts) {
     }
   }
   if (GetParam() != kDemoModel) return;
-  // Models of random weights do not write what prompt lookup proposes, nor repeat what DRY looks for. The bundled one
-  // does, and each sampler changes what is drawn.
+  // Models of random weights do not write what prompt lookup proposes, nor repeat what DRY looks for. The
+  // bundled one does, and each sampler changes what is drawn.
   EXPECT_GT(drafted, 0U);
   const Outcome plain = Start({})->Generate(RequestOf({"plain", Sampled()}, false));
   for (size_t i = 0; i < samplers.size(); ++i)

@@ -83,8 +83,8 @@ void Engine::FillBatch(const std::vector<StepItem>& items, models::Batch& batch)
   }
 }
 
-// Sampling takes the time that the requests make it take: parties share that, too. A prompt that may end in the step has a
-// token sampled behind it.
+// Sampling takes the time that the requests make it take: parties share that, too. A prompt that may end in
+// the step has a token sampled behind it.
 void Engine::ShareSampling() {
   auto& sequences = scratch_.sampling;
   sequences.clear();
@@ -283,7 +283,7 @@ void Engine::Advance(const std::vector<StepItem>& items, int32_t prefill) {
 }
 
 std::chrono::nanoseconds Engine::Sample(const std::vector<StepItem>& items) {
-  // Of this thread: while another process has the core it does not run.
+  // The time of this thread: while another process has the core it does not run.
   const auto now = [this] {
     return limits_.sampling_clock ? limits_.sampling_clock() : WorkBudget::CpuTime();
   };

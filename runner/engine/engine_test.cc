@@ -79,7 +79,8 @@ TEST(Engine, AnIdleTenantNeedNotWaitForTheEndOfAnother) {
   for (const auto id : choices) EXPECT_EQ(harness.Wait(id).text(), story);
 }
 
-// An address is one party with all its exchanges and whatever credentials it invents; while nobody else asks it has all places.
+// An address is one party with all its exchanges and whatever credentials it invents; while nobody else asks
+// it has all places.
 TEST(Engine, AnAddressDoesNotKeepAnotherOut) {
   EngineHarness harness({.limits = {.running_max = 4, .cache_bytes = kPlenty}, .model_stops = false});
   const auto from = [](std::string address, int exchange, int32_t tokens) {
@@ -105,7 +106,8 @@ TEST(Engine, AnAddressDoesNotKeepAnotherOut) {
   for (const auto id : endless) harness.Post(api::ipc::Cancel{id});
 }
 
-// Where sampling takes long, parties take turns at it: each token of one here takes 50 ms of a clock that only counts.
+// Where sampling takes long, parties take turns at it: each token of one here takes 50 ms of a clock that
+// only counts.
 TEST(Engine, PartiesTakeTurnsWhereSamplingIsCostly) {
   const auto of = [](std::string tenant, int32_t tokens) {
     api::Request request = Logged(Greedy("Tell me a story about a fox and a river.", tokens));
@@ -161,8 +163,8 @@ std::string ManyWords() {
   return words;
 }
 
-// Memory is short: requests of the greedy tenant are preempted and wait for it. The other tenant needs more than one of
-// the running ones has.
+// Memory is short: requests of the greedy tenant are preempted and wait for it. The other tenant needs more
+// than one of the running ones has.
 TEST(Engine, RequestsPreemptedForMemoryDoNotKeepAnIdleTenantOut) {
   EngineHarness alone({.model_stops = false});
   EngineHarness harness(

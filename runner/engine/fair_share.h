@@ -2,9 +2,9 @@
 //
 // Start-time fair queueing: each party has a virtual time that advances by tokens / weight; the party with
 // the smallest virtual time is scheduled next. A party that was idle starts at the least of those that are
-// not idle, so idling earns no credit. One whose readers all stall, or whose answers wait for something of their own, is
-// idle too: its virtual time stands still, and others that start there would be ahead of all that go on. No clock, no
-// threads.
+// not idle, so idling earns no credit. One whose readers all stall, or whose answers wait for something of
+// their own, is idle too: its virtual time stands still, and others that start there would be ahead of all
+// that go on. No clock, no threads.
 #pragma once
 
 #include <cstddef>

@@ -26,7 +26,8 @@ TEST(FairShare, SilenceEarnsNoCredit) {
   EXPECT_EQ(shares.Of("late").virtual_time, 1000);
 }
 
-// Its virtual time stands still: whoever starts there would be ahead of all others until it has computed as much as they have.
+// Its virtual time stands still: whoever starts there would be ahead of all others until it has computed as
+// much as they have.
 TEST(FairShare, APartyThatCannotGoOnHoldsNobodyBack) {
   const std::string stalled = "stalled", honest = "honest", late = "late";
   FairShare shares;

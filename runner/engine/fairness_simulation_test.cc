@@ -1,16 +1,19 @@
-// Who computes and who has a place, over random requests of parties of all weights, in steps without a clock: the engine's rules
-// (fair_share.h, step_plan.h, admission.h, place_share.h, place_rotation.h) without its models and caches. All follows from one seed;
-// QUIRE_SIMULATION_SEEDS is how many there are, QUIRE_SIMULATION_FIRST the first.
+// Who computes and who has a place, over random requests of parties of all weights, in steps without a clock:
+// the engine's rules (fair_share.h, step_plan.h, admission.h, place_share.h, place_rotation.h) without its
+// models and caches. All follows from one seed; QUIRE_SIMULATION_SEEDS is how many there are,
+// QUIRE_SIMULATION_FIRST the first.
 //
 // Checked in every step, for each party that has work:
-//  - one that runs nothing has a place at once, while another has two or one whose reader takes nothing; nobody loses the
-//    only place but to the rule for stalled readers or where nobody has two, and none is given more than one may have;
+//  - one that runs nothing has a place at once, while another has two or one whose reader takes nothing;
+//    nobody loses the only place but to the rule for stalled readers or where nobody has two, and none is
+//    given more than one may have;
 //  - the same holds among the members of one party, the exchanges of an address;
-//  - where nobody has two, places change hands no more often than once in an interval (place_rotation.h), and as often as
-//    that while members wait that have not run, so that a newer request with less work waits for one interval;
-//  - one whose prompt is in the batch is passed over for at most the tokens by which it was ahead of the others, by
-//    their weights, and one step of each; those that come meanwhile start at the least of all that go on, and what it
-//    decodes itself counts.
+//  - where nobody has two, places change hands no more often than once in an interval (place_rotation.h), and
+//    as often as that while members wait that have not run, so that a newer request with less work waits for
+//    one interval;
+//  - one whose prompt is in the batch is passed over for at most the tokens by which it was ahead of the
+//    others, by their weights, and one step of each; those that come meanwhile start at the least of all that
+//    go on, and what it decodes itself counts.
 // In the end every request is served.
 #include <gtest/gtest.h>
 
@@ -77,7 +80,8 @@ class FairnessSimulation {
  private:
   using Requests = std::vector<SimulatedRequest>;
   enum class Claim : uint8_t { kIdleParty, kIdleMember, kStalledPlace };  // as in Engine
-  // Of a party whose prompt is in the batch and got nothing: what others may get before it does, and what they got.
+  // For a party whose prompt is in the batch and got nothing: what others may get before it does, and what
+  // they got.
   struct Turn {
     double allowed = 0;
     double skipped = 0;
@@ -140,7 +144,7 @@ class FairnessSimulation {
                         .output_left = 1 + Below(Below(8) == 0 ? 60 : 12),
                         .waits_since = ++waits_});
   }
-  // Of all that go on: a party whose readers stall stands still.
+  // Among all that go on: a party whose readers stall stands still.
   double LeastVirtualTime() const {
     double least = std::numeric_limits<double>::infinity();
     for (size_t party = 0; party < kWeights.size(); ++party) {

@@ -5,10 +5,11 @@
 namespace quire::runner::engine {
 namespace {
 
-// Of computing a token before that was ever measured: not less than small models take.
+// The time to compute a token before that was ever measured: not less than small models take.
 constexpr double kUnmeasuredTokenSeconds = 1e-3;
 constexpr double kOptimism = 1.1;
-// Of the newest fetch in the rate. A tier that became slow is left alone soon: each try costs a request its wait.
+// The share of the newest fetch in the rate. A tier that became slow is left alone soon: each try costs a
+// request its wait.
 constexpr double kFasterShare = 0.3;
 constexpr double kSlowerShare = 0.8;
 

@@ -61,8 +61,8 @@ TEST(FetchTimings, ATierThatWasSlowOnceIsTriedAgain) {
   EXPECT_LT(refused, 100);
 }
 
-// An hour of requests on a simulated clock, with a tier whose rate changes: the time that is lost to fetches which
-// computing would have beaten stays below a tenth.
+// An hour of requests on a simulated clock, with a tier whose rate changes: the time that is lost to fetches
+// which computing would have beaten stays below a tenth.
 TEST(FetchTimings, ASlowTierCostsLittle) {
   FetchTiming timing;
   constexpr double kTokenSeconds = 0.004;

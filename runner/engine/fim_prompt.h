@@ -26,7 +26,8 @@ struct FimTokens {
   api::TokenId prefix = 0;
   api::TokenId suffix = 0;
   api::TokenId middle = 0;  // the answer follows
-  // Before the name of a project, and before the name and text of each of its files; nothing: the model has none.
+  // Before the name of a project, and before the name and text of each of its files; nothing: the model has
+  // none.
   std::optional<api::TokenId> repository = {};
   std::optional<api::TokenId> file = {};
 };

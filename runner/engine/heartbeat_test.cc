@@ -15,7 +15,7 @@ constexpr std::array kAnyLane = {Lane::kLight, Lane::kShort, Lane::kMedium};
 
 class Heartbeats : public testing::Test {
  protected:
-  // Of an engine that loops.
+  // The next beat of an engine that loops.
   uint64_t Next(std::chrono::nanoseconds preparation_max = std::chrono::hours(1)) {
     ++engine_stats_.progress;
     return source_.Next(preparation_max).progress;

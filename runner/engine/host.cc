@@ -52,7 +52,7 @@ namespace ipc = api::ipc;
 
 constexpr int kExitBadLink = 2;
 constexpr int kEncoderNice = 10;
-// Of one load: a converted model and draft model, and the model quantized.
+// The files of one load: a converted model and draft model, and the model quantized.
 constexpr size_t kScratchFilesMax = 3;
 // Less than the daemon waits before it kills the process.
 constexpr auto kFlushTime = std::chrono::milliseconds(1500);
@@ -177,7 +177,7 @@ void EstimateEncoderLoad(const weights::ModelFiles& files, const models::Encoder
   inspected.memory = EstimateEncoder(encoder, ResidentBytes());
 }
 
-// Of a step, where `asked` were asked for; 0: those that fit this machine.
+// The threads of a step, where `asked` were asked for; 0: those that fit this machine.
 int ThreadsOf(int asked) { return asked > 0 ? asked : UsableCores(); }
 
 LoadOptions LoadOptionsOf(const ipc::InspectModel& request) {
@@ -273,8 +273,8 @@ ipc::Converted Convert(const Shared& shared, Link& link, const ipc::ConvertModel
   return converted;
 }
 
-// For tests: QUIRE_CHECK_INVARIANTS=N checks the caches every N steps, QUIRE_DRAFT_TOKENS=N drafts N tokens in every step,
-// profitable or not. 0: not set.
+// For tests: QUIRE_CHECK_INVARIANTS=N checks the caches every N steps, QUIRE_DRAFT_TOKENS=N drafts N tokens
+// in every step, profitable or not. 0: not set.
 int32_t TestSetting(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr ? std::max(std::atoi(value), 1) : 0;

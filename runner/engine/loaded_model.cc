@@ -243,8 +243,8 @@ api::Result<void> ReloadMetadata(OpenedModel& opened, const LoadOptions& options
 
 namespace {
 
-// Null for a model that does not rank, and for encoders, which have heads of their own. The rows of the answers are
-// those of the file, however the rest is quantized.
+// Null for a model that does not rank, and for encoders, which have heads of their own. The rows of the
+// answers are those of the file, however the rest is quantized.
 api::Result<std::shared_ptr<const models::RankHead>> LoadRankHead(const LoadedModel& loaded) {
   if (models::IsEncoder(*loaded.files) || !models::RanksByAnswer(*loaded.files)) return nullptr;
   auto head = models::ReadRankHead(*loaded.files);

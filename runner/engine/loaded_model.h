@@ -105,8 +105,8 @@ struct OpenedModel {
 // model; kInvalidArgument the option. No file is opened afterwards: the sources are needed no longer.
 api::Result<OpenedModel> Open(const weights::ModelSource& source, const Progress& progress,
                               const LoadOptions& options);
-// Loads the metadata-only models again, for options.panel_bytes_max. REQUIRES: the rest of `options` is what it was
-// opened with, but for the draft model, whose files are open.
+// Loads the metadata-only models again, for options.panel_bytes_max. REQUIRES: the rest of `options` is what
+// it was opened with, but for the draft model, whose files are open.
 api::Result<void> ReloadMetadata(OpenedModel& opened, const LoadOptions& options);
 // Reads the weights. `options` are those that it was opened with.
 api::Result<LoadedModel> Finish(OpenedModel opened, const Progress& progress, const LoadOptions& options);

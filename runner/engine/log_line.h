@@ -6,8 +6,8 @@
 
 namespace quire::runner::engine {
 
-// Writes "quire-runner: TEXT" to standard error in one piece. The line is dropped if the daemon is behind with
-// reading: a runner never waits for its log. Any thread.
+// Writes "quire-runner: TEXT" to standard error in one piece. The line is dropped if the daemon is behind
+// with reading: a runner never waits for its log. Any thread.
 void LogLine(std::string_view text);
 
 // Writes the last line of this process as it is, and waits up to a second for room. Async-signal-safe.

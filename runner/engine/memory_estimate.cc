@@ -13,8 +13,8 @@
 namespace quire::runner::engine {
 namespace {
 
-// Per number of the vocabulary, what choosing a token takes (sampler::Workspace): four arrays of four bytes, candidates,
-// their weights, and ranked candidates; twice what is sorted.
+// Per number of the vocabulary, what choosing a token takes (sampler::Workspace): four arrays of four bytes,
+// candidates, their weights, and ranked candidates; twice what is sorted.
 constexpr int64_t kSamplingBytes = 4 * 4 + 2 * 8 + 8 + 2 * 16;
 
 // What a task of attention touches of its thread's stack, and a little.

@@ -14,7 +14,8 @@ struct EngineLimits;
 // Memory of an engine beside weights and caches when it computes its largest step.
 int64_t ScratchBytes(const models::Model& model, const EngineLimits& limits);
 
-// Of it, what the compute threads keep on their stacks, and the sums of attention that is cut along its keys.
+// The part of it that the compute threads keep on their stacks, and the sums of attention that is cut along
+// its keys.
 int64_t ThreadBytes(const models::Model& model);
 
 // `process`: what this process has now, and keeps. `requested_cache_bytes`: > 0 = so much for the caches,

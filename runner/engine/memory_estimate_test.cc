@@ -53,8 +53,8 @@ std::string NameOf(const testing::TestParamInfo<std::string>& model) {
 
 const Progress kSilent = [](float, std::string_view) {};
 
-// As many as run at once, among them a prompt that fills a step, then one whose tokens are scored: the largest steps there
-// are.
+// As many as run at once, among them a prompt that fills a step, then one whose tokens are scored: the
+// largest steps there are.
 void RunLargestStep(EngineHarness& harness, const EngineLimits& limits, int32_t prompt_tokens) {
   const auto tokens = [](int32_t count, int32_t seed) {
     api::Request request;

@@ -57,7 +57,8 @@ int InterleaveMemory(std::span<const int> nodes) {
 
 namespace {
 
-// Pools pin their threads from now on, if this thread may be pinned to where it runs already. Returns why not.
+// Pools pin their threads from now on, if this thread may be pinned to where it runs already. Returns why
+// not.
 std::string SetPlan(NumaPlan plan, NumaMode mode, std::span<const int> processors) {
   if (plan.spreads() && !PinThisThread(processors)) {
     std::string refused = "threads are not pinned to NUMA nodes";

@@ -29,20 +29,21 @@ inline constexpr std::array<std::pair<std::string_view, NumaMode>, 4> kNumaModes
      {"replicate", NumaMode::kReplicate},
      {"off", NumaMode::kOff}}};
 
-// Applies to what this thread and the threads it starts allocate from now on, weights and caches alike, to pages
-// of files that they read first, and to pools that start from now on. Call it before DropPrivileges(), whose filter refuses
-// such calls. Returns what the kernel or the service manager refused and why, or nothing: then memory is as with kOff, and
-// where threads cannot be pinned, weights are not replicated.
+// Applies to what this thread and the threads it starts allocate from now on, weights and caches alike, to
+// pages of files that they read first, and to pools that start from now on. Call it before DropPrivileges(),
+// whose filter refuses such calls. Returns what the kernel or the service manager refused and why, or
+// nothing: then memory is as with kOff, and where threads cannot be pinned, weights are not replicated.
 [[nodiscard]] std::string SetMemoryPolicy(NumaMode mode);
 
 // The nodes of these processors with their cores, on the machine whose files are below `root`; as NodesOf.
 NumaPlan PlanOf(std::span<const int> processors, const std::filesystem::path& root);
 
-// The nodes of these processors, ascending, on the machine whose files are below `root`; none if the kernel does not
-// say.
+// The nodes of these processors, ascending, on the machine whose files are below `root`; none if the kernel
+// does not say.
 std::vector<int> NodesOf(std::span<const int> processors, const std::filesystem::path& root);
 
-// Pages from these nodes in turn. REQUIRES: nodes are numbers of existing nodes, at least one. Zero or an errno.
+// Pages from these nodes in turn. REQUIRES: nodes are numbers of existing nodes, at least one. Zero or an
+// errno.
 [[nodiscard]] int InterleaveMemory(std::span<const int> nodes);
 
 }  // namespace quire::runner::engine

@@ -8,8 +8,8 @@
 
 namespace quire::runner::engine {
 
-// Of a model whose files are open; nothing unless `used` (RunnerSettings::model_sampling). Logs what is recommended, and what
-// of the files is read in another way than they say or not obeyed.
+// The defaults of a model whose files are open; nothing unless `used` (RunnerSettings::model_sampling). Logs
+// what is recommended, and what of the files is read in another way than they say or not obeyed.
 weights::GenerationDefaults LoadModelDefaults(const LoadedModel& model, bool used);
 
 // Adds what neither the request nor a PARAMETER specifies. REQUIRES: `prompt` is that of the request.

@@ -83,7 +83,7 @@ void OutputPlan::DetectOpenThinking(std::vector<PromptSegment>& prompt) {
   thinking_open_ = false;
 }
 
-// Of models without levels of their own.
+// For models without levels of their own.
 int32_t OutputPlan::ThinkingTokensMax() const {
   if (request_->thinking_tokens_max >= 0) return request_->thinking_tokens_max;
   if (format_.has_efforts) return -1;

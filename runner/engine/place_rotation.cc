@@ -43,15 +43,16 @@ std::vector<size_t> PlacesFor(const RotationCandidate& candidate, std::span<cons
     bytes += frees ? place.bytes : 0;
     if (bytes >= candidate.bytes) return leaving;
   }
-  // Where all leave, nobody is left whose memory could be waited for. They have more of it than is counted: answers grow.
+  // Where all leave, nobody is left whose memory could be waited for. They have more of it than is counted:
+  // answers grow.
   const bool all_free =
       std::ranges::all_of(leaving, [&](size_t i) { return running[i].leaving != Leaving::kPaused; });
   if (leaving.size() == running.size() && all_free) return leaving;
   return {};
 }
 
-// In the order in which they are given up: that which was given longest ago first, but those that come back with other bits
-// last, or not at all.
+// In the order in which they are given up: that which was given longest ago first, but those that come back
+// with other bits last, or not at all.
 std::vector<size_t> PlacesOfScope(const PlaceRotation::Scope& scope, std::span<const Place> running,
                                   bool exact) {
   std::vector<size_t> places;

@@ -1,11 +1,13 @@
-// Time slices of places in the batch, where more members want one than there are places and each has at most one.
+// Time slices of places in the batch, where more members want one than there are places and each has at most
+// one.
 //
-// A member of a party that has no place gets the one of its party that was given longest ago. Handovers of a party are one
-// interval apart: a time slice divided by its places. Each place so lasts about a time slice while members wait, and a member
-// that comes waits for at most one interval. First comes the least work that is left, so that a short request does not wait for
-// all long ones that came before it, nor for its last tokens. Of about equal work, members come first that have had no place
-// yet, the newest of them first. One handover of four goes to the member that waits longest: each has a place again after at
-// most four handovers for every member that waits longer.
+// A member of a party that has no place gets the one of its party that was given longest ago. Handovers of a
+// party are one interval apart: a time slice divided by its places. Each place so lasts about a time slice
+// while members wait, and a member that comes waits for at most one interval. First comes the least work that
+// is left, so that a short request does not wait for all long ones that came before it, nor for its last
+// tokens. Of about equal work, members come first that have had no place yet, the newest of them first. One
+// handover of four goes to the member that waits longest: each has a place again after at most four handovers
+// for every member that waits longer.
 //
 // The same holds between parties where each has at most one place: one that has none gets one of all.
 #pragma once
@@ -57,10 +59,12 @@ class PlaceRotation {
 
   explicit PlaceRotation(std::chrono::nanoseconds time_slice = kTimeSlice) : time_slice_(time_slice) {}
 
-  // Nothing while no handover is due, or where nobody gives a place whose memory, with `bytes_left`, is enough. One that has
-  // run takes no place of a request that has computed no token of its answer since it has that place: prompts that are
-  // longer than a slice would else not get on. One that would come back with other bits leaves only for one that has not run,
-  // and only if the others do not suffice: a stream whose context was shifted may hold all memory forever. Of a member that waits with a request that has run, that one is first.
+  // Nothing while no handover is due, or where nobody gives a place whose memory, with `bytes_left`, is
+  // enough. One that has run takes no place of a request that has computed no token of its answer since it
+  // has that place: prompts that are longer than a slice would else not get on. One that would come back with
+  // other bits leaves only for one that has not run, and only if the others do not suffice: a stream whose
+  // context was shifted may hold all memory forever. Of a member that waits with a request that has run, that
+  // one is first.
   std::optional<Handover> Choose(std::span<const Place> running, std::span<const RotationCandidate> waiting,
                                  size_t bytes_left, Time now) const;
   // It was carried out.

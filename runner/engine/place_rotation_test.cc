@@ -158,8 +158,8 @@ TEST(PlaceRotation, PartiesWithOnePlaceEachTakeTurnsToo) {
   EXPECT_EQ(ChosenOf(running, {{.owner = {"c"}}}), Pair(-1, -1)) << "it gets one of a's at once";
 }
 
-// 4 places, 36 endless members and a short request, a new one each time it has run: it waits for at most one interval, and every
-// endless one runs again within four handovers for each of those that wait longer.
+// 4 places, 36 endless members and a short request, a new one each time it has run: it waits for at most one
+// interval, and every endless one runs again within four handovers for each of those that wait longer.
 TEST(PlaceRotation, NobodyStarves) {
   const auto name = [](int i) { return std::string(1, static_cast<char>('A' + i)); };
   std::vector<std::string> names;

@@ -74,7 +74,8 @@ TEST(PlacesToGive, AsManyAsTheMemoryTakes) {
   EXPECT_EQ(PlacesToGive({}, {"a"}, 5), std::vector<size_t>{});
 }
 
-// Whose reserve is less than a request needs that has grown: it would wait for them for as long as they stall.
+// Whose reserve is less than a request needs that has grown: it would wait for them for as long as they
+// stall.
 TEST(PlacesToGive, StalledOnesGoEvenIfTheyDoNotMakeRoomEnough) {
   const Places stalled{{"a", 1, true, true, 10}, {"b", 2, true, true, 10}};
   EXPECT_EQ(PlacesToGive(stalled, {"c"}, 50).size(), 2U);

@@ -18,14 +18,14 @@ struct StepTarget {
   // without any prompt, whichever is larger.
   std::chrono::nanoseconds gap = std::chrono::milliseconds(150);
   double idle_factor = 2.0;
-  // Where a step without any prompt is short, so are the others: their gap is what makes it this share of them, but not
-  // under `short_gap`. Shorter steps would cost the prompts more than they give the streams.
+  // Where a step without any prompt is short, so are the others: their gap is what makes it this share of
+  // them, but not under `short_gap`. Shorter steps would cost the prompts more than they give the streams.
   double idle_share = 0.05;
   std::chrono::nanoseconds short_gap = std::chrono::milliseconds(50);
   // A step that nobody waits for but the prompts themselves, and those that want to cancel or join.
   std::chrono::nanoseconds alone = std::chrono::milliseconds(200);
-  // It may be as long as this where shorter ones lose much: one that reads 4 GB of weights, or most of a model's experts,
-  // takes about as long with few tokens as with many.
+  // It may be as long as this where shorter ones lose much: one that reads 4 GB of weights, or most of a
+  // model's experts, takes about as long with few tokens as with many.
   std::chrono::nanoseconds alone_max = std::chrono::seconds(1);
   int32_t tokens_max = 512;
 };

@@ -49,8 +49,8 @@ TEST(PrefillBudget, KeepsTheGapOfRunningStreams) {
   }
 }
 
-// A stream of a small model beside another's prompt: the fewer milliseconds between its tokens, the better, as long as the
-// prompt loses little.
+// A stream of a small model beside another's prompt: the fewer milliseconds between its tokens, the better,
+// as long as the prompt loses little.
 TEST(PrefillBudget, StepsAreShortWhereDecodingCostsLittle) {
   for (const double idle_ms : {0.5, 2.0, 5.0, 7.0}) {
     const Machine machine{.base_ms = idle_ms, .row_ms = 0, .cost_ms = 0.3};
@@ -105,8 +105,8 @@ TEST(PrefillBudget, AloneAPromptMayTakeAStepOfItsOwn) {
   EXPECT_GT(budget.Tokens(0), 100);
 }
 
-// A machine that reads the weights while it multiplies them: few tokens take as long as one. Reading takes most of what a step
-// alone may take, as with some 4 GB of weights at 30 GB/s.
+// A machine that reads the weights while it multiplies them: few tokens take as long as one. Reading takes
+// most of what a step alone may take, as with some 4 GB of weights at 30 GB/s.
 double SecondsOfPrompt(PrefillBudget& budget, int32_t tokens) {
   double sum = 0;
   while (tokens > 0) {

@@ -23,8 +23,8 @@
 
 namespace quire::runner::engine {
 
-// Tokens between two snapshots of a long prompt: enough that a snapshot's own state is no larger than the KV of the tokens
-// between two.
+// Tokens between two snapshots of a long prompt: enough that a snapshot's own state is no larger than the KV
+// of the tokens between two.
 int32_t SnapshotInterval(const cache::Layout& layout);
 
 // Where to take snapshots in the prompt tokens (reused, size), ascending: `diverged` (0 = nowhere),
@@ -45,8 +45,8 @@ class PrefixReuse {
     int32_t reused = 0;  // tokens; less than the request's, whose last one is always computed
     std::string miss;    // why not all: "cold", "diverged@12", ...; empty when all were
     const ActiveRequest* source = nullptr;  // whose sequence was forked; null: none
-    // Where the prompt leaves what is known of its isolation key, and how that goes on (at most kShownTokens);
-    // 0: it does not, or nothing is known.
+    // Where the prompt leaves what is known of its isolation key, and how that goes on (at most
+    // kShownTokens); 0: it does not, or nothing is known.
     int32_t diverged = 0;
     std::vector<api::TokenId> known = {};
   };

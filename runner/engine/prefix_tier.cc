@@ -12,7 +12,7 @@ namespace {
 constexpr int32_t kTokensMin = 32;
 // Copied between two steps, in either direction.
 constexpr size_t kBytesPerStep = size_t{4} << 20;
-// Of a tier at the end: pieces are asked for every 16 ms.
+// The silence that ends a tier: pieces are asked for every 16 ms.
 constexpr auto kSilenceMax = std::chrono::milliseconds(250);
 
 // For tests: fetch whatever lies below, profitable or not, and wait for it.

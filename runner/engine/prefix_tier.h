@@ -33,8 +33,8 @@ class PrefixTier {
   void Stored(std::string_view isolation, std::span<const cache::TokenId> tokens, std::string_view owner) {
     if (link_->alive()) demotion_.Add(isolation, tokens, owner);
   }
-  // Between two steps: goes on without waiting. `token_seconds`: of computing a prompt token; 0 = not measured.
-  // True: something is under way.
+  // Between two steps: goes on without waiting. `token_seconds`: of computing a prompt token; 0 = not
+  // measured. True: something is under way.
   bool Poll(const ActiveRequests& waiting, double token_seconds);
   // Gives up memory that a fetch holds; whether there was one.
   bool ReleaseMemory();

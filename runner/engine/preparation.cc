@@ -85,8 +85,8 @@ Prepared TryToPrepare(const PromptContext& context, const PreparationJob& job, c
   return prepared;
 }
 
-// Of a prepared request, which may wait in the engine's inbox for as long as a step takes. What the engine reads stays: the role
-// of the last message tells how the answer begins.
+// Frees what a prepared request no longer needs while it waits in the engine's inbox, for as long as a step
+// takes. What the engine reads stays: the role of the last message tells how the answer begins.
 void DropTexts(api::Request& request) try {
   const auto role_of_last = [](const std::vector<api::Message>& messages) {
     std::vector<api::Message> last;

@@ -15,13 +15,15 @@
 
 namespace quire::runner::engine {
 
-// Of one request's preparation, for each token of its context, beside the CPU time that the settings give.
+// What one request's preparation gets for each token of its context, beside the CPU time that the settings
+// give.
 inline constexpr std::chrono::nanoseconds kCpuTimePerToken{4000};
 // Its memory, likewise, in programs that count it (runner/work/work_memory.h).
 inline constexpr size_t kPreparationBytes = size_t{256} << 20;
 inline constexpr size_t kBytesPerToken = 256;
 
-// Of a request whose context has this many tokens, or of the longest one; `cpu_time` is what the settings give.
+// The time of a request whose context has this many tokens, or of the longest one; `cpu_time` is what the
+// settings give.
 constexpr std::chrono::nanoseconds PreparationTime(std::chrono::nanoseconds cpu_time,
                                                    int32_t context_tokens) {
   return cpu_time + kCpuTimePerToken * context_tokens;
@@ -31,12 +33,12 @@ constexpr size_t PreparationBytes(int32_t context_tokens) {
   return kPreparationBytes + kBytesPerToken * static_cast<size_t>(context_tokens);
 }
 
-// How many times as much a request may take that began in another runner: there its prompt was within the limits, perhaps with
-// a format that was compiled before.
+// How many times as much a request may take that began in another runner: there its prompt was within the
+// limits, perhaps with a format that was compiled before.
 inline constexpr int kResumedTimes = 8;
 inline constexpr size_t kResumedBytes = 2;
 
-// Of any request.
+// The bound of any request.
 constexpr std::chrono::nanoseconds PreparationMax(std::chrono::nanoseconds cpu_time, int32_t context_tokens) {
   return kResumedTimes * PreparationTime(cpu_time, context_tokens);
 }
@@ -49,8 +51,8 @@ struct TryLimits {
 // `all`: of a request.
 TryLimits LimitsOf(Lane lane, const TryLimits& all);
 
-// Prepares one request on this thread within its limits. kInvalidArgument: they are not enough. kUnavailable: there is not
-// enough memory. Nothing: it was canceled.
+// Prepares one request on this thread within its limits. kInvalidArgument: they are not enough. kUnavailable:
+// there is not enough memory. Nothing: it was canceled.
 std::optional<api::Result<BuiltPrompt>> Prepare(const PromptContext& context, const PreparationJob& job,
                                                 const TryLimits& limits);
 

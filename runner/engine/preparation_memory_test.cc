@@ -1,4 +1,5 @@
-// The memory that preparing one request takes, with requests that are made to take much. Linked with counted_memory.cc.
+// The memory that preparing one request takes, with requests that are made to take much. Linked with
+// counted_memory.cc.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -23,13 +23,14 @@ nanoseconds TimeOf(clockid_t clock) {
   return std::chrono::seconds(time.tv_sec) + nanoseconds(time.tv_nsec);
 }
 
-// Calls of the tool match a schema, whatever the request's tool_choice is. A short one may cost as much as a long one.
+// Calls of the tool match a schema, whatever the request's tool_choice is. A short one may cost as much as a
+// long one.
 bool HasSchema(const api::Tool& tool) {
   return tool.callable && !tool.parameters_json.empty() && tool.parameters_json != "{}";
 }
 
-// Whether a grammar of unknown cost may have to be compiled for the answer, or a template parsed. Names of tools without a
-// schema cost no more than other text.
+// Whether a grammar of unknown cost may have to be compiled for the answer, or a template parsed. Names of
+// tools without a schema cost no more than other text.
 bool CompilesSomething(const api::Request& request) {
   if (request.format || !request.go_template.empty()) return true;
   const auto* chat = std::get_if<api::ChatPrompt>(&request.prompt);

@@ -1,11 +1,12 @@
 // Requests whose prompts are to be prepared, and in which order.
 //
-// What a preparation costs is known only when it is done. A light request (a short text without a format, a template or
-// schemas of tools) costs milliseconds; any other one is tried for a short time first (a long text is not), then for
-// longer, and only then for all of its time. Each try is a lane and starts over. So a request that costs little waits for
-// tries of others, and never for all that an expensive one takes. In a lane the party that used the least CPU time goes
-// first, and within a party the request that came first. A party may be several people behind an address, who send light
-// requests between 100 bytes and 64 KiB: each of these counts as if it had come later by a time that grows with its text.
+// What a preparation costs is known only when it is done. A light request (a short text without a format, a
+// template or schemas of tools) costs milliseconds; any other one is tried for a short time first (a long
+// text is not), then for longer, and only then for all of its time. Each try is a lane and starts over. So a
+// request that costs little waits for tries of others, and never for all that an expensive one takes. In a
+// lane the party that used the least CPU time goes first, and within a party the request that came first. A
+// party may be several people behind an address, who send light requests between 100 bytes and 64 KiB: each
+// of these counts as if it had come later by a time that grows with its text.
 #pragma once
 
 #include <array>
@@ -58,19 +59,20 @@ class PreparationQueue {
   void Cancel(api::RequestId id);
   // Whether a party may use one more format; any thread. Empty: always.
   using MayUseFormat = std::function<bool(const std::string& party)>;
-  // Waits for a job of one of these lanes, the first preferred; nothing once Stop() was called. The calling thread's CPU
-  // clock counts until Finish(), Demote() or Wait().
+  // Waits for a job of one of these lanes, the first preferred; nothing once Stop() was called. The calling
+  // thread's CPU clock counts until Finish(), Demote() or Wait().
   std::optional<PreparationJob> Pop(std::span<const Lane> lanes, const MayUseFormat& may_use_format = {});
   // On the thread that popped it.
   void Finish(api::RequestId id);
   // As Finish(), of a job that took all that its lane gives: it waits for the next lane. REQUIRES: not kLong.
   void Demote(PreparationJob job);
-  // As Finish(), of a job for whose format there is no memory: it waits in its lane, behind those that came before.
+  // As Finish(), of a job for whose format there is no memory: it waits in its lane, behind those that came
+  // before.
   void Wait(PreparationJob job);
   void Stop();
 
-  // Asked once per heartbeat: jobs that nothing bounds. Their threads have counted no work between that many questions, or have
-  // used more CPU time than this.
+  // Asked once per heartbeat: jobs that nothing bounds. Their threads have counted no work between that many
+  // questions, or have used more CPU time than this.
   static constexpr int kStuckQuestions = 10;  // a busy machine may give a thread no time for some seconds
   std::vector<api::RequestId> FindStuck(std::chrono::nanoseconds cpu_time);
 

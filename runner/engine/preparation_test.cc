@@ -311,8 +311,8 @@ api::Result<void> PrepareIn(const PromptContext& shared, PreparationJob job,
   return done.get_future().get();
 }
 
-// The first runner had the format compiled for another request: the next one has to compile it within the time of a request
-// that its client has some of the answer of.
+// The first runner had the format compiled for another request: the next one has to compile it within the
+// time of a request that its client has some of the answer of.
 TEST_F(Preparing, ARequestThatGoesOnMayHaveToCompileWhatTheFirstRunnerHad) {
   const auto job = [](bool goes_on) {
     PreparationJob made = JobOf(1, WithSchema(R"({"type":"string","pattern":"(a|b)*a(a|b){12}c"})"));

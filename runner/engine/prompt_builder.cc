@@ -71,7 +71,7 @@ struct PromptBuilder {
     return encoder.EncodeRendered(*rendered, tokens_max);
   }
 
-  // Of a model without a prompt format: the texts, an empty line between two, for it to complete.
+  // The prompt of a model without a prompt format: the texts, an empty line between two, for it to complete.
   api::Result<Tokens> EncodeTexts(std::span<const api::Message> messages, bool first) const {
     std::string text;
     for (const api::Message& message : messages) {
@@ -105,8 +105,8 @@ struct PromptBuilder {
     return points;
   }
 
-  // In tokens of the prompt; 0 where it cannot be found. A template may change a message's text, so the end of
-  // a message is found by rendering the conversation up to there.
+  // In tokens of the prompt; 0 where it cannot be found. A template may change a message's text, so the end
+  // of a message is found by rendering the conversation up to there.
   int32_t EndOfMessage(const api::ChatPrompt& chat, size_t index, const BuiltPrompt& prompt) const {
     const api::Message& message = chat.messages[index];
     if (index == 0 && message.role == "system") return prompt.system_tokens;
@@ -118,8 +118,8 @@ struct PromptBuilder {
     const auto common = static_cast<int32_t>(parted.in1 - tokens->begin());
     const std::vector<int32_t>& ends = prompt.boundaries;
     if (ends.empty()) return std::min(common, static_cast<int32_t>(prompt.tokens.size()) - 1);
-    // What follows the message begins at the last boundary of the common part. A template leaves a last message
-    // of the assistant open, so that it ends behind that part.
+    // What follows the message begins at the last boundary of the common part. A template leaves a last
+    // message of the assistant open, so that it ends behind that part.
     const auto behind = std::ranges::upper_bound(ends, common);
     const bool open = message.role == "assistant" && parted.in1 == tokens->end();
     if (open && index + 1 < chat.messages.size()) return behind == ends.end() ? 0 : *behind;
@@ -237,8 +237,8 @@ struct PromptBuilder {
 // What a client gives no credit for must fit what it starts with.
 static_assert(kDescribedPiecesMax / kDescribedPiecesPerDelta < size_t{api::ipc::kInitialCredit});
 
-// The tokens as one text; with `pieces` also each by itself, in several deltas: each is one frame, which the daemon decodes at
-// one go.
+// The tokens as one text; with `pieces` also each by itself, in several deltas: each is one frame, which the
+// daemon decodes at one go.
 std::vector<api::TextDelta> PromptText(const PromptContext& context, bool pieces, const Tokens& tokens) {
   std::vector<api::TextDelta> deltas(1);
   tokenizer::Detokenizer detokenizer(context.tokenizer);
@@ -340,7 +340,8 @@ std::vector<api::Event> DescribePrompt(const PromptContext& context, const api::
   finished.usage.prompt_tokens = static_cast<int32_t>(prompt->tokens.size());
   std::vector<api::Event> events = {api::PromptReady{.prompt_tokens = finished.usage.prompt_tokens}};
   if (request.return_prompt_text) {
-    // Of a chat what its template wrote: the text of its tokens may differ by spaces, and then in its tokens.
+    // For a chat what its template wrote: the text of its tokens may differ by spaces, and then in its
+    // tokens.
     std::vector<api::TextDelta> parts = prompt->rendered_text.empty() || pieces
                                             ? PromptText(context, pieces, prompt->tokens)
                                             : std::vector{api::TextDelta{.text = prompt->rendered_text}};

@@ -1,5 +1,5 @@
-// libFuzzer: a byte that says which language and which conversation, then a model's chat template. The prompt is valid
-// UTF-8, has all its text in segments of alternating origin, and is the same each time.
+// libFuzzer: a byte that says which language and which conversation, then a model's chat template. The prompt
+// is valid UTF-8, has all its text in segments of alternating origin, and is the same each time.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,8 +1,8 @@
 // What a request wants to know of its prompt's tokens: what they are, or their log-probabilities, too.
 //
-// Invariants: each token is reported once, in order, also where the prompt is computed again; which tokens a delta has depends on
-// their number alone, so that a resumed answer skips those that the client has; until a token is told, the caches are not
-// asked for what comes before it: its logits are computed.
+// Invariants: each token is reported once, in order, also where the prompt is computed again; which tokens a
+// delta has depends on their number alone, so that a resumed answer skips those that the client has; until a
+// token is told, the caches are not asked for what comes before it: its logits are computed.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,8 @@
 
 namespace quire::runner::engine {
 
-// Prompt tokens in one step that have their logits computed. Those take memory: 32 MiB, and no more than these rows.
+// Prompt tokens in one step that have their logits computed. Those take memory: 32 MiB, and no more than
+// these rows.
 inline int32_t ScoredTokensMax(int32_t vocab_size) {
   constexpr int64_t kBytes = int64_t{32} << 20;
   const int64_t rows = kBytes / (int64_t{std::max(vocab_size, 1)} * int64_t{sizeof(float)});
@@ -41,7 +42,8 @@ class PromptReport {
   }                                     // of all
   int32_t top() const { return top_; }  // alternatives per token
   bool has_logprobs() const { return top_ >= 0; }
-  // The log-probabilities of the answer end with that of the token that ends it: one for each token that was sampled.
+  // The log-probabilities of the answer end with that of the token that ends it: one for each token that was
+  // sampled.
   bool ends_echo() const { return ends_echo_; }
   // Tokens that may be in the caches when the prompt is computed (again).
   int32_t computed_max() const {
@@ -50,8 +52,8 @@ class PromptReport {
   struct Rows {
     int32_t begin = 0, end = 0;
   };
-  // Which rows of the next `count` tokens, before which `computed` are in the caches, need logits: those of the tokens that
-  // come before one that is not told.
+  // Which rows of the next `count` tokens, before which `computed` are in the caches, need logits: those of
+  // the tokens that come before one that is not told.
   Rows RowsOf(int32_t computed, int32_t count) const;
   // REQUIRES: not done().
   void Report(api::TokenLogprob token, DeltaOutbox& outbox);

@@ -16,9 +16,9 @@ namespace quire::runner::engine {
 // Leaves out the end of a document that is longer than the pair allows; how many tokens.
 size_t CutDocument(const api::EmbedPrompt& pair, std::vector<api::TokenId>& document);
 
-// Control tokens in instruction, query and document are plain text. Where the whole does not fit into `num_ctx` tokens, the document
-// loses its end; kContextLengthExceeded where that is not allowed or not enough. kUnsupported: the model's question has
-// no instruction, and the pair does.
+// Control tokens in instruction, query and document are plain text. Where the whole does not fit into
+// `num_ctx` tokens, the document loses its end; kContextLengthExceeded where that is not allowed or not
+// enough. kUnsupported: the model's question has no instruction, and the pair does.
 api::Result<FittedPrompt> BuildRankQuestion(const tokenizer::Tokenizer& tokenizer,
                                             const models::RankPrompt& prompt, const api::EmbedPrompt& pair,
                                             int32_t num_ctx, api::Overflow overflow);

@@ -1,14 +1,16 @@
 // Which running sequences sit out of the next step because choosing their tokens takes long.
 //
-// The engine thread chooses and appends the tokens of one sequence after another, and the request decides what that takes: a
-// sampler that sorts the vocabulary, a grammar, stop strings. While several parties run, the time that they spend on it in a
-// step is bounded by the time of the step's other work and one token, and on average without that token, so that a stream's
-// gap is at most twice what it is beside a cheap sampler. That time is divided by weight; who needs less than its part leaves
-// the rest to the others and never waits. A party that took more is in debt and sits out until its parts have paid it; one
-// whose turn another's token took has credit. Parties that leave in debt share one part until it is paid, so that the debts
-// of many take no more from a step than that of one. A token whose time nobody knows, as a first one, counts as a whole step:
-// at most one of those is chosen beside the parties that need less than their part. A party alone is never held back, and of
-// several in debt one always goes on. Which step a token belongs to does not change it.
+// The engine thread chooses and appends the tokens of one sequence after another, and the request decides
+// what that takes: a sampler that sorts the vocabulary, a grammar, stop strings. While several parties run,
+// the time that they spend on it in a step is bounded by the time of the step's other work and one token, and
+// on average without that token, so that a stream's gap is at most twice what it is beside a cheap sampler.
+// That time is divided by weight; who needs less than its part leaves the rest to the others and never waits.
+// A party that took more is in debt and sits out until its parts have paid it; one whose turn another's token
+// took has credit. Parties that leave in debt share one part until it is paid, so that the debts of many take
+// no more from a step than that of one. A token whose time nobody knows, as a first one, counts as a whole
+// step: at most one of those is chosen beside the parties that need less than their part. A party alone is
+// never held back, and of several in debt one always goes on. Which step a token belongs to does not change
+// it.
 //
 // No clock: times are given. Engine thread only.
 #pragma once
@@ -29,7 +31,7 @@ class SamplingShare {
   using Time = std::chrono::nanoseconds;
   // A step's sampling may take this in any case.
   static constexpr Time kStepMin = std::chrono::milliseconds(10);
-  // Of parties that left; beyond it the least debts are forgotten.
+  // Bounds the debts of parties that left; beyond it the least debts are forgotten.
   static constexpr size_t kDebtorsMax = 256;
 
   // A running sequence whose reader takes its tokens.
@@ -44,7 +46,8 @@ class SamplingShare {
     bool sits_out = false;      // set by Plan(): its next token is not sampled
   };
 
-  // Before a step. Of parties that may sample only some of their sequences those go first that have waited longest.
+  // Before a step. Of parties that may sample only some of their sequences those go first that have waited
+  // longest.
   void Plan(std::span<Sequence> sequences);
   // A sequence of a planned party was sampled.
   void Charge(const std::string& party, Time took);

@@ -165,7 +165,8 @@ TEST(SamplingShare, TheDebtsOfManyThatLeftTakeOnePart) {
   EXPECT_EQ(batch.TokensOf("a") + batch.TokensOf("b"), before + 2000);
 }
 
-// What samples nothing in the step waits for nothing, and a party that waits for something else is still there.
+// What samples nothing in the step waits for nothing, and a party that waits for something else is still
+// there.
 TEST(SamplingShare, OnlySamplingIsHeldBack) {
   SamplingShare share;
   const std::string costly = "costly", other = "other";
@@ -221,8 +222,8 @@ TEST(SamplingShare, OfSeveralInDebtOneGoesOn) {
   EXPECT_LE(batch.LongestWait(), 8U);
 }
 
-// Whoever comes and goes and whatever their tokens take: some stream goes on in every step, each that stays gets its turn, and
-// nobody's part is passed by more than one token.
+// Whoever comes and goes and whatever their tokens take: some stream goes on in every step, each that stays
+// gets its turn, and nobody's part is passed by more than one token.
 TEST(SamplingShare, NobodyStarves) {
   api::test::ForEachSimulationSeed(1000, [](uint64_t seed) {
     SCOPED_TRACE(seed);

@@ -1,12 +1,12 @@
 // Runner sandbox, entered in three steps: a hostile model file or request can harm only its own runner.
-// A sandboxed runner has no network, no other process and no file but those that are open: the daemon passes the
-// model's files as descriptors, and the runner creates what it will write before it reads the model.
+// A sandboxed runner has no network, no other process and no file but those that are open: the daemon passes
+// the model's files as descriptors, and the runner creates what it will write before it reads the model.
 // syscall_filter.h and file_rules.h have the rules.
 //
-// Each step only removes rights. If the kernel or the service manager does not allow a step, the other steps still
-// apply. The step returns what is missing, for the log; empty = nothing. Whether a runner may go on then is the
-// caller's decision: CheckSandbox(). Sanitizer builds do nothing, because their run-time library needs the removed
-// rights.
+// Each step only removes rights. If the kernel or the service manager does not allow a step, the other steps
+// still apply. The step returns what is missing, for the log; empty = nothing. Whether a runner may go on
+// then is the caller's decision: CheckSandbox(). Sanitizer builds do nothing, because their run-time library
+// needs the removed rights.
 #pragma once
 
 #include <cstdint>
@@ -34,9 +34,10 @@ enum class FileAccess : uint8_t { kRead, kReadAndWrite };
 // Call once the model is loaded: seccomp then denies what only loading needs, in all threads.
 [[nodiscard]] std::string RestrictToServing();
 
-// kUnavailable: a step so far is missing though the kernel has it, since something in front of the runner refuses it (a
-// filter of the service manager or of a container): system calls are not filtered, or Landlock is denied. A kernel
-// without Landlock passes: the filter of system calls denies every path too. Thread of the steps.
+// kUnavailable: a step so far is missing though the kernel has it, since something in front of the runner
+// refuses it (a filter of the service manager or of a container): system calls are not filtered, or Landlock
+// is denied. A kernel without Landlock passes: the filter of system calls denies every path too. Thread of
+// the steps.
 [[nodiscard]] api::Result<void> CheckSandbox();
 
 }  // namespace quire::runner::engine

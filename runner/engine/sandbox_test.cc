@@ -107,8 +107,8 @@ TEST_F(Sandbox, AtTheStartThereIsNoNetworkAndNoOtherProgram) {
   }));
 }
 
-// The model's files come open, and open once more they do not, be it by way of their descriptors. What the kernel says of
-// memory was read before, and how much the process has is read again.
+// The model's files come open, and open once more they do not, be it by way of their descriptors. What the
+// kernel says of memory was read before, and how much the process has is read again.
 TEST_F(Sandbox, AReaderHasItsModelAndSeesNoFile) {
   QUIRE_SKIP_WITH_SANITIZER();
   QUIRE_SKIP_WITHOUT_SECCOMP();

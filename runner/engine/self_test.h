@@ -5,8 +5,9 @@
 
 namespace quire::runner::engine {
 
-// Enters the sandbox for good, checks from inside that it denies what it should, compares the kernels, and prints one line
-// per check to standard output. The worst status: kKernels before kSandbox. Call at startup, before any thread.
+// Enters the sandbox for good, checks from inside that it denies what it should, compares the kernels, and
+// prints one line per check to standard output. The worst status: kKernels before kSandbox. Call at startup,
+// before any thread.
 api::ipc::SelfTestStatus RunSelfTest();
 
 }  // namespace quire::runner::engine

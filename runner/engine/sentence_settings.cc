@@ -26,7 +26,7 @@ constexpr const char* kTransformerFile = "sentence_bert_config.json";
 constexpr const char* kNoPrompt = "none";
 constexpr int32_t kTextTokensMin = 3;  // a token between BOS and EOS
 
-// Of a JSON number, which may be far beyond what an integer holds ("no limit"); 0: no limit.
+// Reads a JSON number, which may be far beyond what an integer holds ("no limit"); 0: no limit.
 int32_t TextLengthOf(const Json& number) {
   const double length = number.get<double>();
   return length >= kTextTokensMin && length < INT32_MAX ? static_cast<int32_t>(length) : 0;

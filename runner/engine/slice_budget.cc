@@ -27,7 +27,8 @@ void SliceBudget::Observe(int32_t keys, int64_t rows, std::chrono::nanoseconds t
 }
 
 int64_t SliceBudget::Rows(int32_t keys) const {
-  // Where nothing is measured yet, the nearest smaller size with as many times the cost as it has keys: no row costs more.
+  // Where nothing is measured yet, the nearest smaller size with as many times the cost as it has keys: no
+  // row costs more.
   size_t size = SizeOf(keys);
   double factor = 1;
   while (size > 1 && sizes_[size].cost == 0) {

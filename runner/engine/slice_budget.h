@@ -1,7 +1,8 @@
-// How many rows a slice of an encoder's pass may compute so that it keeps to its time, from the slices measured so far.
+// How many rows a slice of an encoder's pass may compute so that it keeps to its time, from the slices
+// measured so far.
 //
-// What a row costs depends on the keys that it sees: of a long text most of the time is attention. Cutting a pass does not
-// change its result (encoder.h). No clock of its own; engine thread only.
+// What a row costs depends on the keys that it sees: of a long text most of the time is attention. Cutting a
+// pass does not change its result (encoder.h). No clock of its own; engine thread only.
 #pragma once
 
 #include <array>
@@ -20,7 +21,8 @@ class SliceBudget {
  public:
   explicit SliceBudget(SliceTarget target = {}) : target_(target) {}
 
-  // A slice of `rows` rows, each of which saw up to `keys` others, took `took`. Nothing is learned from 0 rows.
+  // A slice of `rows` rows, each of which saw up to `keys` others, took `took`. Nothing is learned from 0
+  // rows.
   void Observe(int32_t keys, int64_t rows, std::chrono::nanoseconds took);
   // Rows for a slice, in [rows_min, rows_max].
   int64_t Rows(int32_t keys) const;

@@ -32,7 +32,8 @@ struct StepItem {
 // Backpressured sequences wait. Every other decoding sequence gets its decode_left tokens. `prefill_tokens`
 // more go to prompts: to the party with the smallest virtual time, and among its prompts to the shortest
 // remaining first. Each kAging skipped tokens of a prompt count as one token fewer remaining, which prevents
-// starvation of long prompts. Prompts that are scored get `scored_tokens` of them at most, together. Items are in ascending order of `sequence`; empty when nobody can go on.
+// starvation of long prompts. Prompts that are scored get `scored_tokens` of them at most, together. Items
+// are in ascending order of `sequence`; empty when nobody can go on.
 std::vector<StepItem> PlanStep(std::span<const SequenceState> sequences, std::span<const PartyState> parties,
                                int32_t prefill_tokens, int32_t scored_tokens = INT32_MAX);
 

@@ -154,8 +154,8 @@ void AllowOwnProcess(Builder& filter) {
   filter.Allow(SCMP_SYS(prctl), {SCMP_A0_32(SCMP_CMP_EQ, PR_SET_NAME)});
 }
 
-// All threads of a runner at work were started before: engine, link, preparation, and a pool of compute threads. More of
-// them would only take those that the service may have.
+// All threads of a runner at work were started before: engine, link, preparation, and a pool of compute
+// threads. More of them would only take those that the service may have.
 void AllowThreads(Builder& filter) { filter.Allow(SCMP_SYS(clone), {SCMP_A0_64(SCMP_CMP_EQ, kThreadFlags)}); }
 
 void AllowDescriptors(Builder& filter) {

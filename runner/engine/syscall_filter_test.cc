@@ -1,4 +1,5 @@
-// The filter for arm64, whose kernel has fewer system calls: run by an interpreter of its program, so on any machine.
+// The filter for arm64, whose kernel has fewer system calls: run by an interpreter of its program, so on any
+// machine.
 #include "runner/engine/syscall_filter.h"
 
 #include <fcntl.h>

@@ -19,16 +19,16 @@
 
 namespace quire::runner::engine {
 
-// Immutable. Errors: kContextLengthExceeded, of a prompt that is only described kTooLarge: the text is beyond the bounds.
-// Long texts are refused by their bytes, without being read.
+// Immutable. Errors: kContextLengthExceeded, of a prompt that is only described kTooLarge: the text is beyond
+// the bounds. Long texts are refused by their bytes, without being read.
 class TextEncoder {
  public:
   // The template and the request outlive the encoder.
   TextEncoder(std::shared_ptr<const tokenizer::Tokenizer> tokenizer, const PromptTemplate& prompt_template,
               const api::Request& request, int32_t num_ctx);
 
-  // With BOS, if the model wants one and the template leaves it to the tokenizer. More than `tokens_max` tokens are beyond the
-  // bounds, too, unless the prompt is only described.
+  // With BOS, if the model wants one and the template leaves it to the tokenizer. More than `tokens_max`
+  // tokens are beyond the bounds, too, unless the prompt is only described.
   api::Result<std::vector<api::TokenId>> EncodeRendered(
       const std::vector<PromptSegment>& rendered,
       size_t tokens_max = std::numeric_limits<size_t>::max()) const;

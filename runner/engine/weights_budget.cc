@@ -11,7 +11,7 @@ namespace quire::runner::engine {
 namespace {
 
 constexpr int64_t kCacheShare = 8;
-// Of what is available: the process grows a little until the daemon decides.
+// The share of what is available that stays free: the process grows a little until the daemon decides.
 constexpr int64_t kReserveShare = 64;
 
 // Memory that a model may ever have: of all models together, and of the machine. 0 = unknown.
@@ -21,7 +21,7 @@ int64_t AvailableBytes(const api::ipc::RunnerSettings& settings) {
   return machine > 0 ? std::min(machine, settings.memory_bytes) : settings.memory_bytes;
 }
 
-// Of the model's weights; kNoPanelLimit: as much as they take.
+// What the model's weights may take; kNoPanelLimit: as much as they take.
 int64_t BytesForWeights(const models::Model& whole, const EngineLimits& limits, const WeightsRoom& room) {
   int64_t bytes = room.requested > 0 ? room.requested : weights::kNoPanelLimit;
   if (room.available <= 0) return bytes;

@@ -27,9 +27,10 @@ struct WeightsRoom {
 WeightsRoom RoomFor(const DraftParts& draft, const EngineLimits& limits,
                     const api::ipc::RunnerSettings& settings);
 
-// The panel_bytes_max that a load of `files` needs. kNoPanelLimit where `whole`, the metadata-only model without a
-// limit, fits: in `requested`, and beside the smallest caches in `available`. A model that does not fit leaves an
-// eighth of what is available to caches, at least their smallest size. Zero where even the rest does not fit.
+// The panel_bytes_max that a load of `files` needs. kNoPanelLimit where `whole`, the metadata-only model
+// without a limit, fits: in `requested`, and beside the smallest caches in `available`. A model that does not
+// fit leaves an eighth of what is available to caches, at least their smallest size. Zero where even the rest
+// does not fit.
 api::Result<int64_t> ChoosePanelBytes(const std::shared_ptr<const weights::ModelFiles>& files,
                                       const LoadOptions& options, const models::Model& whole,
                                       const EngineLimits& limits, const WeightsRoom& room);

@@ -57,7 +57,7 @@ class WeightsBudget : public testing::TestWithParam<std::string> {
     EXPECT_TRUE(chosen);
     return chosen.value_or(-1);
   }
-  // Of a load with this limit.
+  // The resident bytes of a load with this limit.
   int64_t ResidentWith(int64_t panels) const {
     const auto model = LoadMetadataModel(opened_.loaded.files, {.panel_bytes_max = panels});
     EXPECT_TRUE(model);

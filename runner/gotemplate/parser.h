@@ -1,5 +1,5 @@
-// From a template's source to its Program. Throws SyntaxError, which Template::Parse catches, and WorkStopped: a request may
-// bring a template.
+// From a template's source to its Program. Throws SyntaxError, which Template::Parse catches, and
+// WorkStopped: a request may bring a template.
 #pragma once
 
 #include <cstddef>

@@ -12,8 +12,8 @@
 
 namespace quire::runner::gotemplate {
 
-// A search takes logarithmic time: a template may declare a variable in each action. A hash map would not do, because a
-// client can choose names of the same hash.
+// A search takes logarithmic time: a template may declare a variable in each action. A hash map would not do,
+// because a client can choose names of the same hash.
 class Variables {
  public:
   Variables() { Declare("$"); }

@@ -1,4 +1,5 @@
-// The use of one rendering's Limits; exceeding one ends the rendering. Steps also count as work (runner/work).
+// The use of one rendering's Limits; exceeding one ends the rendering. Steps also count as work
+// (runner/work).
 //
 // Inside this folder a failing render throws RenderError; Template::Render is the only place that catches it.
 #pragma once

@@ -208,8 +208,8 @@ void Interpreter::Rebind(const Expr& place, Value value) {
   globals_[symbol] = std::move(value);
 }
 
-// list.append(item) and list.extend(items). Lists do not change: the variable gets a longer one, and whatever else holds the
-// old list keeps it.
+// list.append(item) and list.extend(items). Lists do not change: the variable gets a longer one, and whatever
+// else holds the old list keeps it.
 bool Interpreter::ExtendsList(const CallExpr& expr) {
   if (expr.callee->kind != ExprKind::kAttribute) return false;
   const auto& attribute = static_cast<const AttributeExpr&>(*expr.callee);

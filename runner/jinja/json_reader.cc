@@ -18,7 +18,8 @@ namespace {
 
 constexpr size_t kBytesPerUnit = 4;  // of text that is read
 
-// SAX receiver. nlohmann::ordered_json would compare each key with all before it, and none of that would be counted.
+// SAX receiver. nlohmann::ordered_json would compare each key with all before it, and none of that would be
+// counted.
 class ValueBuilder {
  public:
   using number_integer_t = nlohmann::json::number_integer_t;

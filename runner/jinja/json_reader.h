@@ -10,8 +10,8 @@
 
 namespace quire::runner::jinja {
 
-// Reads the JSON texts of one request; their values are bounded together. Takes time linear in a text but for the sorting of an
-// object's keys, and counts it as work (runner/work). One thread.
+// Reads the JSON texts of one request; their values are bounded together. Takes time linear in a text but for
+// the sorting of an object's keys, and counts it as work (runner/work). One thread.
 class JsonReader {
  public:
   static constexpr size_t kValuesMax = size_t{8}
@@ -21,9 +21,10 @@ class JsonReader {
   explicit JsonReader(Trust trust = Trust::kTemplate, size_t values_max = kValuesMax)
       : trust_(trust), values_left_(values_max) {}
 
-  // Members keep their order; of equal keys the last value wins, at the first place. Numbers beyond int64 become floats.
-  // kInvalidArgument: not JSON, not UTF-8, or nested deeper than Limits::value_depth_max. kTooLarge: too many values. The
-  // message goes on behind the name of what was read ("is not JSON"). Throws WorkStopped.
+  // Members keep their order; of equal keys the last value wins, at the first place. Numbers beyond int64
+  // become floats. kInvalidArgument: not JSON, not UTF-8, or nested deeper than Limits::value_depth_max.
+  // kTooLarge: too many values. The message goes on behind the name of what was read ("is not JSON"). Throws
+  // WorkStopped.
   api::Result<Value> Read(std::string_view text);
 
  private:

@@ -159,8 +159,8 @@ class Dict {
  public:
   using Entry = Value::Entry;
 
-  // A later equal key replaces the value and keeps the place. Unhashable keys raise RenderError. Sorts the keys, which counts
-  // as work.
+  // A later equal key replaces the value and keeps the place. Unhashable keys raise RenderError. Sorts the
+  // keys, which counts as work.
   Dict(std::vector<Entry> entries, Charge charge);
 
   const std::vector<Entry>& entries() const { return entries_; }

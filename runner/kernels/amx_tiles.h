@@ -1,5 +1,5 @@
-// The shape of AMX tiles as LDTILECFG reads it (Intel 64 and IA-32 Architectures Software Developer's Manual, volume
-// 2: 64 bytes, palette 1).
+// The shape of AMX tiles as LDTILECFG reads it (Intel 64 and IA-32 Architectures Software Developer's Manual,
+// volume 2: 64 bytes, palette 1).
 #pragma once
 
 #include <cstddef>

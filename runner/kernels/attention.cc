@@ -152,7 +152,7 @@ class AttentionTask {
     const size_t row = static_cast<size_t>(at_.row_begin[sequence_]) + (begin_ + r) / g_.share;
     return row * g_.heads + kv_head_ * g_.share + (begin_ + r) % g_.share;
   }
-  // Of all rows.
+  // The first key of all rows.
   cache::Position FirstKey() const {
     return pages_.empty() ? s_.oldest[0] : std::max(s_.oldest[0], pages_.front().first);
   }

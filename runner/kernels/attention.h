@@ -1,9 +1,9 @@
 // Causal attention over cache pages.
 //
 // Batch-invariant: a query's result depends on its own position and the K and V it sees. Keys are taken tile
-// by tile in position order, tiles anchored at absolute positions, with a running maximum; the sums of segments
-// of 1,024 positions are made apart and added in order. Which queries share a task, how many new tokens the step
-// has, the size of pages and where their window begins do not enter.
+// by tile in position order, tiles anchored at absolute positions, with a running maximum; the sums of
+// segments of 1,024 positions are made apart and added in order. Which queries share a task, how many new
+// tokens the step has, the size of pages and where their window begins do not enter.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,8 @@ namespace quire::runner::kernels {
 // A step's attention work, cut into tasks. Made once per step and head geometry, used by all its layers.
 class AttentionPlan {
  public:
-  // Query rows per task: enough to reuse a tile of K and V often, few enough to stay in the second-level cache.
+  // Query rows per task: enough to reuse a tile of K and V often, few enough to stay in the second-level
+  // cache.
   static constexpr int32_t kItemRows = 192;
   static constexpr int32_t kItemNumbers = 96 * kMaxLatentKeyDim;  // of queries: rows * head_dim
   // Positions whose keys make a segment of sums. Segments begin at multiples of it.
@@ -52,7 +53,7 @@ class AttentionPlan {
   // Cuts the items along their keys where they are too few to keep the threads busy; else, and where keys are
   // too few, there are no pieces. Reuses memory.
   std::span<const Piece> Divide(const AttentionLayer& at, int32_t threads);
-  // Of the last Divide(), in the order of keys.
+  // The pieces of the last Divide(), in the order of keys.
   std::span<const Piece> PiecesOf(size_t item) const;
 
   int32_t heads() const { return heads_; }

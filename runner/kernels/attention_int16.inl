@@ -1,13 +1,14 @@
 // Attention over keys and values that are kept as int16 (cache::ElementType::kI16): register tiles of integer
 // products. Compiled once per SIMD target.
 //
-// A vector of a head is int16 numbers of at most kInt16Limit and one float32 scale. A query is rounded in the same way,
-// and so are the weights of a tile of keys, which are first multiplied with the scales of their values. Sums of
-// products are exact, so that their order does not enter:
-// - a score: kInt16Limit^2 * kScoreBlock < 2^31; longer heads are cut into blocks, whose sums are added as float32;
+// A vector of a head is int16 numbers of at most kInt16Limit and one float32 scale. A query is rounded in the
+// same way, and so are the weights of a tile of keys, which are first multiplied with the scales of their
+// values. Sums of products are exact, so that their order does not enter:
+// - a score: kInt16Limit^2 * kScoreBlock < 2^31; longer heads are cut into blocks, whose sums are added as
+//   float32;
 // - a tile's weighted values: kTile * kWeightLimit * kInt16Limit < 2^31.
-// Numbers lie in pairs, of which one instruction adds both products: of a key numbers 2i and 2i + 1, of values
-// tokens 2i and 2i + 1.
+// Numbers lie in pairs, of which one instruction adds both products: of a key numbers 2i and 2i + 1, of
+// values tokens 2i and 2i + 1.
 
 #if defined(QUIRE_RUNNER_KERNELS_ATTENTION_INT16_INL_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QUIRE_RUNNER_KERNELS_ATTENTION_INT16_INL_
@@ -62,8 +63,8 @@ HWY_INLINE VPairs SetPairs(const int16_t* pair) {
 }
 #endif
 
-// Sums of products of pairs, one per lane. kFused: with the instruction that multiplies and adds, which the processor
-// must have (HasFusedPairs()).
+// Sums of products of pairs, one per lane. kFused: with the instruction that multiplies and adds, which the
+// processor must have (HasFusedPairs()).
 template <bool kFused>
 struct PairSums {
   HWY_INLINE PairSums() {}  // an implicit one would not be of the target
@@ -115,7 +116,7 @@ inline bool HasFusedPairs() {
 }
 constexpr bool kMayFuse = HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2;
 
-// Of sums in registers: Arm needs two for each.
+// Sums in registers: Arm needs two for each.
 constexpr size_t kPairRows = HWY_TARGET <= HWY_AVX3 ? 12 : 6, kPairVectors = HWY_ARCH_ARM ? 1 : 2;
 constexpr size_t kPairValueRows = 6, kPairValueVectors = HWY_TARGET <= HWY_AVX3 ? 4 : kPairVectors;
 
@@ -229,8 +230,9 @@ HWY_INLINE void AddPairsOfOne(const int16_t* weights, size_t rows, std::span<con
   }
 }
 
-// shares [kTile]: what a weight of 1 of each key is in steps, `limit` for the largest of the scales of their values; 0
-// outside of [columns.first, columns.last). Returns a step, which is NaN if one of these scales is not finite.
+// shares [kTile]: what a weight of 1 of each key is in steps, `limit` for the largest of the scales of their
+// values; 0 outside of [columns.first, columns.last). Returns a step, which is NaN if one of these scales is
+// not finite.
 HWY_INLINE float ShareSteps(const float* scales, const ScoreColumns& columns, float limit, float* shares) {
   std::fill_n(shares, kTile, 0.0F);
   std::copy(scales + columns.first, scales + columns.last, shares + columns.first);
@@ -262,8 +264,8 @@ class Int16Tiles {
     size_t keys, values;  // offsets in bytes
     size_t page_tokens, dim;
   };
-  // Reads scales and addresses of a tile of keys and values. Where pages do not hold whole vectors of keys, these are copied
-  // to `copies`, [dim / 2, kTile] pairs.
+  // Reads scales and addresses of a tile of keys and values. Where pages do not hold whole vectors of keys,
+  // these are copied to `copies`, [dim / 2, kTile] pairs.
   void Gather(std::span<const TilePart> parts, const Place& place, const ScoreColumns& columns,
               std::byte* copies) {
     const size_t scale_bytes = place.page_tokens * sizeof(float), stride = place.page_tokens * kPairBytes;
@@ -302,8 +304,8 @@ class Int16Tiles {
     ScoreWith<false>(rows, dim, begin, scores, ahead);
   }
 
-  // Turns a row's scores into integer weights relative to `largest`, of keys [first, last); returns their float32 sum.
-  // What a row sees alone decides: a key's scale that it does not see does not enter.
+  // Turns a row's scores into integer weights relative to `largest`, of keys [first, last); returns their
+  // float32 sum. What a row sees alone decides: a key's scale that it does not see does not enter.
   HWY_INLINE float Weigh(size_t row, const float* scores, const ScoreColumns& columns, float largest) {
     SetValueRange(columns);
     int16_t* const weights = weights_ + row * kTile;

@@ -1,12 +1,15 @@
-// Attention over keys and values that are kept as q8_0 (cache::ElementType::kQ8_0): products of integers, as in
-// attention_int16.inl. Compiled once per SIMD target.
+// Attention over keys and values that are kept as q8_0 (cache::ElementType::kQ8_0): products of integers, as
+// in attention_int16.inl. Compiled once per SIMD target.
 //
-// A block of 32 numbers is int8 and one float16 scale. A query is rounded to int16 with one scale. A score is the sum, over
-// blocks, of the block's exact integer sum times its scale, times the query's. Of a tile of keys, the weights times the
-// scales of a block of their values are rounded to kInt8WeightLimit steps of the largest, and multiplied with the block.
+// A block of 32 numbers is int8 and one float16 scale. A query is rounded to int16 with one scale. A score is
+// the sum, over blocks, of the block's exact integer sum times its scale, times the query's. Of a tile of
+// keys, the weights times the scales of a block of their values are rounded to kInt8WeightLimit steps of the
+// largest, and multiplied with the block.
 //
-// Sums of products stay below 2^24, so that float32 has them exactly, too: kInt16Limit * 128 * 32 and kInt8WeightLimit * 128
-// * kTile. Many rows multiply pairs of int16, which are made of a tile once; a few rows multiply what lies in the page as
+// Sums of products stay below 2^24, so that float32 has them exactly, too: kInt16Limit * 128 * 32 and
+// kInt8WeightLimit * 128
+// * kTile. Many rows multiply pairs of int16, which are made of a tile once; a few rows multiply what lies in
+//   the page as
 // float32 numbers without a fraction. Both are bit-identical.
 
 #if defined(QUIRE_RUNNER_KERNELS_ATTENTION_INT8_INL_) == defined(HWY_TARGET_TOGGLE)
@@ -80,8 +83,9 @@ class Int8Tiles {
     for (size_t c = 0; c < dim; ++c) few_query_[row * kQueryStride + c] = static_cast<float>(numbers[c]);
   }
 
-  // Reads scales and addresses of a tile of keys and values for `rows` rows. Where these are many, or pages do not hold
-  // whole vectors of keys, both are copied as pairs: keys to [dim / 2, kTile], values to [kTile / 2, dim].
+  // Reads scales and addresses of a tile of keys and values for `rows` rows. Where these are many, or pages
+  // do not hold whole vectors of keys, both are copied as pairs: keys to [dim / 2, kTile], values to [kTile /
+  // 2, dim].
   void Gather(std::span<const TilePart> parts, const Int16Tiles::Place& place, const ScoreColumns& columns,
               size_t rows, std::byte* key_pairs, std::byte* value_pairs) {
     blocks_ = place.dim / kQ8Numbers;
@@ -132,7 +136,8 @@ class Int8Tiles {
   void AddValues(size_t rows, size_t dim, const float* weights, const float* keep, float* sum,
                  MemoryAhead& ahead) {
     for (size_t b = 0; b < blocks_; ++b) {
-      // Not where they were gathered: a vector of what was just stored number by number waits for all of them.
+      // Not where they were gathered: a vector of what was just stored number by number waits for all of
+      // them.
       ConvertScales(halves_[1][b], value_scales_);
       shares_of_ = {};
       for (size_t r = 0; r < rows; ++r) RoundWeights(r, weights + r * kTile);
@@ -297,7 +302,8 @@ class Int8Tiles {
     for (; r < rows; ++r) score.template operator()<1, 4>(r);
   }
 
-  // What a weight of 1 of each key is in steps, for the block of value_scales_; 0 outside of [columns.first, columns.last).
+  // What a weight of 1 of each key is in steps, for the block of value_scales_; 0 outside of [columns.first,
+  // columns.last).
   void SetShares(const ScoreColumns& columns) {
     if (columns.first == shares_of_.first && columns.last == shares_of_.last) return;
     shares_of_ = columns;

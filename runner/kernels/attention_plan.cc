@@ -6,8 +6,8 @@
 namespace quire::runner::kernels {
 namespace {
 
-// Sums of pieces, at most, 16 MiB; items whose sums would take more are not cut: those of 4 sequences with 64 heads of 128
-// from 130,000 positions on.
+// Sums of pieces, at most, 16 MiB; items whose sums would take more are not cut: those of 4 sequences with 64
+// heads of 128 from 130,000 positions on.
 constexpr size_t kMostSums = size_t{1} << 22;
 
 // Rows of an item where there are few in all.
@@ -37,7 +37,8 @@ struct Segments {
 
 int64_t AttentionPlan::SumsBytesMax(const cache::AttentionGroup& group, int32_t threads,
                                     cache::Position positions) {
-  // Fewer than two items for each thread are cut. They are that few only where they have no more than the least rows.
+  // Fewer than two items for each thread are cut. They are that few only where they have no more than the
+  // least rows.
   const size_t rows = 2 * static_cast<size_t>(std::max(threads, 1)) * kLeast;
   const size_t segments = static_cast<size_t>(positions) / kSegment + 2;
   const size_t sums = rows * segments * SumsOfRow(static_cast<size_t>(group.value_dim()));

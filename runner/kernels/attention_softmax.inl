@@ -1,7 +1,7 @@
 // Softmax over tiles of scores, for attention.cc. Compiled once per SIMD target.
 //
-// Scores are in units of log2, so that a weight is a power of two: queries are multiplied with scale * log2(e)
-// before their products with keys. A weight depends on its score and the largest one of its row only.
+// Scores are in units of log2, so that a weight is a power of two: queries are multiplied with scale *
+// log2(e) before their products with keys. A weight depends on its score and the largest one of its row only.
 
 #if defined(QUIRE_RUNNER_KERNELS_ATTENTION_SOFTMAX_INL_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QUIRE_RUNNER_KERNELS_ATTENTION_SOFTMAX_INL_
@@ -74,8 +74,8 @@ HWY_INLINE float LargestScore(float* scores, const ScoreColumns& columns) {
   return hn::GetLane(hn::MaxOfLanes(d, top));
 }
 
-// Turns scores into weights relative to `max`; returns their sum, in which column i goes to sum i of kSumLanes
-// wherever `begin` is.
+// Turns scores into weights relative to `max`; returns their sum, in which column i goes to sum i of
+// kSumLanes wherever `begin` is.
 HWY_INLINE float Weigh(float* scores, size_t begin, size_t end, float max) {
   const F32 d;
   const VF32 most = hn::Set(d, max);

@@ -134,7 +134,7 @@ TEST(Attention, AgreesWithTheFormulaHoweverItIsCut) {
   });
 }
 
-// Of int16, the instruction that multiplies and adds pairs gives what two give.
+// For int16, the instruction that multiplies and adds pairs gives what two give.
 TEST(Attention, BitsDoNotDependOnFusedPairs) {
   ThreadPool pool(2);
   ForEachInstructionSet([&] {

@@ -1,8 +1,8 @@
-// Register tiles of attention: scores of query rows with keys, weighted sums of values, and conversions of keys
-// and values to float32. Compiled once per SIMD target.
+// Register tiles of attention: scores of query rows with keys, weighted sums of values, and conversions of
+// keys and values to float32. Compiled once per SIMD target.
 //
-// A score is summed in the order of the head's numbers, a sum of values in the order of keys; how many rows or
-// vectors a tile holds, and whether keys and values were converted before, does not enter.
+// A score is summed in the order of the head's numbers, a sum of values in the order of keys; how many rows
+// or vectors a tile holds, and whether keys and values were converted before, does not enter.
 
 #if defined(QUIRE_RUNNER_KERNELS_ATTENTION_TILES_INL_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QUIRE_RUNNER_KERNELS_ATTENTION_TILES_INL_
@@ -38,8 +38,8 @@ struct TilePart {
   size_t token;
 };
 
-// Memory that the next tile will read. It is asked for in portions, so that requests do not hold up the loads of
-// this tile.
+// Memory that the next tile will read. It is asked for in portions, so that requests do not hold up the loads
+// of this tile.
 class MemoryAhead {
  public:
   void Clear() { count_ = 0, bytes_ = 0; }
@@ -134,7 +134,8 @@ HWY_INLINE void AddValues(const float* weights, size_t keys, const std::byte* va
   }
 }
 
-// The same for `rows` rows; weights are kTile apart. Some memory of later use is asked for between register tiles.
+// The same for `rows` rows; weights are kTile apart. Some memory of later use is asked for between register
+// tiles.
 template <class Row>
 HWY_INLINE void AddValuesOfRows(const float* weights, size_t rows, size_t keys, const std::byte* values,
                                 size_t stride, size_t dim, const float* keep, float* sum,

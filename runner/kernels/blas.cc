@@ -27,8 +27,8 @@ using Sgemm = void(int order, int transpose_a, int transpose_b, int m, int n, in
 Sgemm* sgemm = nullptr;
 std::atomic<size_t> rows_min = 0;
 
-// The library's product, if it may be called by several threads at once. libopenblas0-serial of Debian 12 may not be: it
-// has no locks, threads share its buffers, and one of a hundred products was wrong.
+// The library's product, if it may be called by several threads at once. libopenblas0-serial of Debian 12 may
+// not be: it has no locks, threads share its buffers, and one of a hundred products was wrong.
 Sgemm* LoadSgemm() {
 #ifdef QUIRE_BLAS_LIBRARY
   ::setenv("OPENBLAS_NUM_THREADS", "1", 1);  // its own threads; it starts them when it is loaded
@@ -129,7 +129,8 @@ void UseBlasFrom(size_t rows) { rows_min = sgemm == nullptr ? 0 : rows; }
 
 namespace {
 
-// The library leaves the upper halves of registers set, after which vectors of 16 bytes take three times as long.
+// The library leaves the upper halves of registers set, after which vectors of 16 bytes take three times as
+// long.
 void ClearUpperHalves() {
 #if defined(__x86_64__)
   static const bool has_halves = __builtin_cpu_supports("avx");

@@ -1,7 +1,9 @@
-// Products with weights read in place on targets without kernels for panels: sums in chains. Compiled once per SIMD target.
+// Products with weights read in place on targets without kernels for panels: sums in chains. Compiled once
+// per SIMD target.
 //
-// A chain adds kChain inputs in order, beginning with zero; the chains of an output are added in order. So many inputs are
-// also what one call of a BLAS adds in a chain, which may therefore take any part of a product (blas.h).
+// A chain adds kChain inputs in order, beginning with zero; the chains of an output are added in order. So
+// many inputs are also what one call of a BLAS adds in a chain, which may therefore take any part of a
+// product (blas.h).
 
 #if defined(QUIRE_RUNNER_KERNELS_CHAINS_INL_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QUIRE_RUNNER_KERNELS_CHAINS_INL_
@@ -21,7 +23,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace quire::runner::kernels::HWY_NAMESPACE {
 
-// Whether products with weights in place are sums in chains. Where panels have kernels, they are sums of kSumLanes.
+// Whether products with weights in place are sums in chains. Where panels have kernels, they are sums of
+// kSumLanes.
 #if HWY_TARGET <= HWY_AVX2 || HWY_TARGET == HWY_NEON
 constexpr bool kInChains = false;
 #else
@@ -40,8 +43,8 @@ void DequantizeBlocksOf(const std::byte* data, size_t count, float* to) {
   for (size_t i = blocks * Row::kBlock; i < count; ++i) to[i] = from.ToFloat32(i);
 }
 
-// Inputs [begin, begin + count) of output `out` as float32. REQUIRES: begin is a multiple of kChain, and so is count unless
-// the row ends there.
+// Inputs [begin, begin + count) of output `out` as float32. REQUIRES: begin is a multiple of kChain, and so
+// is count unless the row ends there.
 inline void DequantizeInputs(const Matrix& w, size_t out, size_t begin, size_t count, float* to) {
   const std::byte* const data =
       w.data + out * weights::RowBytes(w.type, w.in) + weights::RowBytes(w.type, static_cast<int64_t>(begin));
@@ -84,7 +87,8 @@ HWY_INLINE void Transpose4(VF32* v) {
 }
 #endif
 
-// to [kChain, kChainOuts] = the transpose of from [kChainOuts, kChain], of `count` numbers each and some more.
+// to [kChain, kChainOuts] = the transpose of from [kChainOuts, kChain], of `count` numbers each and some
+// more.
 HWY_INLINE void Turn(const float* from, size_t count, float* to) {
 #if HWY_TARGET == HWY_SCALAR
   for (size_t k = 0; k < count; ++k) {
@@ -139,9 +143,9 @@ HWY_INLINE void ChainTile(const float* HWY_RESTRICT x, size_t in, const float* H
 }
 
 #if HWY_TARGET != HWY_SCALAR
-// y [outs] = or += a chain of each of one row, without a copy of the weights. `weights` are where the chain's first input
-// lies. More outputs at once would be rows of weights that compete for the same cache sets (F32: 6.8 instead of 11.8
-// GFLOP/s).
+// y [outs] = or += a chain of each of one row, without a copy of the weights. `weights` are where the chain's
+// first input lies. More outputs at once would be rows of weights that compete for the same cache sets (F32:
+// 6.8 instead of 11.8 GFLOP/s).
 template <class Row>
 HWY_INLINE void ChainOfOneRow(const float* HWY_RESTRICT x, const std::byte* HWY_RESTRICT weights,
                               size_t row_bytes, size_t count, bool adds, size_t outs, float* HWY_RESTRICT y) {
@@ -183,7 +187,7 @@ HWY_INLINE void ChainOfOneRow(const float* HWY_RESTRICT x, const std::byte* HWY_
   for (size_t o = 0; o < outs; ++o) y[o] = adds ? y[o] + chain[o] : chain[o];
 }
 
-// Of weights of a type without vectors of its own: dequantized before.
+// For weights of a type without vectors of its own: dequantized before.
 inline void DequantizedChainOfOneRow(const float* x, const Matrix& w, size_t out, size_t k, size_t count,
                                      size_t outs, float* y) {
   alignas(64) float plain[kAloneOuts * kChain];
@@ -224,7 +228,8 @@ inline void OneRowInChains(const float* x, const Matrix& w, size_t out_begin, si
 }
 #endif
 
-// Outputs [out_begin, out_end) of all rows from input `in_begin` on, a multiple of kChain: added to y unless that is zero.
+// Outputs [out_begin, out_end) of all rows from input `in_begin` on, a multiple of kChain: added to y unless
+// that is zero.
 inline void ChainRange(const float* x, size_t rows, const Matrix& w, size_t out_begin, size_t out_end,
                        size_t in_begin, float* y) {
 #if HWY_TARGET != HWY_SCALAR

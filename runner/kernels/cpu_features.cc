@@ -9,8 +9,8 @@ namespace quire::runner::kernels {
 #if defined(__x86_64__)
 bool HasAvx512Vnni() { return __builtin_cpu_supports("avx512vnni") != 0; }
 
-// What __builtin_cpu_supports does not know everywhere. Asked once: in a virtual machine cpuid takes as long as a small
-// product.
+// What __builtin_cpu_supports does not know everywhere. Asked once: in a virtual machine cpuid takes as long
+// as a small product.
 bool HasAvxVnni() {
   static const bool has = [] {
     unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;

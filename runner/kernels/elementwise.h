@@ -47,7 +47,8 @@ void Gelu(ThreadPool& pool, std::span<float> x);
 // x = max(x, 0)^2.
 void SquaredRelu(ThreadPool& pool, std::span<float> x);
 
-// x = x > 0 ? positive x^2 + beta x : negative (exp(min(x, eps)) - 1 - x) + beta x (xIELU, Huang et al. 2024).
+// x = x > 0 ? positive x^2 + beta x : negative (exp(min(x, eps)) - 1 - x) + beta x (xIELU, Huang et al.
+// 2024).
 struct XieluShape {
   float positive = 0, negative = 0, beta = 0, eps = 0;
 };

@@ -25,7 +25,8 @@
 namespace quire::runner::kernels {
 namespace {
 
-// Queries of a task share transposed keys. A tile of keys has one maximum: few texts have more keys than one tile.
+// Queries of a task share transposed keys. A tile of keys has one maximum: few texts have more keys than one
+// tile.
 constexpr auto kQueryRows = static_cast<size_t>(kQueryBlockRows);
 constexpr size_t kKeyTile = 256;
 constexpr size_t kTransposed = 64;  // keys at a time
@@ -148,7 +149,7 @@ class TwoWayTask {
     }
   }
 
-  // Of the transposed keys, which are the tile's from `first` on.
+  // Scores the transposed keys, which are the tile's from `first` on.
   void Score(size_t first) {
     size_t r = 0;
     for (; r + kRowsAtOnce <= rows_; r += kRowsAtOnce) ScoreRows<kRowsAtOnce>(r, first);
@@ -258,7 +259,8 @@ void RunTwoWayTask(const TwoWayAttention& shape, const QueryBlock& block, const 
   TwoWayTask(shape, block, q, k, v, out).Run();
 }
 
-// Abramowitz and Stegun 7.1.26, for x >= 0: 1 - (a1 t + ... + a5 t^5) exp(-x^2), t = 1 / (1 + p x), to 1.5e-7.
+// Abramowitz and Stegun 7.1.26, for x >= 0: 1 - (a1 t + ... + a5 t^5) exp(-x^2), t = 1 / (1 + p x), to
+// 1.5e-7.
 HWY_INLINE VF32 Erf(VF32 x) {
   const F32 d;
   const VF32 one = hn::Set(d, 1.0F);
@@ -308,7 +310,7 @@ HWY_EXPORT(ReluRange);
 
 constexpr size_t kElementsOfTask = 8192;
 
-// Of the queries [first_query, first_query + queries).
+// The blocks of the queries [first_query, first_query + queries).
 std::vector<QueryBlock> QueryBlocksOf(const TwoWayAttention& shape, int64_t queries) {
   const auto heads = static_cast<size_t>(shape.heads), from = static_cast<size_t>(shape.first_query),
              to = from + static_cast<size_t>(queries);

@@ -36,8 +36,8 @@ void Score(RoutingRule::Score kind, std::span<float> row) {
   for (float& value : row) value /= sum;
 }
 
-// The indices of the highest keys, ascending; the lower index among equals. A key that is not a number loses to
-// all others. Indices that `allowed` refuses are left out.
+// The indices of the highest keys, ascending; the lower index among equals. A key that is not a number loses
+// to all others. Indices that `allowed` refuses are left out.
 template <class Key, class Allowed>
 void ChooseHighest(size_t count, const Key& key, const Allowed& allowed, std::span<int32_t> chosen) {
   const auto is_higher = [&](size_t e, int32_t than) {

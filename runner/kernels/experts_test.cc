@@ -104,7 +104,8 @@ TEST(Route, ChoosesAmongTheBestGroups) {
   EXPECT_EQ(chosen(), (Ints{0, 2, 5}));
 }
 
-// 3, 2.9 and -4: at a jitter of 0.05 the first two share a softmax, and the third is left alone when both are gone.
+// 3, 2.9 and -4: at a jitter of 0.05 the first two share a softmax, and the third is left alone when both are
+// gone.
 TEST(Route, ASparseMixerWeighsAgainstLogitsCloseBy) {
   ThreadPool pool(1);
   std::vector<float> scores = {-4, 2.9F, 3};

@@ -1,5 +1,5 @@
-// Multiplication and addition rounded once, on machines without such an instruction too: a sum of one lane over rows is
-// bit-identical on every target. Compiled once per SIMD target.
+// Multiplication and addition rounded once, on machines without such an instruction too: a sum of one lane
+// over rows is bit-identical on every target. Compiled once per SIMD target.
 
 #if defined(QUIRE_RUNNER_KERNELS_FUSED_INL_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QUIRE_RUNNER_KERNELS_FUSED_INL_

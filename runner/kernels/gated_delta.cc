@@ -73,8 +73,8 @@ HWY_INLINE void ForEachSumVector(size_t dim, const F& f) {
   }
 }
 
-// Rows [row, row + kRows) of a head's state over tokens [begin, end). The decayed state is computed twice rather
-// than stored between the two sums: a token writes the state once.
+// Rows [row, row + kRows) of a head's state over tokens [begin, end). The decayed state is computed twice
+// rather than stored between the two sums: a token writes the state once.
 template <size_t kRows, bool kByChannel>
 HWY_INLINE void DeltaRows(const DeltaHead& head, size_t row, size_t begin, size_t end) {
   const F32 d;
@@ -262,7 +262,8 @@ void GatedDelta(ThreadPool& pool, const GatedDeltaArgs& args) {
       NormalizeRow(args.shape, args.qkv.data() + row * channels);
   });
   for (size_t sequence = 0; sequence < args.at.sequences(); ++sequence) RecordGates(args, sequence);
-  // A head's keys and queries are read once more for each task that shares it, and a task of few tokens is short.
+  // A head's keys and queries are read once more for each task that shares it, and a task of few tokens is
+  // short.
   constexpr size_t kRowsAtOnce = 16, kSmallestTask = 65'536;
   const auto value_dim = static_cast<size_t>(args.shape.value_dim);
   const size_t tokens = std::max<size_t>(rows / std::max<size_t>(args.at.sequences(), 1), 1);

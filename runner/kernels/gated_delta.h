@@ -1,6 +1,6 @@
 // The gated delta rule over a ragged batch, with float32 state carried between steps ("Gated Delta Networks",
-// Yang, Kautz, Hatamizadeh 2024, in the form that Qwen3-Next uses), and with a decay of each key channel ("Kimi Linear",
-// Kimi Team 2025).
+// Yang, Kautz, Hatamizadeh 2024, in the form that Qwen3-Next uses), and with a decay of each key channel
+// ("Kimi Linear", Kimi Team 2025).
 #pragma once
 
 #include <cstdint>
@@ -30,8 +30,8 @@ struct GatedDeltaShape {
 void DeltaGates(std::span<const float> rate, std::span<const float> bias, std::span<float> a,
                 std::span<float> b);
 
-// a [rows, heads, width] = exp(rate * softplus(a + bias)), in place. rate [heads] as above, bias [heads, width]. Each number
-// by itself, with the C library.
+// a [rows, heads, width] = exp(rate * softplus(a + bias)), in place. rate [heads] as above, bias [heads,
+// width]. Each number by itself, with the C library.
 void ChannelDecay(ThreadPool& pool, std::span<const float> rate, std::span<const float> bias,
                   std::span<float> a);
 

@@ -1,4 +1,5 @@
-// Vectors of float32 numbers as int16 with one scale (cache::ElementType::kI16). Compiled once per SIMD target.
+// Vectors of float32 numbers as int16 with one scale (cache::ElementType::kI16). Compiled once per SIMD
+// target.
 
 #if defined(QUIRE_RUNNER_KERNELS_INT16_ROWS_INL_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QUIRE_RUNNER_KERNELS_INT16_ROWS_INL_
@@ -32,8 +33,8 @@ HWY_INLINE hn::Vec<hn::Rebind<int16_t, F32>> RoundToInt16(VF32 v) {
   return hn::DemoteTo(hn::Rebind<int16_t, F32>(), hn::Sub(moved, hn::BitCast(d32, moved_by)));
 }
 
-// to[i] = from[i] / scale, rounded to nearest even; returns the scale, the largest magnitude / kInt16Limit, which is NaN
-// if a number is not finite.
+// to[i] = from[i] / scale, rounded to nearest even; returns the scale, the largest magnitude / kInt16Limit,
+// which is NaN if a number is not finite.
 HWY_INLINE float QuantizeToInt16(const float* from, size_t count, int16_t* to) {
   constexpr float kNothing = 1e-30F;  // a vector without a larger number is 0
   const F32 d;

@@ -49,8 +49,8 @@ Int8Gemm* Int8GemmNeonDot(weights::DataType type);   // dot products beside
 Int8Gemm* Int8GemmNeon(weights::DataType type);      // what every Arm CPU of 64 bits has
 Int8Gemm* Int8GemmPortable(weights::DataType type);
 
-// Models that are loaded on kNone or kPortable have no panels: their products are float32. A machine has those of one
-// family, so the last is no limit anywhere.
+// Models that are loaded on kNone or kPortable have no panels: their products are float32. A machine has
+// those of one family, so the last is no limit anywhere.
 enum class PanelTarget : uint8_t {
   kNone,
   kPortable,

@@ -79,7 +79,7 @@ struct TileRows {
     from.last_total += row;
     return from;
   }
-  // Of sum `kSum` of a K block: of 32 elements, or of the first or last 16.
+  // Sum `kSum` of a K block: of 32 elements, or of the first or last 16.
   template <int kGroup, size_t kSum>
   QUIRE_INLINE const int32_t* NegSum() const {
     return kGroup != 16 ? neg_sum : kSum == 0 ? neg_sum_first : neg_sum_last;
@@ -96,7 +96,8 @@ concept HasRowVectors = requires {
   typename Isa::RowVector;
 };
 
-// One that also multiplies rows by pairs, with weights as Isa::Zip() makes them of two vectors (int8_gemm_i8mm.cc).
+// One that also multiplies rows by pairs, with weights as Isa::Zip() makes them of two vectors
+// (int8_gemm_i8mm.cc).
 template <class Isa>
 concept HasPairs = requires {
   Isa::kPairRows;
@@ -149,8 +150,8 @@ QUIRE_INLINE void DotLanes(const Weights& weights, const typename Isa::RowVector
   if constexpr (kLane < 3) DotLanes<Isa, kRows, kVector, kLane + 1>(weights, rows, dot);
 }
 
-// As DotKBlock, where the instruction set multiplies by four elements of a vector: 16 elements of each row are loaded at
-// once. x: the rows' elements of the K block.
+// As DotKBlock, where the instruction set multiplies by four elements of a vector: 16 elements of each row
+// are loaded at once. x: the rows' elements of the K block.
 template <class Isa, int kRows, size_t kVector, size_t kEnd, class Weights>
 QUIRE_INLINE void DotRowVectors(const Weights& weights, const int8_t* x, typename Isa::Int* dot) {
   static_assert((kEnd - kVector) % 4 == 0);
@@ -171,7 +172,8 @@ QUIRE_INLINE void DotPairHalves(const Weights& weights, const typename Isa::Pair
   if constexpr (kHalf == 0) DotPairHalves<Isa, kRows, kVector, 1>(weights, pairs, dot);
 }
 
-// Vectors [kVector, kEnd) of a K block times kRows / 2 pairs of rows, of which 16 elements are loaded at once.
+// Vectors [kVector, kEnd) of a K block times kRows / 2 pairs of rows, of which 16 elements are loaded at
+// once.
 template <class Isa, int kRows, size_t kVector, size_t kEnd, class Weights>
 QUIRE_INLINE void DotPairs(const Weights& weights, const int8_t* x, typename Isa::Int* dot) {
   typename Isa::PairVector pairs[kRows / 2];
@@ -182,8 +184,8 @@ QUIRE_INLINE void DotPairs(const Weights& weights, const int8_t* x, typename Isa
   if constexpr (kVector + 4 < kEnd) DotPairs<Isa, kRows, kVector + 4, kEnd>(weights, x, dot);
 }
 
-// What an instruction set with vectors of a row's elements adds to `dot`. Sums of pairs of rows stay as Isa::StartPair()
-// has them.
+// What an instruction set with vectors of a row's elements adds to `dot`. Sums of pairs of rows stay as
+// Isa::StartPair() has them.
 template <class Isa, int kRows, size_t kVector, size_t kEnd, class Weights>
 QUIRE_INLINE void DotVectors(const Weights& weights, const int8_t* x, typename Isa::Int* dot) {
   if constexpr (InPairs<Isa, kRows>()) {
@@ -237,7 +239,7 @@ class BlockScales {
         min_offset_(kFormat.min_offset ? Stored(scales + kFormat.min_offset_at() + lane) : Isa::ZeroFloat()) {
   }
 
-  // Of sum `sum` of K block `s` of the block.
+  // The scale of sum `sum` of K block `s` of the block.
   QUIRE_INLINE Float Scale(size_t s, size_t sum) const {
     if constexpr (kFormat.group == 0) {
       return scale_;

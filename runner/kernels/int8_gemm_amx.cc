@@ -79,8 +79,8 @@ bool CpuHasTiles() {
   return (eax & kTileStates) == kTileStates;
 }
 
-// Linux gives the state of tiles to processes that ask for it, once, for all threads. A confined runner that did not
-// ask before is refused, and multiplies with AVX-512.
+// Linux gives the state of tiles to processes that ask for it, once, for all threads. A confined runner that
+// did not ask before is refused, and multiplies with AVX-512.
 bool MayUseTiles() {
   constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
   return ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;

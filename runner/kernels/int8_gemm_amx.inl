@@ -1,8 +1,8 @@
-// AMX primitives for products with panels (int8_gemm.inl): integer products with whole groups of rows in tiles, all
-// else as with AVX-512 VNNI. Included inside an unnamed namespace, behind int8_gemm_avx512.inl.
+// AMX primitives for products with panels (int8_gemm.inl): integer products with whole groups of rows in
+// tiles, all else as with AVX-512 VNNI. Included inside an unnamed namespace, behind int8_gemm_avx512.inl.
 //
-// `Unit` is what has the tiles: the processor (int8_gemm_amx.cc) or a model of it (testing/amx_model.cc). Its members
-// are instructions:
+// `Unit` is what has the tiles: the processor (int8_gemm_amx.cc) or a model of it (testing/amx_model.cc). Its
+// members are instructions:
 //   Configure(shape)           ldtilecfg; all tiles become zero
 //   Release()                  tilerelease
 //   Zero<t>()                  tilezero
@@ -13,8 +13,8 @@
 template <class Unit>
 struct Amx;
 
-// A K block of a panel is a tile as it lies: of four elements each, the bytes of 16 outputs. So are the rows of a
-// group. A tile of sums is their product.
+// A K block of a panel is a tile as it lies: of four elements each, the bytes of 16 outputs. So are the rows
+// of a group. A tile of sums is their product.
 template <class Unit, PanelFormat kFormat>
 class TileDots {
  public:
@@ -58,12 +58,13 @@ class TileDots {
   static constexpr size_t kSums = Chunk::kSums;
   static constexpr size_t kDepth = kKBlock / kSums;  // elements of a sum
   static constexpr size_t kProducts = Chunk::kKBlocks * kSums;
-  // Products under way: a store waits for its product, some fifty cycles, and what follows waits for the store.
+  // Products under way: a store waits for its product, some fifty cycles, and what follows waits for the
+  // store.
   static constexpr size_t kSumTiles = 4;
   static constexpr int kRowTiles = kSumTiles, kWeightTiles = kSumTiles + 2;
 
-  // Of full groups. A smaller one is multiplied with the quants behind it, whose sums nobody reads: another shape costs as
-  // much as four products.
+  // Takes full groups. A smaller one is multiplied with the quants behind it, whose sums nobody reads:
+  // another shape costs as much as four products.
   static TileShape Shape() {
     constexpr size_t kRows = QuantizedActivations::kMaxGroupRows;
     TileShape shape;
@@ -77,7 +78,8 @@ class TileDots {
     return shape;
   }
 
-  // From step kStep on: a step begins a product of a whole chunk and stores the one that began kBehind steps before.
+  // From step kStep on: a step begins a product of a whole chunk and stores the one that began kBehind steps
+  // before.
   template <size_t kStep>
   QUIRE_INLINE void MultiplyChunk(const TileRows& x) {
     constexpr size_t kBehind = kSumTiles - 1;
@@ -93,7 +95,7 @@ class TileDots {
     if constexpr (kSums == 2) Store<1>(s);
   }
 
-  // Of K block `s`, the sum kProduct mod kSums, into a tile.
+  // Loads the sum kProduct mod kSums of K block `s` into a tile.
   template <size_t kProduct>
   QUIRE_INLINE void Product(size_t s, const TileRows& x) {
     constexpr size_t kSum = kProduct % kSums;
@@ -117,7 +119,7 @@ class TileDots {
 
 template <class Unit>
 struct Amx : Avx512 {
-  // Of fewer rows, most of a tile would be empty.
+  // With fewer rows, most of a tile would be empty.
   template <PanelFormat>
   static constexpr size_t kManyRows = 13;
   static constexpr size_t kChunk = 256;  // its integer sums stay in the first-level cache, too

@@ -38,7 +38,8 @@ bool HasF16c() {  // what __builtin_cpu_supports does not know everywhere
   return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
 }
 
-// Asked once: products ask for every task, and cpuid takes 14 us in a virtual machine, as long as a small product.
+// Asked once: products ask for every task, and cpuid takes 14 us in a virtual machine, as long as a small
+// product.
 bool Usable() {
   static const bool usable = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && HasF16c();
   return usable;

@@ -15,8 +15,8 @@ struct Avx2 {
   // 192 rows of a chunk come from the second-level cache; fewer would have chunks unpacked more often.
   static constexpr size_t kChunkGroups = 16;
   static constexpr size_t kChunk = 512;
-  // Sums, dots or pairs, a weight, its signs, ones and a product. Numbers of 5 and 6 bits have dots beside pairs: with 5 bits
-  // sums are in memory, which costs less than fewer rows would.
+  // Sums, dots or pairs, a weight, its signs, ones and a product. Numbers of 5 and 6 bits have dots beside
+  // pairs: with 5 bits sums are in memory, which costs less than fewer rows would.
   template <PanelFormat kFormat>
   static constexpr int kChunkRows = kFormat.value_bits() == 6 ? 4 : 6;
 
@@ -38,7 +38,7 @@ struct Avx2 {
     return _mm256_and_si256(a, _mm256_set1_epi8(static_cast<char>(mask)));
   }
   QUIRE_INLINE static Int Or(Int a, Int b) { return _mm256_or_si256(a, b); }
-  // Of 16-bit words: what crosses from byte to byte is masked away. Left, or right where kBy is negative.
+  // Shifts 16-bit words: what crosses from byte to byte is masked away. Left, or right where kBy is negative.
   template <int kBy>
   QUIRE_INLINE static Int Shift(Int a) {
     if constexpr (kBy > 0) {
@@ -73,8 +73,8 @@ struct Avx2 {
     std::memcpy(&four, x, sizeof(four));
     return _mm256_set1_epi32(four);
   }
-  // Integer sums stay in the order they are written. GCC would make a tree of them, whose leaves for some rows take
-  // more registers than there are.
+  // Integer sums stay in the order they are written. GCC would make a tree of them, whose leaves for some
+  // rows take more registers than there are.
   QUIRE_INLINE static Int InOrder(Int sum) {
     __asm__("" : "+x"(sum));
     return sum;
@@ -89,8 +89,8 @@ struct Avx2 {
     return AddPairs(sum, _mm256_maddubs_epi16(weight.size, _mm256_sign_epi8(Four(x), weight.value)));
   }
   QUIRE_INLINE static Int Add(Int a, Int b) { return _mm256_add_epi32(a, b); }
-  // Turns the vectors of a sum, at most 8, of biased quants w into their magnitudes and signs, 0 or -1. A product w x
-  // is then |w| (x ^ sign), plus |w| where w is negative: returns the sum of these.
+  // Turns the vectors of a sum, at most 8, of biased quants w into their magnitudes and signs, 0 or -1. A
+  // product w x is then |w| (x ^ sign), plus |w| where w is negative: returns the sum of these.
   template <size_t kVectors>
   QUIRE_INLINE static Int SplitSigns(Int* weight, Int* sign) {
     Int negative = ZeroInt();  // at most 16 magnitudes of 128
@@ -117,8 +117,8 @@ struct Avx2 {
       }
     }
   }
-  // The same with numbers of kBits bits: as many pairs of products as 16 bits hold are added before they become
-  // 32-bit sums.
+  // The same with numbers of kBits bits: as many pairs of products as 16 bits hold are added before they
+  // become 32-bit sums.
   template <int kBits, int kRows, size_t kVectors>
   QUIRE_INLINE static void DotSmall(const Int* weight, const int8_t* x, Int* dot) {
     constexpr size_t kFit = 32'767 / (2 * 127 * ((1U << kBits) - 1)),

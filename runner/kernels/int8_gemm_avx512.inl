@@ -1,5 +1,5 @@
-// AVX-512 VNNI primitives for products with panels (int8_gemm.inl). Included inside an unnamed namespace, behind the
-// target of whoever compiles it.
+// AVX-512 VNNI primitives for products with panels (int8_gemm.inl). Included inside an unnamed namespace,
+// behind the target of whoever compiles it.
 
 struct Avx512 {
   using Int = __m512i;   // bytes of 16 outputs, or their sums
@@ -24,7 +24,7 @@ struct Avx512 {
     return _mm512_and_si512(a, _mm512_set1_epi8(static_cast<char>(mask)));
   }
   QUIRE_INLINE static Int Or(Int a, Int b) { return _mm512_or_si512(a, b); }
-  // Of 16-bit words: what crosses from byte to byte is masked away. Left, or right where kBy is negative.
+  // Shifts 16-bit words: what crosses from byte to byte is masked away. Left, or right where kBy is negative.
   template <int kBy>
   QUIRE_INLINE static Int Shift(Int a) {
     if constexpr (kBy > 0) {

@@ -1,6 +1,6 @@
-// int8 GEMM of a panel with many rows: the weights of a chunk of K blocks are unpacked once, with their scales,
-// and then multiplied with many rows.
-// Each output has the additions of MicroKernel() in the same order. Included by int8_gemm.inl.
+// int8 GEMM of a panel with many rows: the weights of a chunk of K blocks are unpacked once, with their
+// scales, and then multiplied with many rows. Each output has the additions of MicroKernel() in the same
+// order. Included by int8_gemm.inl.
 
 // An instruction set whose signed bytes are multiplied as magnitudes and signs.
 template <class Isa>
@@ -8,8 +8,8 @@ concept SplitsSigns = Isa::kSignedWeights && requires(typename Isa::Int* vectors
   Isa::template SplitSigns<8>(vectors, vectors);
 };
 
-// Isa::kChunk elements, so that their unpacked weights stay in the first-level cache. They are unpacked again for every
-// Isa::kChunkGroups groups of rows.
+// Isa::kChunk elements, so that their unpacked weights stay in the first-level cache. They are unpacked again
+// for every Isa::kChunkGroups groups of rows.
 template <class Isa, PanelFormat kFormat>
 struct WeightChunk {
   using Int = typename Isa::Int;
@@ -17,7 +17,8 @@ struct WeightChunk {
   static constexpr size_t kKBlocks = Isa::kChunk / kKBlock;
   static constexpr size_t kSums = BlockScales<Isa, kFormat>::kSums;
   static constexpr bool kSigned = SplitsSigns<Isa> && kFormat.zero_point_log2 == 7;
-  // Forms of a scale: for the sums of one row, and as Isa::ForPair() makes them for the two vectors of sums of a pair.
+  // Forms of a scale: for the sums of one row, and as Isa::ForPair() makes them for the two vectors of sums
+  // of a pair.
   static constexpr size_t kScaleForms = HasPairs<Isa> ? 3 : 1;
 
   struct KBlock {
@@ -102,7 +103,8 @@ void UnpackChunk(const PanelHalf<Isa>& half, size_t in, size_t first, size_t cou
   }
 }
 
-// Sum `kSum` of a K block's integer products with kRows rows. Those of pairs of rows stay as Isa::StartPair() has them.
+// Sum `kSum` of a K block's integer products with kRows rows. Those of pairs of rows stay as Isa::StartPair()
+// has them.
 template <class Isa, PanelFormat kFormat, int kRows, size_t kSum>
 QUIRE_INLINE void DotUnpacked(const typename WeightChunk<Isa, kFormat>::KBlock& weights,
                               const int32_t* neg_sum, const int8_t* x, typename Isa::Int* dot) {
@@ -135,8 +137,8 @@ QUIRE_INLINE void DotUnpacked(const typename WeightChunk<Isa, kFormat>::KBlock& 
   }
 }
 
-// The sums of all rows between two chunks. They lie side by side: rows of the output are often a multiple of a
-// page apart, so that few of them would fit into a cache at once.
+// The sums of all rows between two chunks. They lie side by side: rows of the output are often a multiple of
+// a page apart, so that few of them would fit into a cache at once.
 template <class Isa>
 struct ChunkSums {
   static constexpr size_t kRows = Isa::kChunkGroups * QuantizedActivations::kMaxGroupRows;
@@ -149,8 +151,8 @@ struct SumsTo {
   size_t stride, outs;
 };
 
-// The integer sums of a chunk's products with a group of rows, computed when they are needed. An instruction set that
-// multiplies whole groups has a `ChunkDots` of its own (int8_gemm_amx.inl).
+// The integer sums of a chunk's products with a group of rows, computed when they are needed. An instruction
+// set that multiplies whole groups has a `ChunkDots` of its own (int8_gemm_amx.inl).
 template <class Isa, PanelFormat kFormat>
 class VectorDots {
  public:
@@ -191,7 +193,8 @@ QUIRE_INLINE typename Isa::Float OfRowOrPair(const float* of_rows, int r) {
   }
 }
 
-// Adds a chunk's products with rows [row, row + kRows) of a group to the sums `from`, or to 0 where that is null.
+// Adds a chunk's products with rows [row, row + kRows) of a group to the sums `from`, or to 0 where that is
+// null.
 template <class Isa, PanelFormat kFormat, int kRows, class Dots>
 QUIRE_INLINE void MultiplyChunk(const WeightChunk<Isa, kFormat>& chunk, const Dots& dots, size_t row,
                                 TileRows x, const float (*from)[Isa::kLanes], const SumsTo& to) {
@@ -237,8 +240,8 @@ QUIRE_INLINE void MultiplyChunk(const WeightChunk<Isa, kFormat>& chunk, const Do
   }
 }
 
-// Rows [row, ...) of a group by tiles of kRows and then smaller ones. `x`, `from` and `to` are those of the group's
-// row 0 at the chunk's first K block.
+// Rows [row, ...) of a group by tiles of kRows and then smaller ones. `x`, `from` and `to` are those of the
+// group's row 0 at the chunk's first K block.
 template <class Isa, PanelFormat kFormat, int kRows, class Dots>
 void RunChunk(const WeightChunk<Isa, kFormat>& chunk, const Dots& dots, const TileRows& x, size_t row,
               const float (*from)[Isa::kLanes], const SumsTo& to) {

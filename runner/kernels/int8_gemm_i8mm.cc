@@ -68,8 +68,9 @@ struct NeonI8mm : Neon {
     };
     return {{part(from[0]), part(from[1])}};
   }
-  // Integer sums of two rows begin with a number for each row. Until FinishPair() row `a` has the sums of both rows with
-  // outputs 0 to 3, `b` with 4 to 7: of each two outputs first those of the one row, then those of the other.
+  // Integer sums of two rows begin with a number for each row. Until FinishPair() row `a` has the sums of
+  // both rows with outputs 0 to 3, `b` with 4 to 7: of each two outputs first those of the one row, then
+  // those of the other.
   QUIRE_INLINE static void StartPair(Int* a, Int* b) {
     const int32x4_t start = vcombine_s32(vget_low_s32(a->half[0]), vget_low_s32(b->half[0]));
     *a = {{start, start}};
@@ -123,7 +124,7 @@ struct NeonI8mm : Neon {
   }
 
  private:
-  // Of two outputs each: first the one operand's, then the other's.
+  // Interleaves two outputs each: first the one operand's, then the other's.
   QUIRE_INLINE static Float Interleave(float32x4_t first, float32x4_t second) {
     const float64x2_t a = vreinterpretq_f64_f32(first), b = vreinterpretq_f64_f32(second);
     return {{vreinterpretq_f32_f64(vzip1q_f64(a, b)), vreinterpretq_f32_f64(vzip2q_f64(a, b))}};

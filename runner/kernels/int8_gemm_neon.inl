@@ -1,6 +1,6 @@
-// NEON primitives for products with panels (int8_gemm.inl), shared by what multiplies. Included inside an unnamed
-// namespace, behind the target of whoever compiles it. Weights are signed bytes everywhere: quants have at most 7 bits
-// or are biased by 128.
+// NEON primitives for products with panels (int8_gemm.inl), shared by what multiplies. Included inside an
+// unnamed namespace, behind the target of whoever compiles it. Weights are signed bytes everywhere: quants
+// have at most 7 bits or are biased by 128.
 
 struct Neon {
   struct Int {  // bytes of 8 outputs, or their sums
@@ -13,8 +13,8 @@ struct Neon {
   static constexpr int kRowsMax =
       4;  // 8 sums, 8 dots, 2 weights and 16 elements of 4 rows: 22 of 32 registers; 6 rows spill
   static constexpr bool kSignedWeights = true;
-  // With DotProd, in cycles of a Neoverse N1 by llvm-mca: unpacking a K block takes 27 to 56. A row then takes 2 to 3 fewer with
-  // Q8_0 and Q4_0, 6 with Q4_K and 14 with Q6_K.
+  // With DotProd, in cycles of a Neoverse N1 by llvm-mca: unpacking a K block takes 27 to 56. A row then
+  // takes 2 to 3 fewer with Q8_0 and Q4_0, 6 with Q4_K and 14 with Q6_K.
   template <PanelFormat kFormat>
   static constexpr size_t kManyRows = kFormat.group == 0 ? 16 : 8;
   static constexpr size_t kChunkGroups = 16;
@@ -40,7 +40,7 @@ struct Neon {
   QUIRE_INLINE static Int Or(Int a, Int b) {
     return {{vorrq_s32(a.half[0], b.half[0]), vorrq_s32(a.half[1], b.half[1])}};
   }
-  // Of bytes: nothing crosses from one to the next. Left, or right where kBy is negative.
+  // Shifts bytes: nothing crosses from one to the next. Left, or right where kBy is negative.
   template <int kBy>
   QUIRE_INLINE static Int Shift(Int a) {
     if constexpr (kBy > 0) {

@@ -146,7 +146,8 @@ TEST(Int8Gemm, AgreesWithTheStoredWeightsOnEveryMachine) {
   }
 }
 
-// Sums of products that are as large as quants allow, which 16-bit sums would not hold if too many were added.
+// Sums of products that are as large as quants allow, which 16-bit sums would not hold if too many were
+// added.
 TEST(Int8Gemm, QuantsAtTheirLimitsDoNotOverflow) {
   ThreadPool pool(1);
   constexpr int64_t kIn = 512, kOut = 16, kRows = 19;

@@ -1,9 +1,9 @@
 // Both halves of a panel at once, for instruction sets whose vectors have half of its outputs. Included by
 // int8_gemm.inl.
 //
-// A few rows wait for memory. They read a panel from its first byte to its last, so that the next bytes are fetched all the
-// time; half by half, memory rests during the second half, which is in the cache by then. A row's bytes and scales
-// serve both halves.
+// A few rows wait for memory. They read a panel from its first byte to its last, so that the next bytes are
+// fetched all the time; half by half, memory rests during the second half, which is in the cache by then. A
+// row's bytes and scales serve both halves.
 
 template <class Isa>
 struct Twice {
@@ -71,7 +71,8 @@ struct Twice {
   }
 };
 
-// Whether these groups of rows meet both halves of a panel at once. Isa::kTogetherRows is as many rows as a tile then has.
+// Whether these groups of rows meet both halves of a panel at once. Isa::kTogetherRows is as many rows as a
+// tile then has.
 template <class Isa>
 bool AreTogether(std::span<const QuantizedActivations::Group> groups) {
   if constexpr (requires { Isa::kTogetherRows; }) {

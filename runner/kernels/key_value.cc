@@ -159,7 +159,7 @@ void ForEachKeyNumber(const cache::Layout& layout, size_t group, int32_t row, co
   });
 }
 
-// Of 1, 2 or 4 bytes.
+// Copies a number of 1, 2 or 4 bytes.
 void CopyNumber(const std::byte* from, size_t bytes, std::byte* to) {
   if (bytes == 2) {
     std::memcpy(to, from, 2);

@@ -24,9 +24,9 @@ struct AttentionLayer {
   std::span<const int32_t> row_begin;  // [sequences + 1]
 };
 
-// Elements from and to float32. Rounded to nearest even; beyond what float16 has, its largest number; kQ8_0 in
-// blocks whose scale is the largest magnitude / 127; kI16 as one vector, whose scale is the largest magnitude / 4095.
-// REQUIRES: whole blocks.
+// Elements from and to float32. Rounded to nearest even; beyond what float16 has, its largest number; kQ8_0
+// in blocks whose scale is the largest magnitude / 127; kI16 as one vector, whose scale is the largest
+// magnitude / 4095. REQUIRES: whole blocks.
 void ConvertFromFloat32(cache::ElementType type, std::span<const float> from, std::byte* to);
 void ConvertToFloat32(cache::ElementType type, const std::byte* from, std::span<float> to);
 
@@ -37,8 +37,8 @@ void ReadKeys(const cache::Layout& layout, size_t group, const std::byte* head, 
 void WriteKeys(const cache::Layout& layout, size_t group, std::span<const float> from, std::byte* head,
                int32_t row, int32_t tokens);
 
-// The value of one token of one head, from and to [head_dim]; with latent attention read only, [latent]. `head` is where
-// the head's values begin in a page.
+// The value of one token of one head, from and to [head_dim]; with latent attention read only, [latent].
+// `head` is where the head's values begin in a page.
 void ReadValue(const cache::Layout& layout, size_t group, const std::byte* head, int32_t row,
                std::span<float> to);
 void WriteValue(const cache::Layout& layout, size_t group, std::span<const float> from, std::byte* head,

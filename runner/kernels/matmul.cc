@@ -114,12 +114,12 @@ constexpr int64_t kSerialWork = 32'768;
 // The same for int8 GEMM.
 constexpr int64_t kSerialInt8Work = 262'144;
 
-// Multiply-adds of a task of int8 GEMM below which it takes less time, some 2 us, than threads need to share it: smaller
-// steps use fewer threads.
+// Multiply-adds of a task of int8 GEMM below which it takes less time, some 2 us, than threads need to share
+// it: smaller steps use fewer threads.
 constexpr int64_t kSmallestInt8Task = 65'536;
 
-// Rows of a task of int8 GEMM, at least, in groups of rows: as many as repay the unpacking of weights. What is streamed is
-// unpacked once for all rows.
+// Rows of a task of int8 GEMM, at least, in groups of rows: as many as repay the unpacking of weights. What
+// is streamed is unpacked once for all rows.
 constexpr size_t kLeastInt8Groups = 4;
 
 // Panels whose products with inputs of this size, all rows together, are a task.
@@ -128,7 +128,7 @@ size_t LeastPanels(int64_t inputs) {
   return static_cast<size_t>((kSmallestInt8Task + panel_work - 1) / panel_work);
 }
 
-// Of panels and groups of rows.
+// The cut in panels and groups of rows.
 ProductCut CutInt8(const Matrix& w, int64_t rows, size_t groups, int threads) {
   ProductCut::Size size = {.outs = PanelCount(w.out), .outs_per_task = PanelCount(w.out), .rows = groups};
   if (threads == 1 || rows * w.in * w.out <= kSerialInt8Work) return {size, 1};
@@ -143,9 +143,9 @@ bool TakesBlas(int64_t rows, const Matrix& w) {
   return least > 0 && static_cast<size_t>(rows) >= least && static_cast<size_t>(w.in) >= kChain;
 }
 
-// kBlasOuts outputs from `out` on of all rows, by OpenBLAS as far as chains are whole, the rest by our kernels: the same
-// bits. Weights are copied even where they are float32: rows a page apart compete for the same cache sets (30 GFLOP/s
-// instead of 67).
+// kBlasOuts outputs from `out` on of all rows, by OpenBLAS as far as chains are whole, the rest by our
+// kernels: the same bits. Weights are copied even where they are float32: rows a page apart compete for the
+// same cache sets (30 GFLOP/s instead of 67).
 void MatMulWithBlas(const float* x, size_t rows, const Matrix& w, size_t out, float* y) {
   const auto in = static_cast<size_t>(w.in), stride = static_cast<size_t>(w.out);
   thread_local std::vector<float> dequantized(kBlasOuts * kChain);
@@ -243,7 +243,7 @@ void Finish(const RowEpilogue* then, CutRange rows, size_t out, CutRange outs, s
 // Rows that are cut together: two of the largest tiles of float panels. A task has two of them, at least.
 constexpr size_t kFloatRows = 12, kLeastFloatRows = 2;
 
-// Of blocks and kFloatRows rows.
+// The cut in blocks and kFloatRows rows.
 ProductCut CutFloats(const Matrix& w, int64_t rows, int threads) {
   ProductCut::Size size = {.outs = FloatBlockCount(w.out),
                            .rows = (static_cast<size_t>(rows) + kFloatRows - 1) / kFloatRows};

@@ -26,8 +26,8 @@ struct Matrix {
   int64_t in = 0;                     // whole blocks of `type`
   const std::byte* panels = nullptr;  // the same numbers in panels; null: computed from `data`
   size_t copy_stride = 0;  // bytes from the panels of a NUMA node to those of the next; 0: all read the same
-  // Products make panels of `data`, some outputs at a time, where there are no `panels`: with the bits of panels, not
-  // of `data` in place. REQUIRES: the type has panels.
+  // Products make panels of `data`, some outputs at a time, where there are no `panels`: with the bits of
+  // panels, not of `data` in place. REQUIRES: the type has panels.
   bool streamed = false;
 
   bool packed() const { return panels != nullptr || streamed; }
@@ -64,8 +64,8 @@ class MatMulInput {
         group_breaks_(group_breaks) {
     scratch_.ClearCachedFor(this);
   }
-  // Rows row_at[0], row_at[1], ... of x [any number, in]. Only for products with int8 panels, which need no gathered
-  // copy of these rows.
+  // Rows row_at[0], row_at[1], ... of x [any number, in]. Only for products with int8 panels, which need no
+  // gathered copy of these rows.
   MatMulInput(std::span<const float> x, int64_t in, std::span<const int32_t> row_at,
               QuantizedActivations& scratch, std::span<const int32_t> group_breaks)
       : x_(x),
@@ -104,7 +104,8 @@ struct MatMulPart {
 
 // y [rows, out] where rows [begin, end) of x [rows, in] are multiplied with their part's matrix, all in one
 // go. Bit-identical to one MatMul per part. REQUIRES: all matrices have the same shape and type, and
-// are packed() either all or none; x has group_breaks where parts begin and end; rows in no part are left alone.
+// are packed() either all or none; x has group_breaks where parts begin and end; rows in no part are left
+// alone.
 void MatMulParts(ThreadPool& pool, const MatMulInput& x, std::span<const MatMulPart> parts,
                  std::span<float> y);
 

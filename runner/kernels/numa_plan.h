@@ -33,18 +33,19 @@ struct ThreadPlace {
   bool operator==(const ThreadPlace&) const = default;
 };
 
-// Places of `threads` threads, those of a node side by side: shared out in proportion to the nodes' cores. A thread has
-// a core for itself where the pool has a thread for every core of the node, and else all processors of the node, so
-// that pools of several processes do not meet on the same cores.
+// Places of `threads` threads, those of a node side by side: shared out in proportion to the nodes' cores. A
+// thread has a core for itself where the pool has a thread for every core of the node, and else all
+// processors of the node, so that pools of several processes do not meet on the same cores.
 std::vector<ThreadPlace> PlanThreads(const NumaPlan& plan, int threads);
 
-// The plan of pools and weights of this process. Set it once, before the first of them and before threads read it; before,
-// there is one node.
+// The plan of pools and weights of this process. Set it once, before the first of them and before threads
+// read it; before, there is one node.
 void SetNumaPlan(NumaPlan plan);
 const NumaPlan& CurrentNumaPlan();
 
-// The threads of a step, and of loading. Set it after the plan and before the first pool, the first weights and what tells
-// their memory: where weights are replicated, nodes without a thread leave the plan. Before: one per processor of the machine.
+// The threads of a step, and of loading. Set it after the plan and before the first pool, the first weights
+// and what tells their memory: where weights are replicated, nodes without a thread leave the plan. Before:
+// one per processor of the machine.
 void SetComputeThreads(int threads);
 int ComputeThreads();
 

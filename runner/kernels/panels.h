@@ -6,8 +6,8 @@
 // than a byte lie in bit planes of the same form: two (four, eight) vectors share 64 bytes, the earlier in
 // the lower bits. The last panel is filled up with zeros.
 //
-// A panel takes the bytes that the rows take in a file, within 4 %, but for types whose quants lie apart from their
-// signs or several to a code: bench/results/kernel_bench.md has their ratios.
+// A panel takes the bytes that the rows take in a file, within 4 %, but for types whose quants lie apart from
+// their signs or several to a code: bench/results/kernel_bench.md has their ratios.
 #pragma once
 
 #include <cstddef>

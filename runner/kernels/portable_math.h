@@ -1,6 +1,7 @@
-// Exponentials and angles of single numbers, with the same results on every CPU and with every C library: they are
-// computed in float64 by additions, multiplications and divisions alone, and then rounded to float32. The float64
-// result is within 2^-50 of the true one, so the float32 result is the nearest one but for one case in millions.
+// Exponentials and angles of single numbers, with the same results on every CPU and with every C library:
+// they are computed in float64 by additions, multiplications and divisions alone, and then rounded to
+// float32. The float64 result is within 2^-50 of the true one, so the float32 result is the nearest one but
+// for one case in millions.
 #pragma once
 
 namespace quire::runner::kernels {

@@ -1,5 +1,6 @@
-// How a product, or other work on outputs and rows, is cut into tasks for the threads of a pool: along its outputs, and
-// where these make too few tasks along its rows, too. Who computes an element does not enter its bits.
+// How a product, or other work on outputs and rows, is cut into tasks for the threads of a pool: along its
+// outputs, and where these make too few tasks along its rows, too. Who computes an element does not enter its
+// bits.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +17,7 @@ struct CutRange {
 // Tasks [0, tasks()). Those that follow each other read the same weights.
 class ProductCut {
  public:
-  // Of outputs and rows in whatever units a kernel takes together.
+  // Outputs and rows in whatever units a kernel takes together.
   struct Size {
     size_t outs = 0;
     size_t outs_per_task = 1;

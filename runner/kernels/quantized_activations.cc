@@ -96,7 +96,8 @@ HWY_INLINE void QuantizeKBlocks4(const float* x, size_t at, size_t apart, const 
   for (size_t s = 0; s < 4; ++s) {
     const size_t i = at + s * apart;
     const float both = first[s] + last[s];  // integers, exact
-    // One number that is not finite, whether or not the maximum saw it, has left its product with the factor here.
+    // One number that is not finite, whether or not the maximum saw it, has left its product with the factor
+    // here.
     if (!(both == both)) {
       to.scale[i] = to.total[i] = to.first_total[i] = to.last_total[i] = both;
       to.neg_sum[i] = to.neg_sum_first[i] = to.neg_sum_last[i] = 0;

@@ -1,8 +1,8 @@
 // Activations as int8: each 32 elements of a row share a float32 scale, the largest magnitude / 127, and are
 // rounded to nearest even. A row's quants depend on that row alone, and are the same on every machine.
 //
-// Rows lie in groups, which matrix kernels take together: of each K block of 32 elements first row 0's quants, then row
-// 1's and so on.
+// Rows lie in groups, which matrix kernels take together: of each K block of 32 elements first row 0's
+// quants, then row 1's and so on.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +27,8 @@ class QuantizedActivations {
   explicit QuantizedActivations(size_t group_rows = 0) : group_rows_(group_rows) {}
 
   // Takes rows x [rows, in], `in` a multiple of 32. A group never has rows on both sides of a break;
-  // `group_breaks` are ascending row numbers. With `row_at` [rows], row i is row row_at[i] of an x of any length.
-  // Memory grows to the largest size asked for and is reused.
+  // `group_breaks` are ascending row numbers. With `row_at` [rows], row i is row row_at[i] of an x of any
+  // length. Memory grows to the largest size asked for and is reused.
   void Quantize(ThreadPool& pool, std::span<const float> x, int64_t rows, int64_t in,
                 std::span<const int32_t> group_breaks = {}, std::span<const int32_t> row_at = {});
 

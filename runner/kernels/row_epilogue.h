@@ -1,5 +1,5 @@
-// Element-wise work on the outputs of a matrix product while they are in the cache of the thread that computed them.
-// Batch-invariant: each output is treated alone.
+// Element-wise work on the outputs of a matrix product while they are in the cache of the thread that
+// computed them. Batch-invariant: each output is treated alone.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +26,9 @@ struct MatMulTarget {
 };
 inline constexpr size_t kTogetherMax = 8;
 
-// The products of `x` with every target's weights: their tasks are shared out together, so that no thread waits for another
-// between them. Bit-identical to a MatMul each. REQUIRES: at most kTogetherMax; no y overlaps another or x.
+// The products of `x` with every target's weights: their tasks are shared out together, so that no thread
+// waits for another between them. Bit-identical to a MatMul each. REQUIRES: at most kTogetherMax; no y
+// overlaps another or x.
 void MatMulTogether(ThreadPool& pool, const MatMulInput& x, std::span<const MatMulTarget> targets);
 
 // As the functions of elementwise.h and encoder_ops.h, in the calling thread.

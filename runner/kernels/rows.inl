@@ -2,9 +2,9 @@
 // multiplication and attention scores share. Compiled once per SIMD target.
 //
 // The order of additions in a dot product depends on its length only: sum l of kSumLanes adds the products of
-// elements l, l + kSumLanes, ... in order, then the sums are added in a fixed tree. How many rows or outputs a
-// tile holds does not enter, which is what makes results independent of batch shape, chunking and threads. Nor
-// does the vector width, so every target with fused multiply-adds has the same results.
+// elements l, l + kSumLanes, ... in order, then the sums are added in a fixed tree. How many rows or outputs
+// a tile holds does not enter, which is what makes results independent of batch shape, chunking and threads.
+// Nor does the vector width, so every target with fused multiply-adds has the same results.
 
 #if defined(QUIRE_RUNNER_KERNELS_ROWS_INL_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QUIRE_RUNNER_KERNELS_ROWS_INL_
@@ -143,8 +143,8 @@ HWY_INLINE void FoldBlocks(D d, hn::Vec<D> v, float* HWY_RESTRICT to) {
   }
 }
 
-// Within each 128-bit block, the sums of four vectors side by side: a transpose of 4x4 with additions between its
-// two steps.
+// Within each 128-bit block, the sums of four vectors side by side: a transpose of 4x4 with additions between
+// its two steps.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V BlockSums4(D d, V a, V b, V c, V e) {
   const hn::Repartition<double, D> d64;
@@ -227,8 +227,8 @@ HWY_INLINE void StoreTotals4(const LaneSums& a, const LaneSums& b, const LaneSum
 #endif
 }
 
-// The sum over `count` elements of what f(sum, elements) adds to a sum; f maps vectors lane by lane. It takes them by
-// reference: gcc 12 fails with an internal error otherwise.
+// The sum over `count` elements of what f(sum, elements) adds to a sum; f maps vectors lane by lane. It takes
+// them by reference: gcc 12 fails with an internal error otherwise.
 template <class F>
 HWY_INLINE float SumOver(const float* x, size_t count, F f) {
   VF32 part[kSumVectors];
@@ -343,7 +343,7 @@ HWY_INLINE void DotBlock(const float* HWY_RESTRICT x, size_t x_stride, size_t ro
   // 24 sums, 6 activations, a weight: 31 of 32 registers. Narrower vectors have as many sums for one row.
   constexpr int kMaxRows = kSumVectors == 1 ? 6 : 1;
   size_t o = 0;
-  if (kMaxRows > 1 && rows == 1) {  // one row leaves registers free: more outputs hide the latency of the additions
+  if (kMaxRows > 1 && rows == 1) {  // registers are free: more outputs hide the latency of additions
     for (; o + 8 <= outs; o += 8) {
       DotTile<Row, 1, 8>(x, x_stride, weights + o * weight_stride, weight_stride, length, 8, y + o, y_stride);
     }

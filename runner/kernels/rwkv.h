@@ -1,6 +1,6 @@
-// What RWKV-7 needs beside linear maps: token shifts, the gates of a layer, the update of its state, and its output
-// ("RWKV-7 Goose", Peng et al. 2025). State and arithmetic are float32. How a sequence is cut into steps, what else is in
-// the batch and the number of threads do not change a bit.
+// What RWKV-7 needs beside linear maps: token shifts, the gates of a layer, the update of its state, and its
+// output ("RWKV-7 Goose", Peng et al. 2025). State and arithmetic are float32. How a sequence is cut into
+// steps, what else is in the batch and the number of threads do not change a bit.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@ struct RwkvShape {
   int64_t width() const { return heads * head_dim; }
 };
 
-// delta[t] = x[t - 1] - x[t], per channel. x before a sequence's first new row is a part of its convolution tail, which has
-// one column; afterwards it is the last new row. Captures get that part as it is at their place, and the record of a token
-// has its x at the same offset.
+// delta[t] = x[t - 1] - x[t], per channel. x before a sequence's first new row is a part of its convolution
+// tail, which has one column; afterwards it is the last new row. Captures get that part as it is at their
+// place, and the record of a token has its x at the same offset.
 struct TokenShiftArgs {
   RecurrentLayer at;         // conv_tail = 1
   int64_t first = 0;         // of the column's channels
@@ -47,8 +47,8 @@ void RwkvDecay(ThreadPool& pool, std::span<const float> bias, std::span<float> w
 void MixTowards(ThreadPool& pool, std::span<const float> first, std::span<const float> gate,
                 std::span<float> v);
 
-// removed = k * removal scaled to length 1 per head, that is divided by max(sqrt(sum of squares + inside), least);
-// k *= 1 + (a - 1) * rate. Rows of heads * head_dim numbers.
+// removed = k * removal scaled to length 1 per head, that is divided by max(sqrt(sum of squares + inside),
+// least); k *= 1 + (a - 1) * rate. Rows of heads * head_dim numbers.
 struct RwkvKeyArgs {
   RwkvShape shape;
   std::span<const float> removal, rate;  // [width]
@@ -63,8 +63,8 @@ void RwkvKeys(ThreadPool& pool, const RwkvKeyArgs& args);
 //   s = S^T kk;  S = diag(w) S - (a kk) s^T + k v^T;  y = S^T r.
 // One order of operations on every machine: per value channel, over the key channels j in ascending order,
 //   s = fma(kk_j, S_j, s);   S_j = fma(-(a_j kk_j), s, fma(k_j, v, w_j S_j)),  y = fma(r_j, S_j, y).
-// There is no sum over lanes. Captures get the state as it is at their place; the record of a token has w, k, v, kk and a
-// behind its first `record_first` floats.
+// There is no sum over lanes. Captures get the state as it is at their place; the record of a token has w, k,
+// v, kk and a behind its first `record_first` floats.
 struct RwkvUpdateArgs {
   RecurrentLayer at;  // delta_heads = heads, delta_value_dim = delta_key_dim = head_dim
   RwkvShape shape;
@@ -74,8 +74,8 @@ struct RwkvUpdateArgs {
 };
 void RwkvUpdate(ThreadPool& pool, const RwkvUpdateArgs& args);
 
-// Per head: y = (n(y) * weight + bias + (sum_j r_j k_j bonus_j) v) * gate, with n the norm of mean 0 and variance 1. Without
-// weights n is left out, without a gate it counts as 1.
+// Per head: y = (n(y) * weight + bias + (sum_j r_j k_j bonus_j) v) * gate, with n the norm of mean 0 and
+// variance 1. Without weights n is left out, without a gate it counts as 1.
 struct RwkvOutputArgs {
   RwkvShape shape;
   float eps = 0;

@@ -1,5 +1,5 @@
-// RWKV-7's token shift and state update: against their formulas, bit-identical however a sequence is chunked, and with
-// every instruction set; its gates and output against their formulas.
+// RWKV-7's token shift and state update: against their formulas, bit-identical however a sequence is chunked,
+// and with every instruction set; its gates and output against their formulas.
 #include "runner/kernels/rwkv.h"
 
 #include <gtest/gtest.h>
@@ -106,7 +106,7 @@ struct Layer {
     if (from < kRwkvCaptureAt && end > kRwkvCaptureAt) result->captured = states.captured(kLast, 0);
   }
 
-  // Of head h of sequence s, in double: y [tokens, head_dim].
+  // Head h of sequence s, in double: y [tokens, head_dim].
   std::vector<double> Expected(size_t s, size_t h) const {
     const auto dim = static_cast<size_t>(shape.head_dim), width = static_cast<size_t>(shape.width());
     std::vector<double> state(dim * dim), all;

@@ -45,8 +45,8 @@ struct ScanRows {
 HWY_BEFORE_NAMESPACE();
 namespace quire::runner::kernels::HWY_NAMESPACE {
 
-// Rows [n, n + kRows) of columns [p, p + kVecs vectors) of a state over tokens [begin, end). The state's numbers stay in
-// registers; y has the sum over the rows before n.
+// Rows [n, n + kRows) of columns [p, p + kVecs vectors) of a state over tokens [begin, end). The state's
+// numbers stay in registers; y has the sum over the rows before n.
 template <bool kChannels, size_t kRows, size_t kVecs, bool kWhole>
 HWY_INLINE void ScanBlock(const ScanRows& rows, const Lanes<kWhole> lanes, size_t n, size_t p, size_t begin,
                           size_t end) {
@@ -180,8 +180,8 @@ void ScanChannelRows(const ScanRows& rows, size_t begin, size_t end) {
   HWY_DYNAMIC_DISPATCH(ScanChannels)(rows, begin, end);
 }
 
-// As ScanHeadRows. Rows of many tokens lie far apart, at distances that share cache sets: a few dozen of them are moved
-// together, so that all of the head's state passes over them from the first caches.
+// As ScanHeadRows. Rows of many tokens lie far apart, at distances that share cache sets: a few dozen of them
+// are moved together, so that all of the head's state passes over them from the first caches.
 void ScanHeadInBlocks(const ScanRows& rows, size_t begin, size_t end) {
   constexpr size_t kFloats = 16'384, kMostTokens = 32, kLeastTokens = 4;
   const size_t width = rows.width, states = rows.states;

@@ -1,10 +1,11 @@
-// State-space layers over a ragged batch, with float32 state carried between steps: the scalar-decay recurrence of
-// Mamba-2 ("Transformers are SSMs", Dao, Gu 2024) and the selective scan of Mamba-1 (Gu, Dao 2023).
+// State-space layers over a ragged batch, with float32 state carried between steps: the scalar-decay
+// recurrence of Mamba-2 ("Transformers are SSMs", Dao, Gu 2024) and the selective scan of Mamba-1 (Gu, Dao
+// 2023).
 //
-// One recurrence, token by token, serves prefill and decode. A row of y depends on the rows and the state of its own
-// sequence only; how a sequence is cut into steps does not change a bit. Each number of the state and of y is computed
-// in a lane of its own, in ascending order of the state's rows, every step a fused multiply-add. Captures get the state
-// as it is at their place.
+// One recurrence, token by token, serves prefill and decode. A row of y depends on the rows and the state of
+// its own sequence only; how a sequence is cut into steps does not change a bit. Each number of the state and
+// of y is computed in a lane of its own, in ascending order of the state's rows, every step a fused
+// multiply-add. Captures get the state as it is at their place.
 #pragma once
 
 #include <cstdint>
@@ -76,7 +77,8 @@ struct GatedNormShape {
   bool norm_first = false;  // y = norm(x) * silu(gate) rather than norm(x * silu(gate))
 };
 
-// In place of x: RMS norms of groups of each row of weight.size() numbers, and the gate. Each weight has its own number.
+// In place of x: RMS norms of groups of each row of weight.size() numbers, and the gate. Each weight has its
+// own number.
 void GatedRmsNorm(ThreadPool& pool, const GatedNormShape& shape, std::span<const float> weight,
                   std::span<const float> gate, std::span<float> x);
 

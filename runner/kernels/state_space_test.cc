@@ -1,5 +1,5 @@
-// State-space layers: against their formulas, bit-identical however a sequence is chunked, and with every instruction
-// set.
+// State-space layers: against their formulas, bit-identical however a sequence is chunked, and with every
+// instruction set.
 #include "runner/kernels/state_space.h"
 
 #include <gtest/gtest.h>
@@ -125,7 +125,7 @@ struct Ssd {
     });
   }
 
-  // Of head h of sequence s, in double: y [tokens, head_dim].
+  // Head h of sequence s, in double: y [tokens, head_dim].
   std::vector<double> Expected(size_t s, size_t h) const {
     const auto p = static_cast<size_t>(shape.head_dim), n = static_cast<size_t>(shape.state);
     const auto groups = static_cast<size_t>(shape.groups), inner = static_cast<size_t>(shape.inner());
@@ -248,7 +248,7 @@ struct Selective {
     });
   }
 
-  // Of channel i of sequence s: y [tokens].
+  // Channel i of sequence s: y [tokens].
   std::vector<double> Expected(size_t s, size_t i) const {
     std::vector<double> cells(states()), y;
     for (size_t t = 0; t < static_cast<size_t>(kScanLengths[s]); ++t) {

@@ -18,7 +18,7 @@ constexpr size_t kAlignment = 64;
 // Half of a small second-level cache: activations and sums need the rest.
 constexpr size_t kBytesAtOnce = 262'144;
 
-// Of a panel, or of a block of floats: what a product cannot take in parts.
+// The size of a panel, or of a block of floats: what a product cannot take in parts.
 size_t UnitBytes(const Matrix& w) {
   if (IsFloat(w.type)) return kFloatBlockOuts * weights::RowBytes(w.type, w.in);
   return PanelBytes(PanelFormatOf(w.type), w.in);

@@ -55,7 +55,8 @@ void ExpectSameBits(const std::vector<float>& expected, const std::vector<float>
   EXPECT_EQ(0, std::memcmp(expected.data(), got.data(), expected.size() * sizeof(float)));
 }
 
-// Several fills per task and several tasks, a last panel that is not whole, and buffers of an earlier, larger matrix.
+// Several fills per task and several tasks, a last panel that is not whole, and buffers of an earlier, larger
+// matrix.
 TEST(StreamedPanels, HaveTheBitsOfPanelsInMemory) {
   ThreadPool one(1), three(3);
   for (const weights::DataType type : kTypes) {

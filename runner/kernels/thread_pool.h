@@ -1,8 +1,9 @@
 // Fork-join over a fixed set of threads, for the work inside one engine step.
 //
 // Threads are in groups of at most 16, each of one NUMA node. A round gives every group a run of tasks and
-// wakes the group; a thread that finds no task in its group takes one of another's. So while all groups have tasks, no more
-// than a group's threads change the same cache line, and the same node reads the same weights in every step.
+// wakes the group; a thread that finds no task in its group takes one of another's. So while all groups have
+// tasks, no more than a group's threads change the same cache line, and the same node reads the same weights
+// in every step.
 //
 // Invariants
 //   - A task runs exactly once. ParallelFor returns after the last one ended; the writes of tasks are then
@@ -30,8 +31,8 @@ namespace quire::runner {
 // Owned by the engine thread; ParallelFor is called by one thread at a time and never from inside a task.
 class ThreadPool {
  public:
-  // `threads` counts the caller, which takes part; 1 (or less) means no thread is started. The plan says where the
-  // others run; where the kernel refuses, they run anywhere.
+  // `threads` counts the caller, which takes part; 1 (or less) means no thread is started. The plan says
+  // where the others run; where the kernel refuses, they run anywhere.
   explicit ThreadPool(int threads) : ThreadPool(threads, CurrentNumaPlan()) {}
   ThreadPool(int threads, const NumaPlan& plan);
   ~ThreadPool();
@@ -42,7 +43,8 @@ class ThreadPool {
   // that work goes on inside a long step.
   void CountIn(std::atomic<uint64_t>& counter) { counter_ = &counter; }
 
-  // Lets the calling thread, which calls ParallelFor from now on, run at its place. Threads that it starts later inherit that.
+  // Lets the calling thread, which calls ParallelFor from now on, run at its place. Threads that it starts
+  // later inherit that.
   void PinCaller() const {
     PinThisThread(caller_.processors);
     SetNodeOfThisThread(caller_.node);
@@ -68,9 +70,9 @@ class ThreadPool {
     busy_ += std::chrono::steady_clock::now() - begin;
   }
 
-  // Calls fn(node, i) for every i in [0, tasks) and every node of the plan, on threads of that node: memory that they
-  // write first is the node's. A node without a thread in this pool is served by any. For loading: neither CountIn() nor busy()
-  // see it. REQUIRES: fn does not throw; tasks times nodes < 2^32.
+  // Calls fn(node, i) for every i in [0, tasks) and every node of the plan, on threads of that node: memory
+  // that they write first is the node's. A node without a thread in this pool is served by any. For loading:
+  // neither CountIn() nor busy() see it. REQUIRES: fn does not throw; tasks times nodes < 2^32.
   template <class Fn>
   void OnEachNode(size_t tasks, Fn&& fn) {
     if (nodes_ == 1) return ParallelFor(tasks, [&](size_t i) { fn(size_t{0}, i); });
@@ -90,8 +92,9 @@ class ThreadPool {
   using Trampoline = void (*)(void*, size_t);
   enum class Reach : uint8_t { kAll, kOwnNode };  // whose tasks a thread takes
 
-  // Threads of one node, and what the current round has for them. Written by the caller before `cursor` moves; a
-  // thread uses what it read only after a successful claim in `cursor`, which fails when the round is over.
+  // Threads of one node, and what the current round has for them. Written by the caller before `cursor`
+  // moves; a thread uses what it read only after a successful claim in `cursor`, which fails when the round
+  // is over.
   struct alignas(64) Group {
     size_t node = 0;
     uint32_t threads = 0;
@@ -112,7 +115,8 @@ class ThreadPool {
   void RunOnNodes(Trampoline call, void* context);
   bool HasThreads(size_t node) const;
   void WorkerLoop(size_t group);
-  // Takes and runs tasks of round `round`, first those of the own group, until none is left or a later round has begun.
+  // Takes and runs tasks of round `round`, first those of the own group, until none is left or a later round
+  // has begun.
   void DrainAll(size_t own, uint32_t round);
   void Drain(Group& group, uint32_t round);
 

@@ -13,7 +13,8 @@
 namespace quire::runner::models {
 namespace {
 
-// A GGUF has xIELU's numbers as keys without the architecture before them: a list with one per layer, or one for all.
+// A GGUF has xIELU's numbers as keys without the architecture before them: a list with one per layer, or one
+// for all.
 std::vector<float> ReadXieluKey(ConfigReader& read, const char* key, size_t layers) {
   std::vector<float> values(layers, 0);
   const auto& config = read.files().config();

@@ -13,20 +13,21 @@
 
 namespace quire::runner::models {
 
-// Queries at position p grow by 1 + beta log(1 + floor((p + offset) / context)) (Llama 4); beta 0: they do not.
+// Queries at position p grow by 1 + beta log(1 + floor((p + offset) / context)) (Llama 4); beta 0: they do
+// not.
 struct QueryGrowth {
   float beta = 0;
   int64_t context = 1;
   int64_t offset = 0;
 
-  // Of queries [rows, any width]. REQUIRES: ctx.Prepare has run for this pass.
+  // Takes queries [rows, any width]. REQUIRES: ctx.Prepare has run for this pass.
   void Apply(const ForwardContext& ctx, std::span<float> queries) const;
 };
 
 //   q = rope(norm(q(x)))   k = rope(norm(k(x)))   v = norm(v(x))
 //   y = out(softmax(cap(scale q k)) v)
-// Norms are of each head or of all heads of a row, as their weights have it, before the rotation, or behind it with
-// norm_rotated; norms and the rotation are optional.
+// Norms are of each head or of all heads of a row, as their weights have it, before the rotation, or behind
+// it with norm_rotated; norms and the rotation are optional.
 struct Attention {
   Linear q, out;
   Linear k;  // none: the keys and values of another layer, which has run before, are read

@@ -31,8 +31,8 @@ api::Result<std::unique_ptr<Model>> LoadBamba(std::shared_ptr<const weights::Mod
   form.feed_forward = ReadFeedForward(read);
   const int32_t dim = form.decoder.head_dim;
   const int32_t rotated = read.Small({"attn_rotary_emb", ""}, 2, dim, dim);
-  // partial_rotary_factor is written with every configuration, but transformers 5.12 rotates whole heads, unless their
-  // frequencies are scaled; the published models have attn_rotary_emb.
+  // partial_rotary_factor is written with every configuration, but transformers 5.12 rotates whole heads,
+  // unless their frequencies are scaled; the published models have attn_rotary_emb.
   const std::string type =
       read.Text({"rope_parameters/rope_type|rope_scaling/rope_type|rope_scaling/type", ""}, "default");
   const bool half = type != "default" && read.Find({"attn_rotary_emb", ""}) == nullptr;

@@ -1,5 +1,5 @@
-// What a family does not read of a config.json is refused by name: a key that no reader looks up may change what
-// the model computes.
+// What a family does not read of a config.json is refused by name: a key that no reader looks up may change
+// what the model computes.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 namespace quire::runner::models {
 namespace {
 
-// Of no meaning for the computation of logits: names, training, generation, how others run the model; or of a
-// meaning only together with another key that is read.
+// Keys without meaning for the computation of logits: names, training, generation, how others run the model;
+// or with a meaning only together with another key that is read.
 constexpr std::array<std::string_view, 65> kNoReadingNeeded = {
     "architectures", "model_type", "name_or_path", "transformers_version", "torch_dtype", "dtype", "auto_map",
     "tokenizer_class", "processor_class", "use_cache", "pretraining_tp", "output_attentions",

@@ -43,7 +43,8 @@ class ConfigReader {
   // One entry per layer, or nothing when absent. Of texts, and of truth values.
   std::optional<std::vector<std::string>> Texts(ConfigKey key, int32_t layers);
   std::optional<std::vector<bool>> Booleans(ConfigKey key, int32_t layers);
-  // Likewise of layers of two kinds: true where the text is `yes`, false where it is `no`. Another text is an error.
+  // Likewise of layers of two kinds: true where the text is `yes`, false where it is `no`. Another text is an
+  // error.
   std::optional<std::vector<bool>> Kinds(ConfigKey key, int32_t layers, std::string_view yes,
                                          std::string_view no);
   // A list with one integer in [low, high] per layer, or one number for all of them.
@@ -53,12 +54,12 @@ class ConfigReader {
   std::vector<double> Numbers(ConfigKey key, size_t count, double high);
   // Null when absent.
   const nlohmann::ordered_json* Find(ConfigKey key) const;
-  // Whether config.json has the key, and whether its value is null, which for some keys is another statement than leaving
-  // them out. Not as a read of the key.
+  // Whether config.json has the key, and whether its value is null, which for some keys is another statement
+  // than leaving them out. Not as a read of the key.
   bool Says(std::string_view name) const { return FindOrNull(name) != nullptr && !SaysNull(name); }
   bool SaysNull(std::string_view name) const;
-  // The member of config.json, null or not; a null pointer where it lacks it or the file is a GGUF file. Not as a read of
-  // the key.
+  // The member of config.json, null or not; a null pointer where it lacks it or the file is a GGUF file. Not
+  // as a read of the key.
   const nlohmann::ordered_json* FindOrNull(std::string_view name) const;
 
   // The value, if it is an integer that int64 holds.
@@ -75,8 +76,8 @@ class ConfigReader {
   void Ignore(std::initializer_list<std::string_view> names) {
     names_asked_.insert(names.begin(), names.end());
   }
-  // After all reads: an error if config.json has a key that no reader looks up and that may have a meaning for the
-  // computation (config_keys.cc).
+  // After all reads: an error if config.json has a key that no reader looks up and that may have a meaning
+  // for the computation (config_keys.cc).
   void RefuseUnreadKeys();
 
   // Records "<file>: <reason>" unless there is an error already.
@@ -87,7 +88,8 @@ class ConfigReader {
   void FailMissing(ConfigKey key);
   const nlohmann::ordered_json* FindOne(const std::string& name) const;
 
-  // Whether `key`, in the object at `path`, was asked for, needs no reading, or has members of which that holds.
+  // Whether `key`, in the object at `path`, was asked for, needs no reading, or has members of which that
+  // holds.
   bool IsAccountedFor(const std::string& path, std::string_view key, const nlohmann::ordered_json& value);
 
   const weights::ModelFiles& files_;

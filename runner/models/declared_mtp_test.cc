@@ -1,5 +1,5 @@
-// The MTP layer of a declared family, against a model of one layer that computes the same: a join that lets one of its two
-// inputs through makes it such a model, whose embeddings are normed.
+// The MTP layer of a declared family, against a model of one layer that computes the same: a join that lets
+// one of its two inputs through makes it such a model, whose embeddings are normed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -122,7 +122,8 @@ TEST_P(DeclaredMtp, IsAModelOfOneLayerBehindItsJoin) {
     auto target = LoadModel(WithMtp(GetParam(), hidden, half));
     ASSERT_TRUE(target) << target.error().message;
     EXPECT_EQ(test::LastLogits(**target), test::LastLogits(**plain)) << "no layer of the model itself";
-    // Files of their own: a loader gives back the pages of tensors that it has packed, which here are in no file.
+    // Files of their own: a loader gives back the pages of tensors that it has packed, which here are in no
+    // file.
     auto layer = LoadMtpLayer(WithMtp(GetParam(), hidden, half), **target);
     ASSERT_TRUE(layer) << layer.error().message;
     ASSERT_NE(*layer, nullptr);

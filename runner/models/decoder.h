@@ -36,8 +36,9 @@ struct MlpNames {
   TensorName gate_up = {};  // rows of gate and up in one matrix, where a family stores them so
 };
 
-// RMS norms of queries and keys: over each head, before the rotation or behind it, or over all heads of a row together.
-// kUnitHeads: of each head, without weights. kLayerHeads: layer norms of each head, with weights of its own and no bias.
+// RMS norms of queries and keys: over each head, before the rotation or behind it, or over all heads of a row
+// together. kUnitHeads: of each head, without weights. kLayerHeads: layer norms of each head, with weights of
+// its own and no bias.
 enum class QkNorm : uint8_t { kNone, kHeads, kRotatedHeads, kUnitHeads, kLayerHeads, kRow };
 
 // The shape of a layer's attention.
@@ -95,7 +96,7 @@ class Decoder : public Model {
   void ShareEmbeddingAndHead(const Decoder& target, const TensorScope& scope, TensorName final_norm,
                              TensorBinder& bind);
   RmsNorm BindNorm(const TensorScope& scope, TensorName name, int32_t size) const;
-  // Of the hidden size and the configuration's kind.
+  // A norm of the hidden size and the configuration's kind.
   Norm BindLayerNorm(const TensorScope& scope, TensorName name) const;
   // Binds the layer to a new part of the cache.
   Attention BindAttention(const TensorScope& scope, const AttentionShape& shape,

@@ -46,9 +46,9 @@ enum class TiedByDefault : uint8_t { kIfNoHead, kYes };
 // `given` holds what published configurations of a family leave out; 0 = nothing. heads are not read where
 // given.heads is negative (no layer has attention). kv_heads are not read where
 // given.kv_heads is negative (a family with several kinds of attention reads them itself), and neither is
-// head_dim where given.head_dim is negative (latent attention). The kind of norm is the given one; an activation
-// that the configuration names must be one of a gated layer, or of a plain one where given.plain_activation is
-// set.
+// head_dim where given.head_dim is negative (latent attention). The kind of norm is the given one; an
+// activation that the configuration names must be one of a gated layer, or of a plain one where
+// given.plain_activation is set.
 DecoderConfig ReadDecoderConfig(ConfigReader& read, const DecoderConfig& given = {},
                                 TiedByDefault tied = TiedByDefault::kIfNoHead);
 
@@ -62,7 +62,8 @@ float ReadMultiplier(ConfigReader& read, ConfigKey key);
 int32_t ReadFeedForward(ConfigReader& read);
 
 // The window of each layer, 0 = full attention: `sliding_window` where layer_types (or the truth values that
-// GGUF has for them) say so, else where `slides(layer)`. The given one where there is no such key; all 0 where it is null.
+// GGUF has for them) say so, else where `slides(layer)`. The given one where there is no such key; all 0
+// where it is null.
 std::vector<int32_t> ReadWindows(ConfigReader& read, int32_t layers,
                                  bool (*slides)(int32_t layer, int32_t period), int32_t period = 0,
                                  int32_t given_window = 0);

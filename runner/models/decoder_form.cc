@@ -197,8 +197,8 @@ void DeclaredDecoder::RunLayer(ForwardContext& ctx, size_t layer, std::span<floa
   AddTo(ctx, h, Normed(ctx, block.mlp_norm, h), feed_forward, block.post_mlp_norm);
 }
 
-// A joined input, one block, a norm and the target's head. As vllm's deepseek_mtp and glm4_moe_mtp have it; nothing in
-// transformers runs it.
+// A joined input, one block, a norm and the target's head. As vllm's deepseek_mtp and glm4_moe_mtp have it;
+// nothing in transformers runs it.
 class DeclaredMtp final : public DeclaredDecoder {
  public:
   DeclaredMtp(std::shared_ptr<const weights::ModelFiles> files, TensorBinder& bind, const DecoderForm& form,

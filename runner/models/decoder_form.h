@@ -1,5 +1,6 @@
 // A decoder as a table of properties. A family whose layers differ from one another and from those of other
-// families only in these is one small file: it reads a configuration into a DecoderForm and names its tensors.
+// families only in these is one small file: it reads a configuration into a DecoderForm and names its
+// tensors.
 #pragma once
 
 #include <cstdint>
@@ -96,16 +97,16 @@ struct FormQuery {
 // The properties that most families spell alike: the shape, one rotary embedding for all layers, the windows.
 DecoderForm ReadDecoderForm(ConfigReader& read, const FormQuery& query = {});
 
-// As ReadDecoderForm, of a family with experts, and with latent attention where query.given.head_dim is negative.
-// Windows are left to the family. MTP layers are counted apart.
+// As ReadDecoderForm, of a family with experts, and with latent attention where query.given.head_dim is
+// negative. Windows are left to the family. MTP layers are counted apart.
 DecoderForm ReadMixtureForm(ConfigReader& read, const FormQuery& query, const MixtureDefaults& defaults);
 
-// Of Ministral 3, Mistral 4 and Mistral Large 3, whose GGUF files are of DeepSeek's architecture.
+// Read for Ministral 3, Mistral 4 and Mistral Large 3, whose GGUF files are of DeepSeek's architecture.
 QueryGrowth ReadQueryGrowth(ConfigReader& read,
                             std::string_view gguf_context = "rope.scaling.original_context_length");
 
-// Layers with a window get a rotary embedding with the base that a GGUF file has for them, if it has one. `query`: that
-// of the other layers. REQUIRES: the windows are set.
+// Layers with a window get a rotary embedding with the base that a GGUF file has for them, if it has one.
+// `query`: that of the other layers. REQUIRES: the windows are set.
 void ReadSlidingRope(ConfigReader& read, RopeQuery query, DecoderForm* form);
 
 // `key` of a checkpoint decides; a GGUF has what is stored.
@@ -119,8 +120,9 @@ api::Result<std::unique_ptr<Model>> BuildDeclared(ConfigReader& read,
                                                   std::shared_ptr<const weights::ModelFiles> files,
                                                   const DecoderForm& form);
 
-// The first MTP layer of a declared family's checkpoint (DeepSeek V3, GLM-4.5): a block like the others behind a join of
-// the token's embedding and the hidden state before it. Null where there is none, or the target is of another family.
+// The first MTP layer of a declared family's checkpoint (DeepSeek V3, GLM-4.5): a block like the others
+// behind a join of the token's embedding and the hidden state before it. Null where there is none, or the
+// target is of another family.
 api::Result<std::unique_ptr<MtpLayer>> LoadDeclaredMtp(std::shared_ptr<const weights::ModelFiles> files,
                                                        const Model& target, api::KvType kv_type);
 

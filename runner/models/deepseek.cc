@@ -6,7 +6,8 @@
 namespace quire::runner::models {
 namespace {
 
-// Some GGUF files of V3 and GLM-4.7-Flash do not name their score, which V2's never do; V2 has no bias of the choice.
+// Some GGUF files of V3 and GLM-4.7-Flash do not name their score, which V2's never do; V2 has no bias of the
+// choice.
 bool IsSecond(const weights::ModelFiles& files) {
   if (files.format() != weights::Format::kGguf) return files.architecture() == "deepseek_v2";
   return std::ranges::none_of(files.tensors(), [](const weights::Tensor& tensor) {

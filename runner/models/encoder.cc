@@ -11,7 +11,8 @@
 namespace quire::runner::models {
 namespace {
 
-// The slopes of ALiBi for any number of heads: those of the power of 2 below, then every other one of twice as many.
+// The slopes of ALiBi for any number of heads: those of the power of 2 below, then every other one of twice
+// as many.
 std::vector<float> AlibiSlopes(int32_t heads, float largest) {
   std::vector<float> slopes;
   slopes.reserve(static_cast<size_t>(heads));

@@ -1,6 +1,6 @@
-// Encoders: models whose tokens see each other in both directions. They have no cache and no next token; a pass takes
-// whole texts and gives the hidden state of every token. It is computed in slices: some rows of half a layer. Between two of
-// them the pass may wait for any time while others are computed, or be dropped.
+// Encoders: models whose tokens see each other in both directions. They have no cache and no next token; a
+// pass takes whole texts and gives the hidden state of every token. It is computed in slices: some rows of
+// half a layer. Between two of them the pass may wait for any time while others are computed, or be dropped.
 //
 // A family is an EncoderForm: what differs between BERT and its relatives are properties.
 #pragma once
@@ -88,15 +88,16 @@ class Encoder {
   const EncoderHead& head() const { return head_; }
   bool ranks() const { return static_cast<bool>(head_.score); }
 
-  // A pass over these texts, of which nothing is computed yet. It uses the memory of `spare`. REQUIRES: tokens are in
-  // [0, vocab_size); no text is longer than context_length().
+  // A pass over these texts, of which nothing is computed yet. It uses the memory of `spare`. REQUIRES:
+  // tokens are in [0, vocab_size); no text is longer than context_length().
   EncoderPass Start(EncoderBatch batch, EncoderPass spare = {}) const;
-  // Computes the next slice: at most `rows` rows of half a layer, or a block of queries (kQueryBlockRows) where that is
-  // more. Gives the rows that it computed; 0 for what is before and behind the layers, which goes over all rows at once.
-  // Bit-identical, however a pass is cut and whatever is computed between its slices. Batch-invariant: a text's states
-  // depend on that text only. REQUIRES: the pass is not done.
+  // Computes the next slice: at most `rows` rows of half a layer, or a block of queries (kQueryBlockRows)
+  // where that is more. Gives the rows that it computed; 0 for what is before and behind the layers, which
+  // goes over all rows at once. Bit-identical, however a pass is cut and whatever is computed between its
+  // slices. Batch-invariant: a text's states depend on that text only. REQUIRES: the pass is not done.
   int64_t Advance(EncoderPass& pass, ThreadPool& pool, int64_t rows);
-  // What a row of the next slice costs beside what all rows do: how many keys its query sees at most, 0 where none does.
+  // What a row of the next slice costs beside what all rows do: how many keys its query sees at most, 0 where
+  // none does.
   int32_t KeysOfNext(const EncoderPass& pass) const;
 
   // A whole pass. hidden [rows, hidden_size]: the states behind the last norm.

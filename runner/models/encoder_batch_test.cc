@@ -1,5 +1,5 @@
-// Encoders of the families that encoder_families_test.cc does not compute by their formulas, with random weights: their
-// hidden states are bit-identical alone and in a batch, as floats and as Q8_0.
+// Encoders of the families that encoder_families_test.cc does not compute by their formulas, with random
+// weights: their hidden states are bit-identical alone and in a batch, as floats and as Q8_0.
 #include <gtest/gtest.h>
 
 #include <memory>

@@ -1,5 +1,5 @@
-// What the readers of the encoders' families share. A family's reader gives its form and says how its classification
-// head is stored; formulas: the papers and published configurations named beside each.
+// What the readers of the encoders' families share. A family's reader gives its form and says how its
+// classification head is stored; formulas: the papers and published configurations named beside each.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,8 @@ EncoderActivation ReadEncoderActivation(ConfigReader& read, const char* key, con
 EncoderActivation EncoderActivationOf(ConfigReader& read, const std::string& name, const char* key);
 // The first of the prefixes with which the tensor is there.
 std::string FindPrefix(ConfigReader& read, std::initializer_list<const char*> prefixes, const char* tensor);
-// As transformers lays out encoders since version 5: "layers.3.self_attn.q_proj", "layers.3.post_mlp_layernorm".
+// As transformers lays out encoders since version 5: "layers.3.self_attn.q_proj",
+// "layers.3.post_mlp_layernorm".
 bool HasUniformNames(ConfigReader& read);
 void UseUniformNames(EncoderNames& names);
 

@@ -1,5 +1,5 @@
-// Encoders that have their norms behind their sublayers, with random weights, against their formulas in plain loops of
-// doubles; and what their configurations may not say.
+// Encoders that have their norms behind their sublayers, with random weights, against their formulas in plain
+// loops of doubles; and what their configurations may not say.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -3,8 +3,8 @@
 
 namespace quire::runner::models {
 
-// GTE of 2024 (Zhang et al. 2024, mGTE; also arctic-embed-m-v2): BERT with rotary positions and gated feed-forward
-// layers whose first half is not the gate.
+// GTE of 2024 (Zhang et al. 2024, mGTE; also arctic-embed-m-v2): BERT with rotary positions and gated
+// feed-forward layers whose first half is not the gate.
 Encoding ReadGte(ConfigReader& read) {
   Encoding made;
   EncoderForm& form = made.form = ReadSizes(read);

@@ -43,14 +43,14 @@ struct EncoderHead {
   int32_t width(int32_t hidden) const;
   // `states` [tokens, hidden] of one text. One thread's; the bits depend on the states alone.
   std::vector<float> Pool(ThreadPool& pool, std::span<const float> states, int32_t hidden) const;
-  // The first `dimensions` elements of a pooled vector, all of them for 0; of length 1 where `normalize` asks for
-  // it, unless all are zero.
+  // The first `dimensions` elements of a pooled vector, all of them for 0; of length 1 where `normalize` asks
+  // for it, unless all are zero.
   static std::vector<float> Finish(std::vector<float> vector, int32_t dimensions, bool normalize);
   float Score(ThreadPool& pool, std::span<const float> states, int32_t hidden) const;
 };
 
-// Pooling and dense layers as the files say: modules.json and its folders, or GGUF's pooling_type and dense_N.
-// Without either, the mean. Errors are kept in `read` and `bind`.
+// Pooling and dense layers as the files say: modules.json and its folders, or GGUF's pooling_type and
+// dense_N. Without either, the mean. Errors are kept in `read` and `bind`.
 void ReadEncoderHead(ConfigReader& read, TensorBinder& bind, int32_t hidden, EncoderHead& head);
 // An activation by the name that configurations give it; an error is kept in `read`.
 HeadActivation ReadHeadActivation(ConfigReader& read, const std::string& name, const std::string& key);

@@ -32,9 +32,9 @@ void NameJina(ConfigReader& read, EncoderForm& form) {
 
 }  // namespace
 
-// jina-embeddings-v2 (Günther et al. 2023): BERT with ALiBi in both directions and GEGLU. Its model for code has norms
-// of queries and keys, a second norm behind the attention, and the halves of its feed-forward layers the other way
-// around.
+// jina-embeddings-v2 (Günther et al. 2023): BERT with ALiBi in both directions and GEGLU. Its model for code
+// has norms of queries and keys, a second norm behind the attention, and the halves of its feed-forward
+// layers the other way around.
 Encoding ReadJinaBert(ConfigReader& read) {
   Encoding made;
   EncoderForm& form = made.form = ReadSizes(read);

@@ -31,8 +31,9 @@ struct EncoderExpertsForm {
   bool Has(size_t layer) const { return experts > 0 && layer % static_cast<size_t>(period) == 1; }
 };
 
-// y = bias + sum over the chosen e of softmax(router(x))_e * down_e(activation(up_e(x))), in ascending order of e; the
-// weights of the chosen are not divided by their sum (nomic-embed-text-v2-moe, Nussbaum et al. 2025).
+// y = bias + sum over the chosen e of softmax(router(x))_e * down_e(activation(up_e(x))), in ascending order
+// of e; the weights of the chosen are not divided by their sum (nomic-embed-text-v2-moe, Nussbaum et al.
+// 2025).
 struct EncoderExperts {
   struct Work {
     kernels::Routing routing;

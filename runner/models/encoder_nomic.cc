@@ -66,8 +66,8 @@ void NameNomic(ConfigReader& read, EncoderForm& form) {
 
 }  // namespace
 
-// nomic-embed-text (Nussbaum et al. 2024, 2025): BERT with rotary positions and SwiGLU or experts. The published code
-// and transformers name keys and tensors each in their own way.
+// nomic-embed-text (Nussbaum et al. 2024, 2025): BERT with rotary positions and SwiGLU or experts. The
+// published code and transformers name keys and tensors each in their own way.
 Encoding ReadNomicBert(ConfigReader& read) {
   Encoding made;
   EncoderForm& form = made.form = ReadSizes(read, {.hidden = "n_embd|hidden_size",

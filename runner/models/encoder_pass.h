@@ -31,8 +31,8 @@ class EncoderPass {
  private:
   friend class Encoder;
 
-  // Of each layer first all keys, since every query needs them, then all that follows from the queries, which needs no
-  // other row of its own layer: each row's hidden state is then replaced by the next layer's.
+  // Each layer computes first all keys, since every query needs them, then all that follows from the queries,
+  // which needs no other row of its own layer: each row's hidden state is then replaced by the next layer's.
   enum class Stage : uint8_t { kEmbed, kKeys, kRows, kNorm, kDone };
   struct Angles {
     Scratch cos, sin;  // [rows, frequencies]

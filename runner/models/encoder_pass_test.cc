@@ -110,7 +110,8 @@ TEST_P(EncoderPasses, AreBitIdenticalWithOthersBetweenTheirSlices) {
 TEST_P(EncoderPasses, TakeTheMemoryThatIsPredicted) {
   const auto encoders = Make();
   ASSERT_EQ(encoders.size(), 2U);
-  // Two families, neither with a key and value head less than queries: states, queries, keys and values, and angles.
+  // Two families, neither with a key and value head less than queries: states, queries, keys and values, and
+  // angles.
   const int64_t floats = 4 * 64 + (std::string(GetParam()) == "Bert" ? 0 : 2 * 16);
   for (const auto& encoder : encoders) {
     EXPECT_EQ(encoder->pass_bytes(1000), 1000 * (4 * floats + 16));

@@ -19,7 +19,8 @@ void ReadErnie(ConfigReader& read, DecoderForm* form) {
   form->attention_bias = form->out_bias = form->mlp_bias = ReadBias(read, "use_bias");
 }
 
-// Every moe_layer_interval-th layer from moe_layer_start_index to moe_layer_end_index has experts, -1 being the last.
+// Every moe_layer_interval-th layer from moe_layer_start_index to moe_layer_end_index has experts, -1 being
+// the last.
 std::vector<bool> ReadErnieSparse(ConfigReader& read, int32_t layers) {
   const int32_t first = read.Small({"moe_layer_start_index", ""}, 0, kMaxLayers, 1);
   const int64_t last = read.Integer({"moe_layer_end_index", ""}, -1, kMaxLayers, -1);

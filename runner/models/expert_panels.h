@@ -13,10 +13,10 @@
 
 namespace quire::runner::models {
 
-// Matrices are added while a model loads. Afterwards, on the engine's thread only, every product of experts passes
-// here. Memory is divided into slots of equal size for matrices of equal size. A matrix without a slot gets that of
-// the least used matrix once it has been used more often by two, so that a prompt that runs through all experts in
-// turn replaces none. Counts are halved from time to time: old use is forgotten.
+// Matrices are added while a model loads. Afterwards, on the engine's thread only, every product of experts
+// passes here. Memory is divided into slots of equal size for matrices of equal size. A matrix without a slot
+// gets that of the least used matrix once it has been used more often by two, so that a prompt that runs
+// through all experts in turn replaces none. Counts are halved from time to time: old use is forgotten.
 class ExpertPanels {
  public:
   // For panels of all matrices together. REQUIRES: no product has passed yet.
@@ -24,12 +24,12 @@ class ExpertPanels {
   // REQUIRES: matrix.streamed; its data is read for as long as this lives, and no other matrix begins there.
   void Add(const kernels::Matrix& matrix);
 
-  // Counts a use of each part's matrix, and gives those that have a slot their panels, valid until the next call.
-  // Parts with matrices that were not added are left alone.
+  // Counts a use of each part's matrix, and gives those that have a slot their panels, valid until the next
+  // call. Parts with matrices that were not added are left alone.
   void Provide(ThreadPool& pool, std::span<kernels::MatMulPart> parts);
 
   int64_t bytes() const;  // of all matrices in panels
-  // Of the slots. Zero before the first product.
+  // The size of the slots. Zero before the first product.
   int64_t slot_bytes() const;
   // Panels that were written, of all uses.
   uint64_t filled() const { return filled_; }

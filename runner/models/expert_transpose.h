@@ -8,8 +8,8 @@
 
 namespace quire::runner::models {
 
-// Fills gate, up and down from floats: `gate_up` [experts, hidden, gate and up], `down` [experts, width, hidden];
-// complete names. REQUIRES: moe->chosen is set.
+// Fills gate, up and down from floats: `gate_up` [experts, hidden, gate and up], `down` [experts, width,
+// hidden]; complete names. REQUIRES: moe->chosen is set.
 void BindTransposedExperts(const TensorScope& scope, TensorName gate_up, TensorName down, int64_t experts,
                            int64_t hidden, int64_t width, MixtureOfExperts* moe);
 

@@ -17,11 +17,11 @@ ModelLoader LoadApertus;
 // Arcee (AFM): Llama with plain feed-forward layers of squared ReLUs.
 ModelLoader LoadArcee;
 
-// Cohere (Command R, R+): attention and feed-forward side by side behind one layer norm; R+ also has layer norms of each
-// query and key head.
+// Cohere (Command R, R+): attention and feed-forward side by side behind one layer norm; R+ also has layer
+// norms of each query and key head.
 ModelLoader LoadCohere;
-// Cohere 2 (Command R7B, Command A): attention and feed-forward side by side behind one layer norm, in three of
-// four layers with a window and rotated pairs that lie side by side, in the fourth without either.
+// Cohere 2 (Command R7B, Command A): attention and feed-forward side by side behind one layer norm, in three
+// of four layers with a window and rotated pairs that lie side by side, in the fourth without either.
 ModelLoader LoadCohere2;
 
 // dots.llm1: Qwen3's attention, DeepSeek V3's experts.
@@ -39,8 +39,8 @@ ModelLoader LoadExaone4;
 // The same with norms before, and experts.
 ModelLoader LoadExaoneMoe;
 
-// Falcon-H1: attention and Mamba-2 side by side in every layer. Cache layout: one full-attention group, one recurrent
-// layer per layer.
+// Falcon-H1: attention and Mamba-2 side by side in every layer. Cache layout: one full-attention group, one
+// recurrent layer per layer.
 ModelLoader LoadFalconH1;
 
 // Gemma: Llama with GeGLU, embeddings scaled by the root of their size and zero-centered norms.
@@ -71,14 +71,15 @@ ModelLoader LoadGraniteMoe;
 // full-attention group, one recurrent layer per state-space layer.
 ModelLoader LoadGraniteHybrid;
 
-// Hunyuan, dense and with experts beside a shared one: norms of each query and key head behind their rotation.
+// Hunyuan, dense and with experts beside a shared one: norms of each query and key head behind their
+// rotation.
 ModelLoader LoadHunyuanDense, LoadHunyuanMoe;
 
 // Jamba: Mamba-1 or attention without positions, then experts or an MLP. Cache layout as Granite's.
 ModelLoader LoadJamba;
 
-// Kimi Linear: delta nets with a decay of each channel, and latent attention without positions; experts behind a dense
-// layer. Cache layout: one latent group, one recurrent layer per delta net.
+// Kimi Linear: delta nets with a decay of each channel, and latent attention without positions; experts
+// behind a dense layer. Cache layout: one latent group, one recurrent layer per delta net.
 ModelLoader LoadKimiLinear;
 
 // LFM2 and LFM2-MoE: blocks of a gated short convolution or grouped-query attention, each followed by a
@@ -89,8 +90,8 @@ ModelLoader LoadLfm2;
 // Llama 2 to 3.3, with llama3 and YaRN scaling. GGUF files call many a family "llama", Mistral among them.
 ModelLoader LoadLlama;
 
-// Llama 4: three of four layers attend to their chunk alone, the fourth has no positions. Experts multiply what the router
-// has scaled, beside a shared one. Cache layout: a chunked group and a full-attention group.
+// Llama 4: three of four layers attend to their chunk alone, the fourth has no positions. Experts multiply
+// what the router has scaled, beside a shared one. Cache layout: a chunked group and a full-attention group.
 ModelLoader LoadLlama4;
 
 // Mamba and Falcon-Mamba: state-space layers of Mamba-1 alone. Cache layout as Mamba-2's.
@@ -105,45 +106,47 @@ ModelLoader LoadMistral;
 // MiniMax-M2: norms of all query heads and all key heads of a row, partial rotation, experts.
 ModelLoader LoadMiniMaxM2;
 
-// MiniMax-Text-01, MiniMax-M1: lightning attention, linear with a constant decay per head, or full attention, and experts;
-// the residual stream is what the norms make of it. Cache layout: one full-attention group, one recurrent layer per
-// lightning attention.
+// MiniMax-Text-01, MiniMax-M1: lightning attention, linear with a constant decay per head, or full attention,
+// and experts; the residual stream is what the norms make of it. Cache layout: one full-attention group, one
+// recurrent layer per lightning attention.
 ModelLoader LoadMiniMax;
 
-// Ministral 3: Mistral with queries that grow with their position; and the multimodal checkpoints of it and of
-// Mistral Small 3.1.
+// Ministral 3: Mistral with queries that grow with their position; and the multimodal checkpoints of it and
+// of Mistral Small 3.1.
 ModelLoader LoadMinistral3, LoadMistral3, LoadMistral4;
 
 // Nemotron, dense: zero-centered layer norms, squared ReLUs, half of each head is rotated.
 ModelLoader LoadNemotron;
 
-// Nemotron-H, Nemotron Nano 2 and 3: layers of one part each, Mamba-2, attention without positions, or a feed-forward
-// layer, some with experts. Cache layout: one full-attention group, one recurrent layer per state-space layer; feed-forward
-// layers have no binding.
+// Nemotron-H, Nemotron Nano 2 and 3: layers of one part each, Mamba-2, attention without positions, or a
+// feed-forward layer, some with experts. Cache layout: one full-attention group, one recurrent layer per
+// state-space layer; feed-forward layers have no binding.
 ModelLoader LoadNemotronH;
 
-// OLMo 2 and 3: norms behind attention and feed-forward, and of all query heads and all key heads of a row. In
-// OLMo 3, three of four layers have a window.
+// OLMo 2 and 3: norms behind attention and feed-forward, and of all query heads and all key heads of a row.
+// In OLMo 3, three of four layers have a window.
 ModelLoader LoadOlmo2;
 
-// OLMoE: Llama with experts and norms of all query heads and all key heads of a row; FlexOlmo: with OLMo 2's norms.
+// OLMoE: Llama with experts and norms of all query heads and all key heads of a row; FlexOlmo: with OLMo 2's
+// norms.
 ModelLoader LoadOlmoe, LoadFlexOlmo;
 
-// OLMo-Hybrid: gated delta nets behind norms, and attention before them. Cache layout: one full-attention group, one
-// recurrent layer per delta net.
+// OLMo-Hybrid: gated delta nets behind norms, and attention before them. Cache layout: one full-attention
+// group, one recurrent layer per delta net.
 ModelLoader LoadOlmoHybrid;
 
 // Phi-3, Phi-3.5 and Phi-4: Llama with fused projections, partial rotation and LongRoPE.
 ModelLoader LoadPhi3;
 
-// PLaMo 2: state spaces whose inputs are projections of what was convolved, and attention with a window; norms before
-// and behind each part. Cache layout: one group per window, one recurrent layer per state space.
+// PLaMo 2: state spaces whose inputs are projections of what was convolved, and attention with a window;
+// norms before and behind each part. Cache layout: one group per window, one recurrent layer per state space.
 ModelLoader LoadPlamo2;
 
 // Phi-3.5-MoE: layer norms, biases, experts chosen by a sparse mixer.
 ModelLoader LoadPhiMoe;
 
-// DeepSeek V2, V3, R1, Kimi K2 and GLM-4.7-Flash: latent attention, experts in groups. Cache layout: one latent group.
+// DeepSeek V2, V3, R1, Kimi K2 and GLM-4.7-Flash: latent attention, experts in groups. Cache layout: one
+// latent group.
 ModelLoader LoadDeepSeek;
 
 // GLM-4, dense: half of each head is rotated, pairs lie side by side; in 2025's with norms around both parts.
@@ -152,8 +155,8 @@ ModelLoader LoadGlm, LoadGlm4;
 // GLM-4.5 and GLM-4.6: half of each head is rotated, experts behind dense layers.
 ModelLoader LoadGlm4Moe;
 
-// gpt-oss: attention sinks, a window in every other layer, experts with biases and a clamped SwiGLU, in MXFP4 as
-// published.
+// gpt-oss: attention sinks, a window in every other layer, experts with biases and a clamped SwiGLU, in MXFP4
+// as published.
 ModelLoader LoadGptOss;
 
 // Mixtral: Mistral with experts. GGUF calls it "llama"; LoadLlama passes files with experts on.
@@ -177,8 +180,9 @@ ModelLoader LoadQwen3Next;
 api::Result<std::unique_ptr<MtpLayer>> LoadQwen3NextMtp(std::shared_ptr<const weights::ModelFiles> files,
                                                         const Model& target, api::KvType kv_type);
 
-// RWKV-7: time mixes, whose state is a matrix per head, and channel mixes; both see a row beside the one before it. ARWKV has
-// gated feed-forward layers in place of channel mixes. Cache layout: one recurrent layer per layer, no attention group.
+// RWKV-7: time mixes, whose state is a matrix per head, and channel mixes; both see a row beside the one
+// before it. ARWKV has gated feed-forward layers in place of channel mixes. Cache layout: one recurrent layer
+// per layer, no attention group.
 ModelLoader LoadRwkv7;
 
 // Seed-OSS: Llama with biases of q, k and v.
@@ -190,8 +194,9 @@ ModelLoader LoadSmolLm3;
 // StarCoder2: layer norms, plain feed-forward layers, biases everywhere.
 ModelLoader LoadStarCoder2;
 
-// Zamba2: Mamba-2, before some layers a block of attention and feed-forward whose weights several layers share, with
-// adapters of each use. Cache layout: one full-attention group with a layer per use, one recurrent layer per layer.
+// Zamba2: Mamba-2, before some layers a block of attention and feed-forward whose weights several layers
+// share, with adapters of each use. Cache layout: one full-attention group with a layer per use, one
+// recurrent layer per layer.
 ModelLoader LoadZamba2;
 
 // CWM: Llama with windows in three of four layers. Helium: Llama with rotated pairs that lie side by side.
@@ -212,7 +217,8 @@ ModelLoader LoadMellum;
 // OLMo: Llama with layer norms that have no weights.
 ModelLoader LoadOlmo;
 
-// Phi-1, Phi-1.5, Phi-2: attention and plain feed-forward side by side behind one layer norm, partly rotated heads.
+// Phi-1, Phi-1.5, Phi-2: attention and plain feed-forward side by side behind one layer norm, partly rotated
+// heads.
 ModelLoader LoadPhi;
 
 // Solar Open: GLM-4.5 without norms of heads and dense layers.

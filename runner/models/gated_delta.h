@@ -1,4 +1,5 @@
-// The gated delta net of Qwen3-Next, Qwen3.5 and OLMo-Hybrid: a linear attention whose state is a matrix per head.
+// The gated delta net of Qwen3-Next, Qwen3.5 and OLMo-Hybrid: a linear attention whose state is a matrix per
+// head.
 #pragma once
 
 #include <cstddef>
@@ -61,7 +62,7 @@ struct GatedDeltaNet : DeltaRule {
   void Run(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const;
 
  private:
-  // Of a step's tokens.
+  // The rows of a step's tokens.
   struct Rows {
     std::span<float> mixed;        // [rows, shape.channels()]
     std::span<float> gate;         // [rows, shape.values()]

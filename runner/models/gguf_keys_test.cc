@@ -1,5 +1,5 @@
-// Keys of GGUF files that few files have: what llama.cpp computes by them, against a checkpoint or a file that says the
-// same in another way.
+// Keys of GGUF files that few files have: what llama.cpp computes by them, against a checkpoint or a file
+// that says the same in another way.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -11,7 +11,8 @@ api::Result<std::unique_ptr<Model>> LoadGptOss(std::shared_ptr<const weights::Mo
   form.SetWindows(ReadWindows(
       read, form.decoder.layers, [](int32_t layer, int32_t) { return layer % 2 == 0; }, 0, 128));
   ReadSlidingRope(read, rope, &form);
-  // Other names of num_experts_per_tok and of the context before YaRN; which tensors are in MXFP4 is what is stored.
+  // Other names of num_experts_per_tok and of the context before YaRN; which tensors are in MXFP4 is what is
+  // stored.
   read.Ignore({"experts_per_token", "initial_context_length", "quantization_config"});
   if (form.decoder.activation != Activation::kSilu) read.Fail("hidden_act: only silu is supported");
   form.sinks = true;

@@ -18,8 +18,8 @@ namespace {
 
 constexpr int64_t kElements = weights::BlockMXFP4::kElements;
 
-// One projection of all experts as a checkpoint stores it: MXFP4 in parts, MXFP4 in blocks (a packed model) or
-// floats.
+// One projection of all experts as a checkpoint stores it: MXFP4 in parts, MXFP4 in blocks (a packed model)
+// or floats.
 struct Stored {
   const TensorScope& scope;
   int64_t out, in;

@@ -1,5 +1,5 @@
-// The experts of gpt-oss, which its checkpoints store as no other family does: gate and up rows in turn; floats
-// with inputs before outputs, or MXFP4 as blocks and scales apart.
+// The experts of gpt-oss, which its checkpoints store as no other family does: gate and up rows in turn;
+// floats with inputs before outputs, or MXFP4 as blocks and scales apart.
 #pragma once
 
 #include <cstdint>

@@ -35,7 +35,7 @@ void ReadHunyuan(ConfigReader& read, DecoderForm* form) {
   read.Require("use_qk_norm", true);
   read.Require("norm_type", "rms");
   read.Require("cla_share_factor", 2.0);  // of use_cla, which must be false
-  // Of classification, training, other modalities and of how many tokens the vocabulary had.
+  // These belong to classification, training, other modalities and how many tokens the vocabulary had.
   read.Ignore({"class_num",
                "pool_type",
                "org_vocab_size",

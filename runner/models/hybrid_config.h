@@ -16,8 +16,8 @@ struct HybridQuery {
   bool layer_eps = false;  // the RMS norms' epsilon is called layer_norm_epsilon
 };
 
-// Shape, heads, activation (SiLU, nothing else). The layers with KV heads of a GGUF file attend. Keys without a meaning
-// for the result (chunk sizes, ranges of initialization) are accounted for.
+// Shape, heads, activation (SiLU, nothing else). The layers with KV heads of a GGUF file attend. Keys without
+// a meaning for the result (chunk sizes, ranges of initialization) are accounted for.
 HybridForm ReadHybridForm(ConfigReader& read, const HybridQuery& query);
 
 // The keys of Mamba-2 in config.json; GGUF has one set. Null: a family has no such key.

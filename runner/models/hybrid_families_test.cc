@@ -1,5 +1,5 @@
-// Families with state-space layers by what sets them apart, and what they refuse. That they compute the right thing is
-// tested against goldens in tests/golden.
+// Families with state-space layers by what sets them apart, and what they refuse. That they compute the right
+// thing is tested against goldens in tests/golden.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -105,8 +105,8 @@ TEST_P(HybridFamily, AForkAndAPartlyAcceptedDraftGoOnLikeOnePass) {
 INSTANTIATE_TEST_SUITE_P(Models, HybridFamily, testing::ValuesIn(test::kHybridModels),
                          [](const auto& tested) { return std::string(tested.param.name); });
 
-// transformers stores them beside the weights and computes with what is stored. Other slopes are refused before weights
-// are read, so `quire create` refuses them, too.
+// transformers stores them beside the weights and computes with what is stored. Other slopes are refused
+// before weights are read, so `quire create` refuses them, too.
 TEST(Hybrids, MiniMaxHasTheSlopesOfTheFormula) {
   const auto with = [](float share, bool metadata_only) {  // of what a single head has in the first layer
     auto files = std::make_shared<PatchedModelFiles>(kMoeBase);

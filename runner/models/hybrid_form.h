@@ -1,5 +1,5 @@
-// A decoder of state-space layers, attention and feed-forward layers as a table of properties: each layer has any of
-// them. A family is one small file, as with decoder_form.h.
+// A decoder of state-space layers, attention and feed-forward layers as a table of properties: each layer has
+// any of them. A family is one small file, as with decoder_form.h.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@
 
 namespace quire::runner::models {
 
-// h += attention_out attention(attention_in n(h)) + mamba_out mamba(n(h)); h += feed_forward(n(h)); each where the layer
-// has it. Cache: a KV group for the layers with attention, a recurrent layer for those with a state space; a layer with
-// both has both.
+// h += attention_out attention(attention_in n(h)) + mamba_out mamba(n(h)); h += feed_forward(n(h)); each
+// where the layer has it. Cache: a KV group for the layers with attention, a recurrent layer for those with a
+// state space; a layer with both has both.
 struct HybridLayer {
   enum class Feed : uint8_t { kNone, kMlp, kExperts };
 
@@ -44,7 +44,7 @@ struct MambaForm {
   int32_t norm_groups = 1;
   float norm_eps = 0;  // of the norm beside the gate; 0 = that of the other norms
   Bias in_bias = Bias::kAbsent, conv_bias = Bias::kPresent, out_bias = Bias::kAbsent;
-  // Of the input, and of the rows of z, x, B, C and dt.
+  // Multipliers of the input, and of the rows of z, x, B, C and dt.
   float in_scale = 1;
   float row_scales[5] = {1, 1, 1, 1, 1};
 };

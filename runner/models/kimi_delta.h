@@ -1,4 +1,5 @@
-// Kimi Delta Attention (Kimi Linear): a gated delta net whose state decays at a rate of its own in each key channel.
+// Kimi Delta Attention (Kimi Linear): a gated delta net whose state decays at a rate of its own in each key
+// channel.
 #pragma once
 
 #include <span>

@@ -142,7 +142,8 @@ class KimiLinear final : public Decoder {
   std::vector<KimiBlock> blocks_;
 };
 
-// Lists of layers, counted from 1, that together name each layer once; a GGUF file has KV heads where a layer attends.
+// Lists of layers, counted from 1, that together name each layer once; a GGUF file has KV heads where a layer
+// attends.
 std::vector<bool> ReadKimiKinds(ConfigReader& read, int32_t layers) {
   std::vector<bool> attends(static_cast<size_t>(layers));
   if (read.gguf()) {

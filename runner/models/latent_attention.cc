@@ -17,7 +17,7 @@
 namespace quire::runner::models {
 namespace {
 
-// Of the latent norms, whatever a configuration says.
+// The epsilon of the latent norms, whatever a configuration says.
 constexpr float kLatentEps = 1e-6F;
 
 // What YaRN multiplies the scores by: the square of its growth for mscale_all_dim.
@@ -73,8 +73,8 @@ void RunHeads(ForwardContext& ctx, std::span<const kernels::Matrix> matrices, st
   kernels::MatMulParts(ctx.pool, in, parts, y);
 }
 
-// The transpose of rows [begin, end) of `from`: as they are if floats, else dequantized. With panels where they
-// pay; if there are none, `made` keeps it.
+// The transpose of rows [begin, end) of `from`: as they are if floats, else dequantized. With panels where
+// they pay; if there are none, `made` keeps it.
 kernels::Matrix Transposed(const TensorScope& scope, const kernels::Matrix& from, int64_t begin, int64_t end,
                            std::vector<std::unique_ptr<std::byte[]>>* made) {
   if (from.data == nullptr) return {};

@@ -35,7 +35,7 @@ struct LatentAttentionShape {
   }
 };
 
-// Of either format. The scale includes YaRN's, see `rope`.
+// Reads either format. The scale includes YaRN's, see `rope`.
 LatentAttentionShape ReadLatentAttention(ConfigReader& read, int32_t heads);
 
 //   c = kv_norm(x W_c)           k = rope(x W_k)

@@ -114,7 +114,7 @@ Lfm2Config ReadLfm2Config(ConfigReader& read) {
   config.conv_kernel = read.Small({"conv_L_cache", "shortconv.l_cache"}, 2, kMaxConvKernel);
   for (const std::string_view key : {"use_pos_enc", "block_use_swiglu"}) read.Require(key, true);
   config.conv_bias = read.Boolean({"conv_bias", ""}, false) ? Bias::kPresent : Bias::kAbsent;
-  // Of the width before its adjustment, also where there is none.
+  // These belong to the width before its adjustment, also where there is none.
   read.Ignore({"block_multiple_of", "block_ffn_dim_multiplier", "block_auto_adjust_ff_dim"});
   config.dense_layers = config.decoder.layers;
   if (read.files().architecture().ends_with("moe")) {

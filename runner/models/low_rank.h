@@ -13,7 +13,7 @@ namespace quire::runner::models {
 struct LowRank {
   Linear down, up;  // none: y stays as it is
 
-  // Of what AddTo works in: rows of at most `widest` numbers.
+  // Makes room for the rows that AddTo works in: at most `widest` numbers.
   static void GrowWidths(RowWidths& widths, int64_t rank, int64_t widest) {
     RowWidths::Grow(widths.scores, rank);
     RowWidths::Grow(widths.shared, widest);

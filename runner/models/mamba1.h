@@ -1,4 +1,5 @@
-// The mixer of Mamba-1, with the norms that Jamba has: a state-space layer whose state decays per channel and row.
+// The mixer of Mamba-1, with the norms that Jamba has: a state-space layer whose state decays per channel and
+// row.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +27,8 @@ struct Mamba1 {
   std::vector<float> skip;       // [inner]
   size_t recurrent_layer = 0;    // of the layout
 
-  // Required of the layout: the convolution's last inputs, the state, and of each draft token the convolution's
-  // input, the time steps and B.
+  // Required of the layout: the convolution's last inputs, the state, and of each draft token the
+  // convolution's input, the time steps and B.
   cache::RecurrentLayer state() const;
   void GrowWidths(RowWidths& widths) const;
   void Run(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const;

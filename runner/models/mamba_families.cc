@@ -58,7 +58,8 @@ api::Result<std::unique_ptr<Model>> LoadMamba2(std::shared_ptr<const weights::Mo
                            .conv_bias = "use_conv_bias",
                            .out_bias = "use_bias"},
                           form.decoder.hidden);
-  // GGUF files have the norm by groups, as the published kernels compute it; transformers norms all channels together.
+  // GGUF files have the norm by groups, as the published kernels compute it; transformers norms all channels
+  // together.
   if (read.gguf()) form.mamba.norm_groups = static_cast<int32_t>(form.mamba.shape.groups);
   read.Require("rms_norm", true);
   read.Require("norm_before_gate", false);

@@ -20,7 +20,8 @@ void RequirePublished(ConfigReader& read) {
   if (kinds != nullptr && !std::ranges::all_of(*kinds, [](const auto& kind) { return kind == 1; })) {
     read.Fail("attn_type_list: only full attention (1) is supported");
   }
-  // Of shared experts and dense layers that there are none of, and of MTP layers, which are not published.
+  // These belong to shared experts and dense layers, which there are none of, and to MTP layers, which are
+  // not published.
   read.Ignore(
       {"shared_moe_mode", "mlp_intermediate_size", "use_mtp", "num_mtp_modules", "mtp_transformer_layers"});
 }

@@ -5,8 +5,8 @@
 
 namespace quire::runner::models {
 
-// DeepSeek V3's attention and experts, but softmax scores, queries that grow with their position, and products that do
-// not grow with YaRN.
+// DeepSeek V3's attention and experts, but softmax scores, queries that grow with their position, and
+// products that do not grow with YaRN.
 api::Result<std::unique_ptr<Model>> LoadMistral4(std::shared_ptr<const weights::ModelFiles> files) {
   ConfigReader read(*files);
   DecoderForm form = ReadMixtureForm(read,

@@ -43,9 +43,9 @@ struct MixtureDefaults {
   bool as_stored = false;  // the layers of a GGUF with a router have experts, whatever its keys say
 };
 
-// The keys that Hugging Face's families share, and GGUF's. Layers are sparse from first_k_dense_replace on, every
-// moe_layer_freq-th or decoder_sparse_step-th, and not those of mlp_only_layers; or as mlp_layer_types says. A value that has no
-// implementation is an error that names its key.
+// The keys that Hugging Face's families share, and GGUF's. Layers are sparse from first_k_dense_replace on,
+// every moe_layer_freq-th or decoder_sparse_step-th, and not those of mlp_only_layers; or as mlp_layer_types
+// says. A value that has no implementation is an error that names its key.
 MixtureConfig ReadMixture(ConfigReader& read, int32_t layers, const MixtureDefaults& defaults);
 
 // The names that families differ in. GGUF has one set for all.
@@ -63,7 +63,7 @@ struct MixtureNames {
                          .down_stacked = "mlp.experts.down_proj"};
 };
 
-// Of Granite's experts, with state-space layers and without.
+// The names of Granite's experts, with state-space layers and without.
 MixtureNames GraniteMixtureNames();
 
 // The mixture but for its shared experts, which the decoder binds.

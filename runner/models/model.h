@@ -82,8 +82,8 @@ class Model {
   // Memory of the weights while the model runs (TensorBinder::resident_bytes), and of forward passes with
   // `rows` rows beside their outputs. Also known for a metadata-only model.
   virtual int64_t resident_bytes() const = 0;
-  // Bytes in the files of weights that are not resident (ModelFiles::panel_bytes_max): products read them again each
-  // time. Zero without a limit.
+  // Bytes in the files of weights that are not resident (ModelFiles::panel_bytes_max): products read them
+  // again each time. Zero without a limit.
   virtual int64_t streamed_bytes() const { return 0; }
   virtual int64_t scratch_bytes(int64_t rows) const = 0;
   virtual int64_t resident_scratch_bytes() const = 0;  // by the passes so far

@@ -1,5 +1,5 @@
-// Families with experts or latent attention by what sets them apart, and what they refuse. That they compute the
-// right thing is tested against goldens in tests/golden.
+// Families with experts or latent attention by what sets them apart, and what they refuse. That they compute
+// the right thing is tested against goldens in tests/golden.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -237,7 +237,8 @@ TEST(Mixture, GroupsAndScaleCount) {
   EXPECT_NE(with({{"n_group", 1}, {"topk_group", 1}, {"routed_scaling_factor", 1.0}}), plain);
 }
 
-// DeepSeek-V2-Lite has groups that its routing does not look at; dots.llm1 names the choice where others name the score.
+// DeepSeek-V2-Lite has groups that its routing does not look at; dots.llm1 names the choice where others name
+// the score.
 TEST(Mixture, RoutersAreKnownByTheirPublishedNames) {
   const auto with = [](const test::Json& keys) {
     return LastLogits(kMoeBase, [&](PatchedModelFiles& files) {

@@ -1,5 +1,5 @@
-// What layers for multi-token prediction have in common: how a token's embedding and the hidden state before it become
-// the layer's input, and the model of one layer as an MtpLayer.
+// What layers for multi-token prediction have in common: how a token's embedding and the hidden state before
+// it become the layer's input, and the model of one layer as an MtpLayer.
 #pragma once
 
 #include <memory>

@@ -123,8 +123,8 @@ api::Result<std::unique_ptr<Model>> LoadNemotronH(std::shared_ptr<const weights:
   // Early checkpoints have biases of the attention where attention_bias says so, transformers has none.
   form.attention_bias = form.attention_out_bias = Bias::kIfStored;
   form.mlp_bias = ReadBias(read, "mlp_bias");
-  // Its GGUF files have permuted rows of queries and keys though nothing is rotated: a rotation by no angle puts them in
-  // order.
+  // Its GGUF files have permuted rows of queries and keys though nothing is rotated: a rotation by no angle
+  // puts them in order.
   if (read.gguf()) {
     form.rope = RopeSpec{.frequencies = std::vector<float>(static_cast<size_t>(form.decoder.head_dim / 2)),
                          .pairs = kernels::RopePairs::kAdjacent};

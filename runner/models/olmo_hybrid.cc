@@ -52,8 +52,8 @@ class OlmoHybrid final : public Decoder {
   void SetContext(int64_t tokens) override { rotary_.SetContext(tokens); }
 
  private:
-  // The first of the names that is stored: transformers loads norms under its names and under the published ones, and
-  // writes some under the latter.
+  // The first of the names that is stored: transformers loads norms under its names and under the published
+  // ones, and writes some under the latter.
   RmsNorm BindAnyNorm(const TensorScope& scope, const char* name, const char* published) const {
     const TensorName other = {published, ""};
     return BindNorm(scope, scope.HasWeight(other) ? other : TensorName{name, ""}, config_.decoder.hidden);

@@ -16,8 +16,8 @@ size_t PackedBytes(const kernels::Matrix& matrix);
 
 // Writes the matrix's panels. REQUIRES: `to` has PackedBytes(matrix); what they hold is overwritten.
 void Pack(ThreadPool& pool, const kernels::Matrix& matrix, std::byte* to);
-// The same for every NUMA node of the pool's plan, by its own threads: node n's lie n * stride bytes behind `to`.
-// REQUIRES: stride >= PackedBytes(matrix).
+// The same for every NUMA node of the pool's plan, by its own threads: node n's lie n * stride bytes behind
+// `to`. REQUIRES: stride >= PackedBytes(matrix).
 void PackOnEachNode(ThreadPool& pool, const kernels::Matrix& matrix, std::byte* to, size_t stride);
 
 // Zeros, in huge pages where the system gives them, taken as they are written. Empty when there is no memory.

@@ -21,9 +21,10 @@ enum class WeightUse : uint8_t {
   kMade,    // of numbers that no file has as they are: in panels in any case
 };
 
-// Filled while a model loads; afterwards only the experts' panels change. Memory is mapped in large pieces, with huge
-// pages where the system gives them, and goes with the store. One that only counts takes none and fills nothing. Where
-// NumaPlan replicates weights, all panels but those of ExpertPanels lie once on each node, and count as often.
+// Filled while a model loads; afterwards only the experts' panels change. Memory is mapped in large pieces,
+// with huge pages where the system gives them, and goes with the store. One that only counts takes none and
+// fills nothing. Where NumaPlan replicates weights, all panels but those of ExpertPanels lie once on each
+// node, and count as often.
 class PanelStore {
  public:
   // `bytes_max`: of all panels but those of WeightUse::kMade, or weights::kNoPanelLimit.
@@ -39,10 +40,11 @@ class PanelStore {
 
   // Panels, and what threads fill for streamed matrices.
   int64_t bytes() const;
-  // Bytes of the matrices that were added but stay in their file's layout: products read them in place. Where panels
-  // have a limit, these count as streamed.
+  // Bytes of the matrices that were added but stay in their file's layout: products read them in place. Where
+  // panels have a limit, these count as streamed.
   int64_t mapped_bytes() const { return mapped_bytes_; }
-  // Bytes in the file of what no panels hold: products read it again each time, from the system's file cache or the disk.
+  // Bytes in the file of what no panels hold: products read it again each time, from the system's file cache
+  // or the disk.
   int64_t streamed_bytes() const;
 
   // What products of experts pass; null where all experts are in panels.
@@ -58,7 +60,8 @@ class PanelStore {
   bool limited() const { return bytes_max_ != weights::kNoPanelLimit; }
   int64_t bytes_left() const { return bytes_max_ - limited_bytes_; }  // for experts
   kernels::Matrix Stream(kernels::Matrix matrix, WeightUse use, int64_t packed);
-  // Zeros, aligned to 64 bytes, in the last piece, which has as many for each copy; null when there is no memory.
+  // Zeros, aligned to 64 bytes, in the last piece, which has as many for each copy; null when there is no
+  // memory.
   std::byte* Allocate(size_t size);
 
   const size_t copies_ = CurrentNumaPlan().weight_copies();

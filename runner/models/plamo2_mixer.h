@@ -1,5 +1,5 @@
-// The state-space mixer of PLaMo 2: Mamba-2's recurrence, whose B, C and time steps are projections of the convolved
-// input, as Mamba-1 has them.
+// The state-space mixer of PLaMo 2: Mamba-2's recurrence, whose B, C and time steps are projections of the
+// convolved input, as Mamba-1 has them.
 #pragma once
 
 #include <cstddef>

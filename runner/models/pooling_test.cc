@@ -61,7 +61,8 @@ TEST(Pooler, CutsBeforeItNormalizesAndMayLeaveTheLength) {
             (std::vector<float>{static_cast<float>(6 / length), static_cast<float>(3 / length)}));
 }
 
-// As sentence-transformers saves Qwen3-Embedding: the tensors of the model inside, without "model." and a head.
+// As sentence-transformers saves Qwen3-Embedding: the tensors of the model inside, without "model." and a
+// head.
 TEST(SavedWithoutHead, LoadsAsWhatIsInsideOfAModelThatGenerates) {
   const auto load = [](const char* name, bool inside) {
     auto files = std::make_shared<test::PatchedModelFiles>("tests/data/models/llama");

@@ -16,7 +16,7 @@ api::Result<std::unique_ptr<Model>> LoadQwen2Moe(std::shared_ptr<const weights::
   form.mixture.names.shared = {.gate = {"mlp.shared_expert.gate_proj", "ffn_gate_shexp"},
                                .up = {"mlp.shared_expert.up_proj", "ffn_up_shexp"},
                                .down = {"mlp.shared_expert.down_proj", "ffn_down_shexp"}};
-  // Of a meaning with use_sliding_window only.
+  // These have a meaning with use_sliding_window only.
   read.Ignore({"sliding_window", "max_window_layers", "layer_types"});
   if (read.Boolean({"use_sliding_window", ""}, false)) {
     const int32_t below = read.Small({"max_window_layers", ""}, 0, kMaxLayers, 28);

@@ -151,8 +151,8 @@ class Qwen3Next final : public Qwen3NextLayers {
   }
 };
 
-// A joined input, one attention layer, a final norm and the target's head. As vllm's qwen3_next_mtp has it; nothing in
-// transformers runs it.
+// A joined input, one attention layer, a final norm and the target's head. As vllm's qwen3_next_mtp has it;
+// nothing in transformers runs it.
 class Qwen3NextMtp final : public Qwen3NextLayers {
  public:
   Qwen3NextMtp(std::shared_ptr<const weights::ModelFiles> files, TensorBinder& bind,

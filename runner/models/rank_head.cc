@@ -81,7 +81,8 @@ api::Result<RankHead> ReadGgufRankHead(const weights::ModelFiles& files) {
   return head;
 }
 
-// transformers' ...ForSequenceClassification of a decoder: a matrix on the final hidden state of the last token.
+// transformers' ...ForSequenceClassification of a decoder: a matrix on the final hidden state of the last
+// token.
 bool IsSequenceClassifier(const weights::ModelFiles& files) {
   if (files.format() == weights::Format::kGguf) return false;
   const auto names = files.config().find("architectures");
@@ -100,7 +101,7 @@ api::Result<RankHead> ReadClassifier(const weights::ModelFiles& files) {
                 .tokens = std::nullopt,
                 .prompt = {}};
   if (bind.error()) return std::unexpected(*bind.error());
-  // Of Qwen3 there are classifiers that were made of Qwen3-Reranker, and others; their files do not say which.
+  // Some Qwen3 classifiers were made of Qwen3-Reranker, and others were not; their files do not say which.
   if (files.architecture() == "qwen3") head.prompt = SplitRankTemplate(kRankTemplate).value_or(RankPrompt());
   head.prompt.only_with_instruction = true;
   return head;

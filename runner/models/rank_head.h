@@ -1,5 +1,5 @@
-// Reranking by a decoder: how much likelier "yes" is than "no" as its answer to a fixed question about a query and a
-// document (Qwen3-Reranker, Zhang et al. 2025).
+// Reranking by a decoder: how much likelier "yes" is than "no" as its answer to a fixed question about a
+// query and a document (Qwen3-Reranker, Zhang et al. 2025).
 #pragma once
 
 #include <array>
@@ -15,8 +15,8 @@
 
 namespace quire::runner::models {
 
-// The question: what stands before the query, between query and document, and behind it. Control tokens in these, but
-// not in query and document, are meant as such.
+// The question: what stands before the query, between query and document, and behind it. Control tokens in
+// these, but not in query and document, are meant as such.
 struct RankPrompt {
   std::string before, between, after;
   // Bytes of `before` that are the instruction, which a request may replace; end = 0: there is none.
@@ -35,12 +35,13 @@ struct RankHead {
   float Score(std::span<const float> state) const;
 };
 
-// Whether a decoder's files say that it ranks, without reading weights: GGUF with a "cls.output" of two answers and
-// pooling by rank; a directory whose modules.json has a LogitScore, or whose model is a sequence classifier of one label.
+// Whether a decoder's files say that it ranks, without reading weights: GGUF with a "cls.output" of two
+// answers and pooling by rank; a directory whose modules.json has a LogitScore, or whose model is a sequence
+// classifier of one label.
 bool RanksByAnswer(const weights::ModelFiles& files);
 // REQUIRES: RanksByAnswer(files). kBadModel for answers or a question that are not understood.
 api::Result<RankHead> ReadRankHead(const weights::ModelFiles& files);
-// Of a directory, for these two tokens.
+// Makes the head of a directory, for these two tokens.
 api::Result<RankHead> MakeRankHead(const weights::ModelFiles& files, int32_t yes, int32_t no);
 
 }  // namespace quire::runner::models

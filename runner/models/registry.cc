@@ -143,8 +143,8 @@ std::unexpected<api::Error> Unsupported(const weights::ModelFiles& files, std::s
                                among, fmt::join(known, ", ")));
 }
 
-// Decoders that were trained on to embed, as gte-Qwen2, may see both ways: with the layers of their family, they say so
-// by one key.
+// Decoders that were trained on to embed, as gte-Qwen2, may see both ways: with the layers of their family,
+// they say so by one key.
 api::Result<void> CheckSeesBackwards(const weights::ModelFiles& files) {
   ConfigReader read(files);
   constexpr ConfigKey kCausal = {"is_causal", "attention.causal"};

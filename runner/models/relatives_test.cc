@@ -1,4 +1,5 @@
-// Families whose properties others have too compute what those compute, and what single families do with a flag.
+// Families whose properties others have too compute what those compute, and what single families do with a
+// flag.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>

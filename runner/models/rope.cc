@@ -165,8 +165,8 @@ class RopeReader {
     return rotated / 2 * 2;
   }
 
-  // With an alpha, theta grows once, whatever the length of a text. Without, it grows with texts beyond the context of the
-  // configuration, which no sequence exceeds.
+  // With an alpha, theta grows once, whatever the length of a text. Without, it grows with texts beyond the
+  // context of the configuration, which no sequence exceeds.
   std::vector<float> Dynamic(double theta) {
     const bool alpha = read_.Find({keys_.HuggingFace("alpha"), ""}) != nullptr;
     if (!alpha) (void)Factor();

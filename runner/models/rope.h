@@ -47,8 +47,8 @@ struct RopeQuery {
   bool fixed_ntk = false;     // "ntk" is FixedNtkFrequencies
 };
 
-// Default, linear, llama3, YaRN (Peng et al. 2023), LongRoPE (Ding et al. 2024), proportional (Gemma 4) and dynamic with
-// an alpha (Hunyuan) embeddings; any other type is an error.
+// Default, linear, llama3, YaRN (Peng et al. 2023), LongRoPE (Ding et al. 2024), proportional (Gemma 4) and
+// dynamic with an alpha (Hunyuan) embeddings; any other type is an error.
 RopeSpec ReadRope(ConfigReader& read, const RopeQuery& query);
 
 // The stretched frequencies, f = theta^(-2i / dims) to begin with, in the published formulas.
@@ -63,8 +63,8 @@ struct YarnScaling {
 };
 std::vector<float> YarnFrequencies(double theta, int32_t dims, const YarnScaling& scaling);
 
-// Of the GTE models (kexue.fm/archives/9706): the base and then all frequencies are stretched, or with `mixed` each
-// frequency by a power of its own that grows to `factor`.
+// The GTE models' form (kexue.fm/archives/9706): the base and then all frequencies are stretched, or with
+// `mixed` each frequency by a power of its own that grows to `factor`.
 std::vector<float> FixedNtkFrequencies(double theta, int32_t dims, double factor,
                                        std::optional<double> mixed);
 
@@ -74,8 +74,8 @@ class RotaryEmbedding {
   RotaryEmbedding() = default;
   explicit RotaryEmbedding(RopeSpec spec) : spec_(std::move(spec)) {}
 
-  // The model's context: chooses LongRoPE's frequencies, one choice for all positions and sequences. Until then they are
-  // those of a long context. REQUIRES: no keys are cached.
+  // The model's context: chooses LongRoPE's frequencies, one choice for all positions and sequences. Until
+  // then they are those of a long context. REQUIRES: no keys are cached.
   void SetContext(int64_t tokens);
 
   void Prepare(const ForwardContext& ctx);

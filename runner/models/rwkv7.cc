@@ -95,7 +95,7 @@ class Rwkv7 final : public Decoder {
     return mix;
   }
 
-  // Of r, w, k, v, a and g: in one tensor, or each in its own.
+  // Binds those of r, w, k, v, a and g: in one tensor, or each in its own.
   void BindLerps(const TensorScope& scope, RwkvTimeMix* mix) const {
     const int64_t hidden = config_.decoder.hidden;
     const int64_t count = config_.gate_rank > 0 ? RwkvTimeMix::kLerps : RwkvTimeMix::kG;

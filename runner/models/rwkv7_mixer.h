@@ -1,5 +1,5 @@
-// The two parts of an RWKV-7 layer: the time mix, whose state is a matrix per head, and the channel mix. Both see a row
-// beside the one before it (token shift).
+// The two parts of an RWKV-7 layer: the time mix, whose state is a matrix per head, and the channel mix. Both
+// see a row beside the one before it (token shift).
 #pragma once
 
 #include <array>
@@ -42,8 +42,8 @@ struct RwkvTimeMix {
   float norm_eps = 0;
   size_t recurrent_layer = 0;  // of the layout
 
-  // Required of the layout: a column of the shifts' last rows, a matrix per head, and of each draft token those rows and
-  // what its update reads beside the state.
+  // Required of the layout: a column of the shifts' last rows, a matrix per head, and of each draft token
+  // those rows and what its update reads beside the state.
   cache::RecurrentLayer state() const;
   void GrowWidths(RowWidths& widths) const;
   kernels::RecurrentLayer At(const ForwardContext& ctx) const;

@@ -1,4 +1,5 @@
-// How the final hidden states of a text's tokens become one vector, as directories of sentence-transformers say it.
+// How the final hidden states of a text's tokens become one vector, as directories of sentence-transformers
+// say it.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +20,12 @@ enum class EncoderPooling : uint8_t {
   kWeightedMean,  // of all tokens, weighted by 1, 2, 3, ...
 };
 
-// That of 1_Pooling/config.json, in the older spelling or the newer one; nothing without the file. Several kinds at
-// once, and keys with another meaning, are errors, which `read` keeps.
+// That of 1_Pooling/config.json, in the older spelling or the newer one; nothing without the file. Several
+// kinds at once, and keys with another meaning, are errors, which `read` keeps.
 std::optional<EncoderPooling> ReadPoolingFolder(ConfigReader& read);
 
-// Whether a directory holds a decoder without the matrix that makes logits, as sentence-transformers and classifiers are
-// saved. Such a model generates nothing.
+// Whether a directory holds a decoder without the matrix that makes logits, as sentence-transformers and
+// classifiers are saved. Such a model generates nothing.
 bool IsSavedWithoutHead(const weights::ModelFiles& files);
 
 }  // namespace quire::runner::models

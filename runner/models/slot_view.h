@@ -28,8 +28,8 @@ class SlotView final : public cache::StepView {
   int32_t tokens_;
 };
 
-// Recorded rows of a layer apart: for each width a part [tokens, width], in the order of the rows' numbers, of which some
-// may be left at the end. REQUIRES: inputs has `tokens` whole rows.
+// Recorded rows of a layer apart: for each width a part [tokens, width], in the order of the rows' numbers,
+// of which some may be left at the end. REQUIRES: inputs has `tokens` whole rows.
 inline std::vector<std::vector<float>> SplitRecords(const cache::RecurrentLayer& layer,
                                                     std::span<const std::byte> inputs, size_t tokens,
                                                     std::initializer_list<size_t> widths) {

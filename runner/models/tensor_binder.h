@@ -47,7 +47,8 @@ class TensorBinder {
   TensorScope Layer(size_t index);
 
   // The same matrix for many products: with panels, where they pay. Of metadata-only files it stays as it is,
-  // and its panels are counted. kMade, where `matrix` lies in memory that its caller frees when it has panels.
+  // and its panels are counted. kMade, where `matrix` lies in memory that its caller frees when it has
+  // panels.
   kernels::Matrix InPanels(const kernels::Matrix& matrix, WeightUse use = WeightUse::kAlways);
   // What products of experts pass, bound so far; null where all are in panels.
   ExpertPanels* expert_panels() { return panels_ == nullptr ? nullptr : panels_->experts(); }
@@ -90,8 +91,8 @@ class TensorBinder {
 
 enum class Bias : uint8_t { kAbsent, kPresent, kIfStored };
 
-// The tensors of one part of a model. Every method but Values, Rows, Stacked and Has adds ".weight" to the name. After
-// an error they return empty things.
+// The tensors of one part of a model. Every method but Values, Rows, Stacked and Has adds ".weight" to the
+// name. After an error they return empty things.
 class TensorScope {
  public:
   // A matrix [out, in], in place, whose rows are looked up.
@@ -121,9 +122,8 @@ class TensorScope {
   std::vector<float> Elements(TensorName name, int64_t size) const;
   // A norm's weight [size] as float32.
   std::vector<float> Norm(TensorName name, int64_t size) const;
-  // A depthwise convolution's weights, [channels, 1, kernel] or [channels, kernel] in the file, or the first behind a
-  // dimension of 1, converted to
-  // float32 and transposed to [kernel, channels].
+  // A depthwise convolution's weights, [channels, 1, kernel] or [channels, kernel] in the file, or the first
+  // behind a dimension of 1, converted to float32 and transposed to [kernel, channels].
   std::vector<float> Taps(TensorName name, int64_t channels, int64_t kernel) const;
   // A convolution's ".bias" [channels]; empty where there must be none.
   std::vector<float> TapsBias(TensorName name, int64_t channels, Bias bias) const;
@@ -132,7 +132,8 @@ class TensorScope {
   bool Has(TensorName name) const;
   // Whether the weight of this name is stored; never without a name.
   bool HasWeight(TensorName name) const;
-  // Whether a tensor of this complete name is stored, and its values may be looked at (weights::ModelFiles::CanRead).
+  // Whether a tensor of this complete name is stored, and its values may be looked at
+  // (weights::ModelFiles::CanRead).
   bool CanRead(TensorName name) const;
   // The stored tensor's type; nothing when it is absent.
   std::optional<weights::DataType> TypeOf(TensorName name) const;

@@ -27,8 +27,8 @@ struct Zamba2Config {
   Bias bias = Bias::kAbsent;  // of feed-forward layers
 };
 
-// One use of a shared block: its weights are those of the other uses but for the adapters and the last projection. Each
-// use has keys and values of its own.
+// One use of a shared block: its weights are those of the other uses but for the adapters and the last
+// projection. Each use has keys and values of its own.
 //   t = linear(mlp(norm(attention(norm(h, e)))))     e: the embedded tokens
 struct SharedUse {
   RmsNorm norm, mlp_norm;
@@ -73,8 +73,8 @@ class Zamba2 final : public Decoder {
  private:
   size_t layers() const override { return blocks_.size(); }
 
-  // The layer that stores a tensor of the block of the use-th hybrid layer: that layer itself, where a checkpoint shares
-  // nothing, or any that uses the block, the first by default.
+  // The layer that stores a tensor of the block of the use-th hybrid layer: that layer itself, where a
+  // checkpoint shares nothing, or any that uses the block, the first by default.
   size_t StoringLayer(TensorBinder& bind, size_t use, const std::string& name) const {
     const auto blocks = static_cast<size_t>(config_.shared_blocks);
     std::vector<size_t> users;  // layers, by their use
@@ -228,7 +228,7 @@ void ReadZamba2Mamba(ConfigReader& read, Zamba2Config* config) {
   form.mamba.conv_bias = Bias::kPresent;  // whatever the key says
   form.mamba.norm_groups = static_cast<int32_t>(form.mamba.shape.groups);
   form.mamba.norm_eps = kGatedNormEps;
-  // Of the published kernels, prefill applies limits and decoding does not.
+  // In the published kernels, prefill applies limits and decoding does not.
   if (form.mamba.step_low > 0 || std::isfinite(form.mamba.step_high)) {
     read.Fail("time_step_limit: only no limit is supported");
   }

@@ -10,9 +10,9 @@ namespace quire::runner::output {
 // Stands in a ToolCallTemplate for the number of a call, in digits.
 inline constexpr std::string_view kCallNumber = "\x1f";
 
-// A call whose arguments stand between tags, each value as text where it is a string, else as JSON. Line breaks may be
-// left out. A call is head, the tool's name, middle, its arguments, tail. An argument is key, its name, value, its
-// value, end.
+// A call whose arguments stand between tags, each value as text where it is a string, else as JSON. Line
+// breaks may be left out. A call is head, the tool's name, middle, its arguments, tail. An argument is key,
+// its name, value, its value, end.
 struct TaggedArguments {
   std::string_view head, middle, key, value, end, tail;
   std::string_view text_value = {};  // in place of `value` before a string; empty: the same
@@ -34,7 +34,8 @@ struct ToolCallTemplate {
   const TaggedArguments* tagged = nullptr;
 };
 
-// Gpt-oss may name the recipient of a call behind the role: "<|start|>assistant to=functions.f<|channel|>commentary json".
+// Gpt-oss may name the recipient of a call behind the role: "<|start|>assistant
+// to=functions.f<|channel|>commentary json".
 inline constexpr std::string_view kHarmonyTo = " to=";
 inline constexpr std::string_view kHarmonyRecipient = " to=functions.";
 

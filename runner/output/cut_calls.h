@@ -13,8 +13,8 @@ namespace quire::runner::output {
 // The beginning of a JSON object with what closes it behind its last complete member.
 std::string CloseObject(std::string_view text);
 
-// The calls in `text`, the last one with those arguments that are complete. A call whose name is cut is none, unless it
-// is the answer's first and there is one tool only.
+// The calls in `text`, the last one with those arguments that are complete. A call whose name is cut is none,
+// unless it is the answer's first and there is one tool only.
 std::vector<api::ToolCall> ReadCutCalls(const ToolCallSyntax& syntax, std::string_view text,
                                         const Tools& tools, bool is_first);
 

@@ -59,8 +59,8 @@ constexpr TaggedArguments kDsmlArguments = {"<｜DSML｜invoke name=\"",    "\">
                                             "</｜DSML｜parameter>\n",     "</｜DSML｜invoke>",
                                             "\" string=\"true\">"};
 
-// A family is known by a text that stands in its chat template, with another one where it has one, or, where no
-// template tells, by a token of its vocabulary. The first line that fits counts.
+// A family is known by a text that stands in its chat template, with another one where it has one, or, where
+// no template tells, by a token of its vocabulary. The first line that fits counts.
 struct Family {
   std::string_view name;
   std::string_view mark;

@@ -100,7 +100,8 @@ TEST_F(Fixtures, FamiliesAreKnownByTheirTemplates) {
   }
 }
 
-// What SmolLM3's and EXAONE 4's published templates say of tools, in other words: calls are JSON between tags.
+// What SmolLM3's and EXAONE 4's published templates say of tools, in other words: calls are JSON between
+// tags.
 TEST(Format, FamiliesWithoutATemplateOfTheFixtures) {
   const struct {
     const char* chat_template;

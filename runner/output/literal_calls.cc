@@ -90,7 +90,8 @@ std::string_view WithoutLineBreaks(std::string_view text) {
   return text;
 }
 
-// The text of a value up to its end tag, and past it. An end tag inside a string of a list or object is part of it.
+// The text of a value up to its end tag, and past it. An end tag inside a string of a list or object is part
+// of it.
 std::optional<std::string_view> ConsumeValue(LiteralReader& reader, std::string_view end, TypeSet types) {
   const std::string_view value = TrimLeft(reader.rest());
   const bool json =

@@ -14,8 +14,8 @@ namespace quire::runner::output {
 
 inline constexpr int kLiteralDepthMax = 100;  // nested lists and dicts
 
-// Sets the members of one object, which was empty: the last value of a repeated key counts, at the place of the first.
-// Time: n log n in their number.
+// Sets the members of one object, which was empty: the last value of a repeated key counts, at the place of
+// the first. Time: n log n in their number.
 class MemberWriter {
  public:
   // `object` outlives this and is changed by nobody else meanwhile.
@@ -36,7 +36,8 @@ class LiteralReader {
   bool at_end() const { return at_ == text_.size(); }
   std::string_view rest() const { return text_.substr(at_); }
   void Skip(size_t bytes) { at_ += bytes; }
-  // A search of this many bytes beyond the cursor has found nothing; false once that is too much to search on.
+  // A search of this many bytes beyond the cursor has found nothing; false once that is too much to search
+  // on.
   void RecordSearch(size_t bytes) { searched_ += bytes; }
   bool MaySearch() const { return searched_ < kSearchBytesMax; }
   void SkipSpace();

@@ -1,5 +1,5 @@
-// Searches in text that grows at its end and is cut at its front, as parsers of streamed answers hold it. What was
-// searched is not searched again, so that text which is held back for long costs nothing more.
+// Searches in text that grows at its end and is cut at its front, as parsers of streamed answers hold it.
+// What was searched is not searched again, so that text which is held back for long costs nothing more.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// libFuzzer: a byte that says which format, one that says how the text is cut, and the text of an answer. The output does
-// not depend on the cuts; arguments of calls are JSON objects; what is valid UTF-8 stays valid.
+// libFuzzer: a byte that says which format, one that says how the text is cut, and the text of an answer. The
+// output does not depend on the cuts; arguments of calls are JSON objects; what is valid UTF-8 stays valid.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +21,7 @@ void Require(bool condition) {
   if (!condition) std::abort();
 }
 
-// Of each family, by what Detect() knows it by.
+// One format of each family, by what Detect() knows it by.
 const std::vector<Format>& Formats() {
   static const std::vector<Format> formats = [] {
     std::vector<Format> all;

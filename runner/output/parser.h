@@ -1,8 +1,8 @@
 // Splits the output of a model into what the client sees: text, thinking, tool calls.
 // Invariants:
 // - the output does not depend on how the input text was split;
-// - a marker counts where the model produced its own token for it (FeedToken) or, where the vocabulary has none, at the
-//   beginning of the answer or of a line; elsewhere the same characters are text;
+// - a marker counts where the model produced its own token for it (FeedToken) or, where the vocabulary has
+//   none, at the beginning of the answer or of a line; elsewhere the same characters are text;
 // - no marker that counts comes out, and no beginning of one while it may still become one;
 // - a constrained document comes out as it is;
 // - a call's arguments are a JSON object; malformed calls come out as text, without their markers;
@@ -28,8 +28,8 @@ struct OutputChunk {
 
 using OutputChunks = std::vector<OutputChunk>;
 
-// One per answer; one thread. Time: linear in the text, whatever is held back; what is read again, of calls that turn out
-// to be malformed, is bounded.
+// One per answer; one thread. Time: linear in the text, whatever is held back; what is read again, of calls
+// that turn out to be malformed, is bounded.
 class Parser {
  public:
   virtual ~Parser() = default;

@@ -1,5 +1,5 @@
-// Answers that make a parser hold text back for long, token by token: the sizes would take minutes where a token costs what
-// is held.
+// Answers that make a parser hold text back for long, token by token: the sizes would take minutes where a
+// token costs what is held.
 #include <gtest/gtest.h>
 
 #include "runner/output/testing/parse_whole.h"

@@ -14,7 +14,8 @@ namespace {
 // A name longer than this before a call's arguments is no name.
 constexpr size_t kNameBytesMax = 512;
 
-// What an answer may have read more than once, some 50 ms: 1,600 apparent ends of one call in each other's way.
+// What an answer may have read more than once, some 50 ms: 1,600 apparent ends of one call in each other's
+// way.
 constexpr size_t kRereadBytesMax = size_t{16} << 20;
 
 // Those that read a text which begins with {, or with [ and {, as JSON and nothing else.
@@ -333,7 +334,8 @@ bool TaggedParser::Read(size_t size, std::vector<api::ToolCall>& calls, Reading&
   return reading == Reading::kCalls;
 }
 
-// Each byte is read once by a call; what an earlier one has read counts, and at its bound the value is broken.
+// Each byte is read once by a call; what an earlier one has read counts, and at its bound the value is
+// broken.
 ValueEnd::State TaggedParser::AdvanceValue(size_t until) {
   const auto value = rest().substr(value_begin_, until - value_begin_);
   const size_t before = value_->size();
@@ -407,7 +409,8 @@ TaggedParser::ValueBegin TaggedParser::FindValue(std::string_view text) {
   return {kNever, kNameBytesMax};
 }
 
-// Whether the text ends before a next call's marker that begins among the bytes which are no name would be whole.
+// Whether the text ends before a next call's marker that begins among the bytes which are no name would be
+// whole.
 bool TaggedParser::EndsWithinMarker(std::string_view text, const ValueBegin& begin) const {
   const size_t marker = call_begin_.marker().size();
   return begin.known == ValueBegin::Known::kNever && marker > 0 && text.size() < begin.at + marker - 1;

@@ -89,12 +89,13 @@ class TaggedParser final : public Parser {
   size_t FirstInSegment() { return space_run_.Skip(buffer_, begin_); }
   // Behind thinking: drops the tag that opens the answer; false when more text is needed to decide.
   bool ConsumeAnswerBegin(bool end);
-  // How much of the next `size` bytes is the answer's, before the tag that closes it or, unless `whole`, may become one.
+  // How much of the next `size` bytes is the answer's, before the tag that closes it or, unless `whole`, may
+  // become one.
   size_t BeforeAnswerEnd(size_t size, bool whole);
   void DropSpace();
   // How much of the next `size` bytes is left without the space that ends them.
   size_t WithoutSpace(size_t size) { return space_run_.SkipBack(buffer_, begin_, begin_ + size) - begin_; }
-  // Of rest(), at or behind `from`; npos: none.
+  // A position in rest(), at or behind `from`; npos: none.
   size_t Find(MarkerSearch& marker, size_t from = 0);
   void EnterCall(size_t consumed, std::string_view space);
   std::string_view rest() const { return std::string_view(buffer_).substr(begin_); }
@@ -126,8 +127,9 @@ class TaggedParser final : public Parser {
   std::optional<ValueEnd> value_;
   size_t value_begin_ = 0;  // of rest()
 
-  // What is no call is read again as text in which other calls may begin, and a call up to each of its apparent ends. All
-  // of that together is bounded: what exceeds it is text. Both depend on the answer's text alone.
+  // What is no call is read again as text in which other calls may begin, and a call up to each of its
+  // apparent ends. All of that together is bounded: what exceeds it is text. Both depend on the answer's text
+  // alone.
   size_t read_until_ = 0;  // of buffer_: as (part of) calls
   size_t rereads_left_;    // bytes
 };

@@ -23,7 +23,8 @@ enum class Reading : uint8_t {
 // that the text brings, mostly none; arguments are JSON objects.
 using ReadCalls = Reading (*)(std::string_view text, const Tools& tools, std::vector<api::ToolCall>& calls);
 
-// {"name", "arguments"} or {"name", "parameters"}, "tool_name" for "name" too, one, several, or an array of them.
+// {"name", "arguments"} or {"name", "parameters"}, "tool_name" for "name" too, one, several, or an array of
+// them.
 Reading ReadJsonCalls(std::string_view text, const Tools& tools, std::vector<api::ToolCall>& calls);
 // The content of <tool_call>: JSON as above, <function=f><parameter=k>v</parameter></function>, or
 // f<arg_key>k</arg_key><arg_value>v</arg_value>.
@@ -41,13 +42,15 @@ Reading ReadMistralCalls(std::string_view text, const Tools& tools, std::vector<
 // [{"f": {"k": v}}]: Apertus.
 Reading ReadKeyedCalls(std::string_view text, const Tools& tools, std::vector<api::ToolCall>& calls);
 // The parts of a call between special tokens. DeepSeek V3.1: f, arguments; V3 and R1: "function", f and the
-// arguments in a Markdown fence. Kimi K2: functions.f:0, which is the id too, arguments. Solar: id, f, arguments.
+// arguments in a Markdown fence. Kimi K2: functions.f:0, which is the id too, arguments. Solar: id, f,
+// arguments.
 Reading ReadDeepSeekCalls(std::string_view text, const Tools& tools, std::vector<api::ToolCall>& calls);
 Reading ReadKimiCalls(std::string_view text, const Tools& tools, std::vector<api::ToolCall>& calls);
 Reading ReadSolarCalls(std::string_view text, const Tools& tools, std::vector<api::ToolCall>& calls);
 // <invoke name="f"><parameter name="k">v</parameter></invoke>, one or several; or JSON as above.
 Reading ReadInvokeCalls(std::string_view text, const Tools& tools, std::vector<api::ToolCall>& calls);
-// The same of DeepSeek V3.2, whose parameters say with string="true" that they are texts; every tag begins with ｜DSML｜.
+// The same of DeepSeek V3.2, whose parameters say with string="true" that they are texts; every tag begins
+// with ｜DSML｜.
 Reading ReadDsmlCalls(std::string_view text, const Tools& tools, std::vector<api::ToolCall>& calls);
 
 // Where a call's text ends.

@@ -99,7 +99,7 @@ bool UnmarkedCalls::ConsumeInString(char c) {
   return true;
 }
 
-// Of an object that may be a call: a key, or a value.
+// Ends a string of an object that may be a call: a key, or a value.
 bool UnmarkedCalls::EndString() {
   string_.pop_back();
   if (expects_ == Expects::kKey) {

@@ -1,5 +1,5 @@
-// Calls without a marker: an answer that is as a whole JSON objects, or lists of them, perhaps in Markdown fences, each
-// with the name of a tool and an object of arguments.
+// Calls without a marker: an answer that is as a whole JSON objects, or lists of them, perhaps in Markdown
+// fences, each with the name of a tool and an object of arguments.
 #pragma once
 
 #include <cstddef>
@@ -20,9 +20,11 @@ class UnmarkedCalls {
   explicit UnmarkedCalls(const Tools& tools, bool behind_calls)
       : tools_(tools), may_separate_(behind_calls) {}
 
-  // Goes on where the last call stopped; `text` is the same text, or longer. False: no such answer begins like this.
+  // Goes on where the last call stopped; `text` is the same text, or longer. False: no such answer begins
+  // like this.
   bool Advance(std::string_view text);
-  // At the end of the answer, all of which is `text`: appends its calls. False, and nothing appended: it is no such answer.
+  // At the end of the answer, all of which is `text`: appends its calls. False, and nothing appended: it is
+  // no such answer.
   bool Read(std::string_view text, std::vector<api::ToolCall>& calls) const;
 
  private:

@@ -15,8 +15,8 @@ struct CallText {
   bool markup = false;  // not the name or the arguments of a call
 };
 
-// What the parser of the format reads back as these calls; of arguments that are no JSON object the text. REQUIRES: the
-// format has a syntax for calls.
+// What the parser of the format reads back as these calls; of arguments that are no JSON object the text.
+// REQUIRES: the format has a syntax for calls.
 std::vector<CallText> WriteCalls(const Format& format, std::span<const api::ToolCall> calls);
 
 // The syntax of models without one of their own: a JSON object between <tool_call> and </tool_call>.

@@ -1,5 +1,6 @@
-// Which chat template a model is spoken to with: that of its files or, where they bring none, a known prompt format that the
-// manifest names or the family and the vocabulary show. No format is taken whose special tokens the vocabulary lacks.
+// Which chat template a model is spoken to with: that of its files or, where they bring none, a known prompt
+// format that the manifest names or the family and the vocabulary show. No format is taken whose special
+// tokens the vocabulary lacks.
 #pragma once
 
 #include <functional>
@@ -22,8 +23,8 @@ struct ChatFormat {
       {};  // what was decided for files without a template, a line each, for people
 };
 
-// `has_token` tells whether the vocabulary has a token of exactly this text. `go_template`: the manifest's template goes
-// before what is chosen here.
+// `has_token` tells whether the vocabulary has a token of exactly this text. `go_template`: the manifest's
+// template goes before what is chosen here.
 ChatFormat ChooseChatFormat(const weights::ModelFiles& files, const api::ipc::PromptNames& names,
                             bool go_template, const std::function<bool(std::string_view)>& has_token);
 

@@ -1,5 +1,5 @@
-// Our formats against the published templates of the fixtures: the same prompts for every conversation that those render.
-// Contents are texts here, as requests have them.
+// Our formats against the published templates of the fixtures: the same prompts for every conversation that
+// those render. Contents are texts here, as requests have them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,11 +32,12 @@ struct Golden {
   std::set<std::string> other = {};
 };
 
-// Published LFM2 templates leave out calls, which Ollama's renderer and ours show in the model's syntax. llama.cpp's copy of
-// DeepSeek V3.1's template opens the thinking that it closes; the model card and Ollama do not. GLM's shows no content as
-// "None", and Qwen3's leaves out other roles. Granite 3.3's leaves out calls, gpt-oss's text beside calls, and all calls but the
-// first; DeepSeek R1's ends an answer once more behind calls. Mistral's refuse or leave out text beside calls, join turns, and
-// are different in how they show an empty system text.
+// Published LFM2 templates leave out calls, which Ollama's renderer and ours show in the model's syntax.
+// llama.cpp's copy of DeepSeek V3.1's template opens the thinking that it closes; the model card and Ollama
+// do not. GLM's shows no content as "None", and Qwen3's leaves out other roles. Granite 3.3's leaves out
+// calls, gpt-oss's text beside calls, and all calls but the first; DeepSeek R1's ends an answer once more
+// behind calls. Mistral's refuse or leave out text beside calls, join turns, and are different in how they
+// show an empty system text.
 const std::set<std::string> kWithCalls = {
     "tool_call_dict",         "tool_call_str_args",  "tool_call_no_tools_arg", "tool_parallel",
     "tool_call_then_gp_text", "reasoning_then_tool", "reasoning_field_tool",   "null_assistant"};

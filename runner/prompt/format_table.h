@@ -1,5 +1,6 @@
-// The prompt formats of model families, as chat templates of our own in formats/. Each renders what the template published
-// with the models renders (format_golden_test.cc). They are for models whose files bring no chat template.
+// The prompt formats of model families, as chat templates of our own in formats/. Each renders what the
+// template published with the models renders (format_golden_test.cc). They are for models whose files bring
+// no chat template.
 #pragma once
 
 #include <optional>
@@ -25,10 +26,10 @@ struct NamedFormat {
 
 // By the names that Ollama's manifests have for them (RENDERER).
 std::span<const NamedFormat> RendererFormats();
-// Of families, for models whose manifests have no such name.
+// The formats of families, for models whose manifests have no such name.
 std::span<const NamedFormat> FamilyFormats();
-// By the names of what reads the answers (PARSER): templates that show the markup of answers, which are not to be rendered.
-// Empty for "passthrough": answers are text.
+// By the names of what reads the answers (PARSER): templates that show the markup of answers, which are not
+// to be rendered. Empty for "passthrough": answers are text.
 std::span<const NamedFormat> ParserFormats();
 
 const NamedFormat* FindFormat(std::span<const NamedFormat> formats, std::string_view name);

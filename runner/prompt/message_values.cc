@@ -49,8 +49,8 @@ Value With(const Value& dict, const char* name, Value value) {
   return DictOf(std::move(entries));
 }
 
-// A schema of a tool's arguments with what templates read without asking whether it is there. Its depth is bounded by
-// JsonReader.
+// A schema of a tool's arguments with what templates read without asking whether it is there. Its depth is
+// bounded by JsonReader.
 Value CompleteSchema(Value schema, const TurnRules& rules, bool property) {
   if (schema.is_list()) {
     std::vector<Value> items;

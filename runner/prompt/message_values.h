@@ -35,12 +35,13 @@ api::Result<void> CheckTexts(std::span<const api::Message> messages);
 // A list of dicts: role and content; reasoning_content and thinking, tool_calls, name and tool_call_id where
 // there are any. `suffix` is put behind the last message's content. All strings are of Trust::kRequest,
 // except the roles that every chat knows: templates build markers of them ("<|user|>"). REQUIRES: all
-// texts are UTF-8. Arguments that are no JSON object are one with the text as "_raw". Reading JSON counts as work, and its values are bounded, those of all
-// calls together (JsonReader).
+// texts are UTF-8. Arguments that are no JSON object are one with the text as "_raw". Reading JSON counts as
+// work, and its values are bounded, those of all calls together (JsonReader).
 api::Result<jinja::Value> MessagesValue(std::span<const Turn> turns, const ValueForm& form,
                                         std::string_view suffix);
 
-// The definitions of the tools as they are given, or as `rules` has them completed; `none` when there are none.
+// The definitions of the tools as they are given, or as `rules` has them completed; `none` when there are
+// none.
 api::Result<jinja::Value> ToolsValue(std::span<const api::Tool> tools, const jinja::Value& none,
                                      const TurnRules& rules = {});
 

@@ -35,7 +35,8 @@ std::vector<PromptSegment> Segments(const jinja::TrackedText& tracked, size_t en
   return segments;
 }
 
-// As strftime() writes it: the probes of a template give no date, and a library that asserts a valid one stops them.
+// As strftime() writes it: the probes of a template give no date, and a library that asserts a valid one
+// stops them.
 std::string DateText(const std::tm& date) {
   char text[32];
   return {text, std::strftime(text, sizeof text, "%b %d %Y %H:%M:%S", &date)};

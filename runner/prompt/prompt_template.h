@@ -34,23 +34,25 @@ std::tm LocalTime(int64_t seconds);
 // Immutable; any thread.
 class PromptTemplate {
  public:
-  // The texts of special tokens by the names that templates have for them ("bos_token", "eos_token", "unk_token", ...).
+  // The texts of special tokens by the names that templates have for them ("bos_token", "eos_token",
+  // "unk_token", ...).
   using Tokens = std::vector<std::pair<std::string, std::string>>;
 
-  // The chat template of the model at `path`; for requests with tools `tool_use`, unless that is empty. One that cannot be
-  // read costs chats only: Render() says what is wrong. kBadModel names the file: a token is not UTF-8. Like Parse() and ParseGo(), it shows the template small conversations and finds out what it refuses
-  // or drops (turn_probe.h). `write_calls`: how the model writes calls.
+  // The chat template of the model at `path`; for requests with tools `tool_use`, unless that is empty. One
+  // that cannot be read costs chats only: Render() says what is wrong. kBadModel names the file: a token is
+  // not UTF-8. Like Parse() and ParseGo(), it shows the template small conversations and finds out what it
+  // refuses or drops (turn_probe.h). `write_calls`: how the model writes calls.
   static api::Result<std::shared_ptr<const PromptTemplate>> Build(std::string_view source,
                                                                   std::string_view tool_use,
                                                                   std::string_view path, Tokens tokens,
                                                                   WriteCalls write_calls = WriteGenericCalls);
-  // Of a model without one: messages are refused with kUnsupported and this reason.
+  // For a model without one: messages are refused with kUnsupported and this reason.
   static std::shared_ptr<const PromptTemplate> Without(std::string refusal);
   // The same from the template's text alone. kBadModel names the line.
   static api::Result<std::shared_ptr<const PromptTemplate>> Parse(std::string_view source, Tokens tokens = {},
                                                                   WriteCalls write_calls = WriteGenericCalls);
-  // From a Go template, as a Modelfile's TEMPLATE has it. kBadModel names the line. `write_calls` null: without finding
-  // anything out, for one that serves a single request without tools.
+  // From a Go template, as a Modelfile's TEMPLATE has it. kBadModel names the line. `write_calls` null:
+  // without finding anything out, for one that serves a single request without tools.
   static api::Result<std::shared_ptr<const PromptTemplate>> ParseGo(std::string_view source,
                                                                     WriteCalls write_calls = nullptr);
 
@@ -61,10 +63,10 @@ class PromptTemplate {
   const TurnRules& rules() const { return rules_; }
   bool readable() const { return !std::holds_alternative<api::Error>(template_); }
 
-  // The prompt up to where the model's answer begins, or to where `ending` says. A last message of the assistant's is
-  // an answer to go on with: the prompt then ends right behind its content. `now` is what strftime_now shows. Neighboring segments differ in origin. kInvalidArgument carries
-  // what the template says of the messages; kUnsupported: the template does not show the answer to go on
-  // with.
+  // The prompt up to where the model's answer begins, or to where `ending` says. A last message of the
+  // assistant's is an answer to go on with: the prompt then ends right behind its content. `now` is what
+  // strftime_now shows. Neighboring segments differ in origin. kInvalidArgument carries what the template
+  // says of the messages; kUnsupported: the template does not show the answer to go on with.
   api::Result<std::vector<PromptSegment>> Render(std::span<const api::Message> messages,
                                                  std::span<const api::Tool> tools, const std::tm& now,
                                                  const ThinkingSwitch& thinking = {},

@@ -47,7 +47,8 @@ class OpenCalls {
   void Add(Call call) { calls_.push_back(std::move(call)); }
   void Clear() { calls_.clear(); }
 
-  // The call of this result: by its id, else by its function's name, else the first. Nothing where none waits.
+  // The call of this result: by its id, else by its function's name, else the first. Nothing where none
+  // waits.
   bool Take(const api::Message& result, Call& taken) {
     auto found = calls_.end();
     if (!result.tool_call_id.empty()) {

@@ -169,7 +169,8 @@ class Prober {
                        shape.shown, [&](const char* part) { return text->find(part) != std::string::npos; });
   }
 
-  // The first of `attempts` under which the shape is served, and those before it as well, unless it is already.
+  // The first of `attempts` under which the shape is served, and those before it as well, unless it is
+  // already.
   void Try(Shape shape, std::initializer_list<Changes> attempts) {
     if (!Serves(shape, probe_.rules) && !Change(shape, attempts)) {
       probe_.unserved.emplace_back(shape.name);

@@ -23,8 +23,8 @@ struct TurnProbe {
 using RenderProbe = std::function<api::Result<std::string>(
     std::span<const api::Message> messages, std::span<const api::Tool> tools, const TurnRules& rules)>;
 
-// A rule is taken where a conversation is refused or a text of it missing without, and is not with it. `source` is the
-// template's text. Bounded by a WorkLimit: what a template that loops shows by then counts.
+// A rule is taken where a conversation is refused or a text of it missing without, and is not with it.
+// `source` is the template's text. Bounded by a WorkLimit: what a template that loops shows by then counts.
 TurnProbe ProbeTurnRules(std::string_view source, const RenderProbe& render);
 
 // Rules under which a template has to show nothing but user and assistant turns in turn.

@@ -45,8 +45,8 @@ void JoinSystems(Turns& turns) {
   if (count > 1) turns.erase(turns.begin() + 1, turns.begin() + static_cast<ptrdiff_t>(count));
 }
 
-// System texts from `first` on go to a user turn that follows at once, and behind the results of calls; else they are user
-// turns of their own, so that nothing said before them moves.
+// System texts from `first` on go to a user turn that follows at once, and behind the results of calls; else
+// they are user turns of their own, so that nothing said before them moves.
 void SystemsAsUser(Turns& turns, size_t first, bool all) {
   const auto concerns = [&](size_t i) {
     if (!IsRole(turns[i], "system")) return false;

@@ -1,5 +1,5 @@
-// How a conversation is put before a chat template reads it: what the template refuses or drops is said in another way that
-// it shows. Nothing changes for a template that shows everything.
+// How a conversation is put before a chat template reads it: what the template refuses or drops is said in
+// another way that it shows. Nothing changes for a template that shows everything.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,8 @@ struct PromptSegment {
   bool from_template = false;
 };
 
-// The text that the model itself writes for these calls: its markers are the template's, names and arguments are not.
+// The text that the model itself writes for these calls: its markers are the template's, names and arguments
+// are not.
 using WriteCalls = std::function<std::vector<PromptSegment>(std::span<const api::ToolCall>)>;
 
 // A message as a template sees it. The bytes `markers` of the content are not the request's.
@@ -38,8 +39,8 @@ void AppendContent(Turn& to, std::string_view gap, const Turn& from);
 // Which messages a decision concerns.
 enum class Scope : uint8_t { kNone, kPast, kAll };  // kPast: those before the last user message
 
-// kAlways: also of calls that have none. kNine: nine letters and digits. kNamed: "functions.NAME:NUMBER", where a template
-// shows the id in place of the name.
+// kAlways: also of calls that have none. kNine: nine letters and digits. kNamed: "functions.NAME:NUMBER",
+// where a template shows the id in place of the name.
 enum class CallIds : uint8_t { kAny, kAlways, kNine, kNamed };
 
 // What a template needs. The default changes nothing.
@@ -81,7 +82,8 @@ struct TurnRules {
   bool operator==(const TurnRules&) const = default;
 };
 
-// The conversation for a template with these rules. Where the rules say that the system text describes tools, it does.
+// The conversation for a template with these rules. Where the rules say that the system text describes tools,
+// it does.
 std::vector<Turn> ArrangeTurns(std::span<const api::Message> messages, std::span<const api::Tool> tools,
                                const TurnRules& rules, const WriteCalls& write_calls);
 

@@ -17,7 +17,8 @@
 
 namespace quire::runner::sampler {
 
-// Reads each token's text once, as long as the history only grows. Copyable: the strings are shared; one thread per copy.
+// Reads each token's text once, as long as the history only grows. Copyable: the strings are shared; one
+// thread per copy.
 class BreakerScan {
  public:
   using TokenText = std::function<std::string_view(api::TokenId)>;  // the token's bytes
@@ -27,8 +28,9 @@ class BreakerScan {
 
   // Whether the token's own text has a breaker. REQUIRES: token >= 0.
   bool Contains(api::TokenId token);
-  // How many of the newest `tail` tokens no breaker ends in that begins in the tail, too. `history`: the tokens of the
-  // sequence so far. Those of the last call need not be its beginning; then the tail is read again.
+  // How many of the newest `tail` tokens no breaker ends in that begins in the tail, too. `history`: the
+  // tokens of the sequence so far. Those of the last call need not be its beginning; then the tail is read
+  // again.
   size_t CountUnbroken(std::span<const api::TokenId> history, size_t tail);
 
  private:

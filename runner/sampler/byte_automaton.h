@@ -10,8 +10,8 @@
 
 namespace quire::runner::sampler {
 
-// Immutable; any thread. Time: linear in the text, whatever the number of strings. A node is a beginning of a string: the
-// longest one that the text so far ends with.
+// Immutable; any thread. Time: linear in the text, whatever the number of strings. A node is a beginning of a
+// string: the longest one that the text so far ends with.
 class ByteAutomaton {
  public:
   static constexpr int32_t kRoot = 0;   // the node of no text

@@ -14,8 +14,8 @@ using api::TokenId;
 constexpr size_t kLengthMax = 256;     // tokens of a repetition; the penalty of more is beyond every logit
 constexpr size_t kBreakerTokens = 64;  // before them, for the beginning of a breaker
 
-// [i]: how many tokens that end i before the newest equal the newest ones, at most `limit`. Z function of the reversed
-// history, in time linear in its length.
+// [i]: how many tokens that end i before the newest equal the newest ones, at most `limit`. Z function of the
+// reversed history, in time linear in its length.
 std::vector<size_t> Repetitions(std::span<const TokenId> history, size_t limit) {
   const size_t size = history.size();
   const auto at = [&](size_t i) { return history[size - 1 - i]; };

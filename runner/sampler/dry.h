@@ -1,7 +1,8 @@
 // DRY: lowers the logits of tokens that would go on repeating a sequence of the text.
 //
-// A token that would extend a repetition of `length` tokens loses multiplier * base^(length - allowed_length). No
-// repetition reaches across a sequence breaker, and tokens with one in their text lose nothing.
+// A token that would extend a repetition of `length` tokens loses multiplier * base^(length -
+// allowed_length). No repetition reaches across a sequence breaker, and tokens with one in their text lose
+// nothing.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +24,8 @@ class DryPenalty {
   DryPenalty(const api::GenerationParams& params, TokenText text);
 
   bool active() const { return breakers_.has_value(); }
-  // `history`: the tokens of the sequence so far, newest last. What it does depends on the history alone; it takes less
-  // time where the last call's history is its beginning. REQUIRES: active().
+  // `history`: the tokens of the sequence so far, newest last. What it does depends on the history alone; it
+  // takes less time where the last call's history is its beginning. REQUIRES: active().
   void Apply(std::span<const api::TokenId> history, std::span<float> logits);
 
  private:

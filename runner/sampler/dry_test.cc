@@ -85,7 +85,8 @@ std::string RandomText(std::mt19937& random, size_t size) {
   return text;
 }
 
-// Goes on by a few tokens, often as it went before; now and then it loses a part, as at a shift of the context.
+// Goes on by a few tokens, often as it went before; now and then it loses a part, as at a shift of the
+// context.
 void Change(std::mt19937& random, size_t vocabulary, std::vector<TokenId>& history) {
   if (random() % 20 == 0 && history.size() > 10) {
     const auto at = history.begin() + static_cast<std::ptrdiff_t>(random() % (history.size() / 2));

@@ -135,7 +135,7 @@ TEST(TopNSigma, KeepsWhatIsNearTheHighest) {
   EXPECT_GT(Shares(params, logits)[2], 0);
 }
 
-// Of a text of 400 tokens: the mean surprise in bits under the model's distribution.
+// The mean surprise in bits under the model's distribution, of a text of 400 tokens.
 double MeanSurprise(api::GenerationParams params, const std::vector<float>& logits) {
   params.seed = 7;
   Workspace workspace;

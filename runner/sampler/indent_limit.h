@@ -7,14 +7,15 @@
 
 namespace quire::runner::sampler {
 
-// The first line counts as indented enough. What is cut does not depend on how the text was cut into pieces. One
-// thread.
+// The first line counts as indented enough. What is cut does not depend on how the text was cut into pieces.
+// One thread.
 class IndentLimit {
  public:
   // `min`: blanks and tabs that a line must begin with; 0: no limit.
   explicit IndentLimit(int32_t min) : min_(min) {}
 
-  // Cuts the next piece of the text at the first character behind too little indentation. True: the text ends here.
+  // Cuts the next piece of the text at the first character behind too little indentation. True: the text ends
+  // here.
   bool Cut(std::string& text) {
     if (min_ <= 0) return false;
     for (size_t i = 0; i < text.size(); ++i) {

@@ -14,9 +14,8 @@ namespace quire::runner::sampler {
 // Copyable; any thread.
 class LogitProcessor {
  public:
-  // `end_of_generation`: the tokens that ignore_eos and min_tokens ban; min_tokens bans stop_token_ids too. Ids beyond the logits are
-  // passed over.
-  // `banned_first`: not as the first token of an answer.
+  // `end_of_generation`: the tokens that ignore_eos and min_tokens ban; min_tokens bans stop_token_ids too.
+  // Ids beyond the logits are passed over. `banned_first`: not as the first token of an answer.
   LogitProcessor(const api::GenerationParams& params, const std::unordered_set<TokenId>& end_of_generation,
                  std::vector<TokenId> banned_first = {});
 

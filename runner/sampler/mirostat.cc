@@ -9,8 +9,8 @@ namespace {
 
 constexpr size_t kFitted = 100;  // most likely tokens whose probabilities give the exponent
 
-// Version 1: how many of the best keep the expected surprise at `limit` bits, from a Zipf distribution fitted to
-// `weights`, which descend.
+// Version 1: how many of the best keep the expected surprise at `limit` bits, from a Zipf distribution fitted
+// to `weights`, which descend.
 size_t CountWithin(const std::vector<double>& weights, double limit) {
   double products = 0;
   double squares = 0;

@@ -1,8 +1,8 @@
 // Picks the next token from the logits of one sequence.
 //
-// Order of the steps: penalties, DRY, top_n_sigma, top_k, typical_p, top_p, min_p, XTC, temperature, draw. Mirostat
-// stands in place of all after DRY. Among equal logits the lower id comes first, so that no step depends on how a
-// library sorts.
+// Order of the steps: penalties, DRY, top_n_sigma, top_k, typical_p, top_p, min_p, XTC, temperature, draw.
+// Mirostat stands in place of all after DRY. Among equal logits the lower id comes first, so that no step
+// depends on how a library sorts.
 #pragma once
 
 #include <cstdint>
@@ -87,8 +87,8 @@ class Mirostat;
 // The state that changes is random_stream() and state(). One thread.
 class Sampler {
  public:
-  // Options outside their range mean "off", a temperature that is not positive means greedy. `text`: the bytes of a
-  // token, for DRY, which is off without it.
+  // Options outside their range mean "off", a temperature that is not positive means greedy. `text`: the
+  // bytes of a token, for DRY, which is off without it.
   using TokenText = std::function<std::string_view(TokenId)>;
   explicit Sampler(const api::GenerationParams& params, TokenText text = {});
   Sampler(const api::GenerationParams& params, RandomStream stream, TokenText text = {});

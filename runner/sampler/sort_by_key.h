@@ -11,8 +11,9 @@ namespace quire::runner::sampler {
 
 inline constexpr size_t kSortByKeyMin = 1024;  // elements; std::sort is faster for fewer
 
-// Sorts by `before`, a strict total order. `key` gives an element's uint32_t, which never falls in that order. Elements of
-// the same key take more time where they are not in order. `spare`: memory for the same number of elements.
+// Sorts by `before`, a strict total order. `key` gives an element's uint32_t, which never falls in that
+// order. Elements of the same key take more time where they are not in order. `spare`: memory for the same
+// number of elements.
 template <class T, class Key, class Before>
 void SortByKey(std::vector<T>& list, std::vector<T>& spare, Key key, Before before) {
   if (list.size() < kSortByKeyMin) return std::sort(list.begin(), list.end(), before);

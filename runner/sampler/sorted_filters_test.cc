@@ -1,4 +1,5 @@
-// Filters draw the same tokens as with a sort of the whole vocabulary by comparisons, which is kept here as it was.
+// Filters draw the same tokens as with a sort of the whole vocabulary by comparisons, which is kept here as
+// it was.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -212,7 +213,8 @@ class SlowSampler {
   std::vector<double> weights_;
 };
 
-// Of a random shape: smooth, rounded as bfloat16 rounds, of few values, almost flat; some tokens impossible.
+// A vocabulary of a random shape: smooth, rounded as bfloat16 rounds, of few values, almost flat; some tokens
+// impossible.
 std::vector<float> RandomVocabulary(std::mt19937& random, size_t size) {
   const size_t shape = random() % 4;
   const float scale = std::vector<float>{0.1F, 1, 3, 12}[random() % 4];

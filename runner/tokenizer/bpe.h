@@ -34,7 +34,8 @@ struct BpeDefinition {
   // [merges] Rank of each, the lowest merges first; empty: its position.
   std::vector<uint32_t> ranks;
   api::TokenId unknown = kNoToken;
-  // Characters that only stand inside tokens: ids from `bare_begin` on while a piece merges, their bytes' tokens after it.
+  // Characters that only stand inside tokens: ids from `bare_begin` on while a piece merges, their bytes'
+  // tokens after it.
   std::vector<std::string> bare_characters;
   api::TokenId bare_begin = 0;
   bool fuse_unknown = false;  // neighboring unknown bytes or characters are one token

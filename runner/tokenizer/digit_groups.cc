@@ -10,7 +10,8 @@ namespace {
 
 constexpr size_t kGroup = 3;
 
-// A word boundary behind a digit is where no word character follows. A number that one follows is not cut at all.
+// A word boundary behind a digit is where no word character follows. A number that one follows is not cut at
+// all.
 constexpr std::string_view kNumberBeforeNoWord = R"((?<!\d)\d++(?!\w))";
 
 constexpr DigitGroupPattern kPatterns[] = {

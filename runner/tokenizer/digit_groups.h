@@ -1,5 +1,6 @@
-// Patterns that cut numbers into groups of three digits from the right. As regular expressions they look to the end of the
-// number at every group, which takes time by the square of its length; here a number is found once and then cut.
+// Patterns that cut numbers into groups of three digits from the right. As regular expressions they look to
+// the end of the number at every group, which takes time by the square of its length; here a number is found
+// once and then cut.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +25,8 @@ struct DigitGroupPattern {
 // Null for any other pattern.
 const DigitGroupPattern* FindDigitGroups(std::string_view pattern);
 
-// Where the groups of `number` begin, in bytes, in order: all for kIsolate, those of three for kCutBefore. REQUIRES:
-// valid UTF-8.
+// Where the groups of `number` begin, in bytes, in order: all for kIsolate, those of three for kCutBefore.
+// REQUIRES: valid UTF-8.
 std::vector<size_t> GroupStarts(DigitGroups groups, std::string_view number);
 
 }  // namespace quire::runner::tokenizer

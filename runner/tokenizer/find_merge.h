@@ -10,8 +10,8 @@
 
 namespace quire::runner::tokenizer {
 
-// The merge of two texts; `ids` is a map from text to id. Else the first text, cut, that it lacks: of the two and of both
-// together.
+// The merge of two texts; `ids` is a map from text to id. Else the first text, cut, that it lacks: of the two
+// and of both together.
 template <class Ids>
 std::expected<Merge, std::string> FindMerge(const Ids& ids, std::string_view left, std::string_view right) {
   const std::string merged = std::string(left).append(right);

@@ -15,9 +15,9 @@ struct FramedTokens {
   int64_t dropped = 0;         // tokens left out to fit
 };
 
-// The pair as the tokenizer frames it, at most `tokens_max` tokens: the end of the second text is left out, and where
-// that is not enough the end of the first. kUnsupported: the tokenizer knows no pairs. kContextLengthExceeded where
-// the frame alone is longer.
+// The pair as the tokenizer frames it, at most `tokens_max` tokens: the end of the second text is left out,
+// and where that is not enough the end of the first. kUnsupported: the tokenizer knows no pairs.
+// kContextLengthExceeded where the frame alone is longer.
 api::Result<FramedTokens> FramePair(const Tokenizer& tokenizer, std::vector<TokenId> first,
                                     std::vector<TokenId> second, size_t tokens_max);
 

@@ -42,8 +42,8 @@ struct FieldNode {
 api::Result<std::vector<FieldNode>> FlattenSequence(const nlohmann::json& root, std::string path,
                                                     const char* list);
 
-// Whether more than `depth_max` brackets are open at once, outside of strings. The parser takes memory for each, far more
-// than the byte it is.
+// Whether more than `depth_max` brackets are open at once, outside of strings. The parser takes memory for
+// each, far more than the byte it is.
 bool NestsDeeper(std::string_view text, size_t depth_max);
 
 }  // namespace quire::runner::tokenizer

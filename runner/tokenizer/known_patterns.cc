@@ -1,5 +1,5 @@
-// Facts of src/llama-vocab.cpp of llama.cpp 0.7.0 and of published tokenizer.json files; where the two differ, the
-// latter hold (normal forms, case folding, merges that are left out for whole pieces).
+// Facts of src/llama-vocab.cpp of llama.cpp 0.7.0 and of published tokenizer.json files; where the two
+// differ, the latter hold (normal forms, case folding, merges that are left out for whole pieces).
 #include "runner/tokenizer/known_patterns.h"
 
 #include <algorithm>

@@ -14,8 +14,8 @@ extern const std::string_view kGpt2Pattern;
 
 struct KnownPreTokenizer {
   std::string_view name;  // value of tokenizer.ggml.pre
-  // One after the other: each match is a piece, and so is what lies between matches. Empty: not byte-level; merges
-  // work on the text with marks for spaces, as in Gemma 4.
+  // One after the other: each match is a piece, and so is what lies between matches. Empty: not byte-level;
+  // merges work on the text with marks for spaces, as in Gemma 4.
   std::span<const std::string_view> patterns;
   NormalForm normal_form = NormalForm::kNone;  // of the published tokenizers; unless the file says otherwise
   bool ignore_merges = false;

@@ -1,5 +1,5 @@
-// Tokens of the least cost: of all ways to cut a text into pieces of a vocabulary, the one whose costs add up to the
-// least (PLaMo 2). Of equal ones the longer piece is taken, from the right to the left.
+// Tokens of the least cost: of all ways to cut a text into pieces of a vocabulary, the one whose costs add up
+// to the least (PLaMo 2). Of equal ones the longer piece is taken, from the right to the left.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ struct LeastCostDefinition {
     api::TokenId id = 0;
   };
   std::vector<Entry> entries;  // of two alike the last is found
-  // Of a character that no piece covers, which costs 1000: its bytes.
+  // The bytes of a character that no piece covers, which costs 1000.
   std::array<api::TokenId, 256> bytes = {};
 };
 

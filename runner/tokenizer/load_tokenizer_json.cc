@@ -286,8 +286,8 @@ class TokenizerJsonLoader {
     return done ? done : BadField(path, done.error().message);
   }
 
-  // Tokens that only tokenizer_config.json knows. What is no entry of the vocabulary gets the next id behind it, as
-  // long as the model has a row for it.
+  // Tokens that only tokenizer_config.json knows. What is no entry of the vocabulary gets the next id behind
+  // it, as long as the model has a row for it.
   Status ConfigOnlyTokens() {
     for (ConfigAddedToken& added : ConfigTokens(config_)) {
       const auto known = id_of_.find(added.content);

@@ -1,5 +1,5 @@
-// Tokens by the longest match: from the left, the longest token that the rest of a text begins with (RWKV's "World"
-// vocabulary).
+// Tokens by the longest match: from the left, the longest token that the rest of a text begins with (RWKV's
+// "World" vocabulary).
 #pragma once
 
 #include <memory>

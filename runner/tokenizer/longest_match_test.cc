@@ -1,4 +1,5 @@
-// RWKV's vocabulary as GGUF files have it: escaped bytes, the longest match, an end of turn that texts contain.
+// RWKV's vocabulary as GGUF files have it: escaped bytes, the longest match, an end of turn that texts
+// contain.
 #include "runner/tokenizer/longest_match.h"
 
 #include <gmock/gmock.h>

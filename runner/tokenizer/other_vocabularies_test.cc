@@ -1,4 +1,5 @@
-// The vocabularies of the fixtures as vocab.json with merges.txt and as tekken.json: the ids of their tokenizer.json.
+// The vocabularies of the fixtures as vocab.json with merges.txt and as tekken.json: the ids of their
+// tokenizer.json.
 #include <gtest/gtest.h>
 
 #include <filesystem>

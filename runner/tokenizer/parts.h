@@ -55,8 +55,9 @@ api::Result<TokenizerParts> LoadGguf(const nlohmann::ordered_json& key_values);
 api::Result<TokenizerParts> LoadSentencePieceModel(std::span<const std::byte> model,
                                                    const nlohmann::ordered_json& tokenizer_config);
 
-// Sorts `token` into the finder it belongs to. One that is looked for in the normalized text is normalized itself,
-// by the normal form and steps that `parts` has by now. kBadModel when its content is empty, too long or not UTF-8.
+// Sorts `token` into the finder it belongs to. One that is looked for in the normalized text is normalized
+// itself, by the normal form and steps that `parts` has by now. kBadModel when its content is empty, too long
+// or not UTF-8.
 api::Result<void> AddToken(AddedToken token, TokenizerParts& parts);
 
 }  // namespace quire::runner::tokenizer

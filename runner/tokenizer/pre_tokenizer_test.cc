@@ -194,8 +194,8 @@ TEST(PreTokenizer, KnownPatternsTakeLongTextsOfAnything) {
   }
 }
 
-// Digits are grouped from the right in one pass: the pieces are those of the published patterns, which take time by the
-// square of a number's length and give up on long ones.
+// Digits are grouped from the right in one pass: the pieces are those of the published patterns, which take
+// time by the square of a number's length and give up on long ones.
 TEST(PreTokenizer, DigitGroupsAreThoseOfTheirPatterns) {
   constexpr std::string_view kUnits[] = {"1", "22", "345", "7890123", "\u0663", "\u00BD",
                                          "a", "_",  " ",   ",",       "\u0301", "\u4E2D"};
@@ -234,7 +234,7 @@ TEST(PreTokenizer, DigitGroupsOfANumberOfAnyLength) {
   EXPECT_EQ(Split(Known("tiny_aya"), digits + "a").front(), "777");
 }
 
-// Of a request that is canceled, or has spent its time, a long text is not split to its end.
+// A long text is not split to its end if its request is canceled, or has spent its time.
 TEST(PreTokenizer, SplittingCountsAsWork) {
   const auto repeated = [](std::string_view word) {
     std::string text;

@@ -1,5 +1,5 @@
-// Texts that are markup in the published model families. Files often give these tokens another type, or name only one
-// of several ends; the text decides, in GGUF files and directories alike.
+// Texts that are markup in the published model families. Files often give these tokens another type, or name
+// only one of several ends; the text decides, in GGUF files and directories alike.
 #pragma once
 
 #include <array>
@@ -31,12 +31,13 @@ inline constexpr auto kFimFileTexts = std::to_array<std::string_view>(
 // Whether a token of this text is a control token, whatever its type.
 bool IsControlText(std::string_view text);
 
-// The tokens whose texts end an answer, ascending: ends of turns and texts, and what begins another file behind a
-// fill-in-the-middle answer. Words such as "</s>" are ends as special tokens only. Where the family closes a part of
-// a turn with "<|end|>", that is no end.
+// The tokens whose texts end an answer, ascending: ends of turns and texts, and what begins another file
+// behind a fill-in-the-middle answer. Words such as "</s>" are ends as special tokens only. Where the family
+// closes a part of a turn with "<|end|>", that is no end.
 std::vector<api::TokenId> EndsOf(const Vocabulary& vocabulary);
 
-// Which white space beside a token belongs to it. GGUF files do not say; llama.cpp knows it by the model's name.
+// Which white space beside a token belongs to it. GGUF files do not say; llama.cpp knows it by the model's
+// name.
 struct StripRules {
   std::string_view before_token = {};  // the one that takes the white space before it; empty: none
   bool behind_all = false;             // most tokens take the white space behind them

@@ -1,4 +1,5 @@
-// What published files say in ways of their own: user-defined tokens, ends, markup, white space beside tokens.
+// What published files say in ways of their own: user-defined tokens, ends, markup, white space beside
+// tokens.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -57,8 +57,8 @@ class Builder {
     return {};
   }
 
-  // Where merges make the pieces, a longer one that no merge makes is an added token, which llama.cpp's converter for
-  // Gemma 4 calls normal: "<td>".
+  // Where merges make the pieces, a longer one that no merge makes is an added token, which llama.cpp's
+  // converter for Gemma 4 calls normal: "<td>".
   Status AddedEntries() {
     if (vocabulary_.algorithm != Algorithm::kBpeByMerges) return {};
     std::vector<bool> made(vocabulary_.entries.size());
@@ -141,7 +141,8 @@ class Builder {
       parts_.symbols.Add({.id = id, .content = std::string(entry.text)});
     } else if (vocabulary_.add_dummy_prefix) {
       parts_.added.Add({.id = id, .content = WithoutSpaceMarks(entry.text)});
-    } else {  // As in directories of Gemma: runs of marks that the text itself has first, then runs of its spaces.
+    } else {
+      // As in directories of Gemma: runs of marks that the text itself has first, then runs of its spaces.
       parts_.added.Add({.id = id, .content = WithSpaceMarks(entry.text)});
       parts_.symbols.Add({.id = id, .content = WithSpaceMarks(entry.text)});
     }
@@ -197,8 +198,8 @@ class Builder {
     return {};
   }
 
-  // The id of a part of a piece while a text merges: its own, or for one character that is no piece, as tabs in
-  // Gemma's vocabularies, one of its own behind all pieces. Other parts have none.
+  // The id of a part of a piece while a text merges: its own, or for one character that is no piece, as tabs
+  // in Gemma's vocabularies, one of its own behind all pieces. Other parts have none.
   TokenId PartId(std::string_view part, BpeDefinition& definition) const {
     const auto known = id_of_.find(part);
     if (known != id_of_.end()) return known->second;

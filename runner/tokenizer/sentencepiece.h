@@ -46,8 +46,8 @@ struct SentencePieceVocabulary {
   std::vector<Merge> merges;
   bool add_dummy_prefix = true;  // a space before the text
   bool remove_extra_whitespaces = false;
-  // Where user-defined pieces are looked for. In files of SentencePiece: in the rewritten text, whose spaces are marks.
-  // In GGUF files, whose user-defined pieces have spaces for marks: in the text as it is.
+  // Where user-defined pieces are looked for. In files of SentencePiece: in the rewritten text, whose spaces
+  // are marks. In GGUF files, whose user-defined pieces have spaces for marks: in the text as it is.
   enum class Symbols : uint8_t { kRewrittenText, kText };
   Symbols symbols = Symbols::kRewrittenText;
   std::span<const std::byte> character_map;  // see CharacterMap; empty: none

@@ -44,7 +44,8 @@ using TextStep = std::variant<Prepend, Replace, MarkSpaces, SquashSpaces, OneSpa
 // The maximum expansion of one byte of text.
 inline constexpr size_t kStepTextBytesMax = 64;
 
-// What lies before a stretch: nothing, an added token, or more of the same stretch (then nothing is put in front).
+// What lies before a stretch: nothing, an added token, or more of the same stretch (then nothing is put in
+// front).
 enum class Before : uint8_t { kNothing, kToken, kSameStretch };
 
 // Linear. REQUIRES: valid UTF-8.

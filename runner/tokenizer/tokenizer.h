@@ -49,8 +49,8 @@ struct Segment {
 class Tokenizer {
  public:
   // From the text of a tokenizer.json, with the tokenizer_config.json beside it (null JSON when there is
-  // none). Tokens that only the latter knows get ids below `ids_max`, or none. kBadModel names the field and the
-  // reason, also for kinds of tokenizer that are not supported.
+  // none). Tokens that only the latter knows get ids below `ids_max`, or none. kBadModel names the field and
+  // the reason, also for kinds of tokenizer that are not supported.
   static constexpr TokenId kNoIdsMax = INT32_MAX;
   static api::Result<std::shared_ptr<const Tokenizer>> FromTokenizerJson(
       std::string_view json, const nlohmann::ordered_json& tokenizer_config, TokenId ids_max = kNoIdsMax);
@@ -68,9 +68,9 @@ class Tokenizer {
   Tokenizer& operator=(const Tokenizer&) = delete;
 
   // No BOS or EOS is added: see add_bos(). What is not UTF-8 counts as U+FFFD.
-  // kTooLarge for 2^31 bytes and more, and for a piece of more than kPieceBytesMax. Memory while it works: about 40 bytes
-  // per byte of the longest piece. kContextLengthExceeded: there are more than `tokens_max` tokens; it stops
-  // there. Counts its work (runner/work).
+  // kTooLarge for 2^31 bytes and more, and for a piece of more than kPieceBytesMax. Memory while it works:
+  // about 40 bytes per byte of the longest piece. kContextLengthExceeded: there are more than `tokens_max`
+  // tokens; it stops there. Counts its work (runner/work).
   static constexpr size_t kPieceBytesMax = size_t{8} << 20;
   static constexpr size_t kNoTokensMax = SIZE_MAX;
   api::Result<std::vector<TokenId>> Encode(std::string_view text, SpecialTokens special,
@@ -85,8 +85,8 @@ class Tokenizer {
   std::optional<TokenId> bos_id() const;
   std::optional<TokenId> eos_id() const;
 
-  // Whether the prompt that a chat template renders gets BOS, too: GGUF files say so of every prompt. A directory's
-  // template writes its own.
+  // Whether the prompt that a chat template renders gets BOS, too: GGUF files say so of every prompt. A
+  // directory's template writes its own.
   bool add_bos_to_chats() const;
 
   // How two texts go together; without items where the model has no pairs.

@@ -1,5 +1,5 @@
-// WordPiece: a word is the longest entry that begins it, then the longest entry that continues it, and so on; or
-// the unknown token where that leads nowhere (Devlin et al. 2018).
+// WordPiece: a word is the longest entry that begins it, then the longest entry that continues it, and so on;
+// or the unknown token where that leads nowhere (Devlin et al. 2018).
 #pragma once
 
 #include <cstddef>

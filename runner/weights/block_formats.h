@@ -25,8 +25,9 @@ namespace quire::runner::weights {
 
 enum class Codebook : uint8_t { kNone, kIq4, kMxfp4, kIq1, kIq2, kIq3Xxs, kIq3S };
 
-// MXFP4's are twice the values of the E2M1 floating-point format, so that they are whole. IQ1's are eight times -1, 0
-// and 1, plus and then minus one. Indices of IQ2 and IQ3 are magnitudes, with the sign in the highest bit.
+// MXFP4's are twice the values of the E2M1 floating-point format, so that they are whole. IQ1's are eight
+// times -1, 0 and 1, plus and then minus one. Indices of IQ2 and IQ3 are magnitudes, with the sign in the
+// highest bit.
 inline constexpr int8_t kCodebooks[7][16] = {
     {},
     {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113},
@@ -47,8 +48,8 @@ constexpr int ZeroPointLog2(Codebook codebook) {
 }
 
 // The quants of a type as integer kernels take them. A quant stands for (quant - 2^zero_point_log2) * scale -
-// min_offset; where there is a codebook, the codebook's value stands for value * scale, and integer kernels add the zero
-// point to it.
+// min_offset; where there is a codebook, the codebook's value stands for value * scale, and integer kernels
+// add the zero point to it.
 struct QuantFormat {
   int bits = 0;              // of a quant; 0: a type that has none, or no UnpackBlock()
   int zero_point_log2 = -1;  // the zero point is 1 << zero_point_log2; -1: none
@@ -58,7 +59,7 @@ struct QuantFormat {
   int scale_log2 = 0;       // at most 0: float16 scales and min offsets are multiplied by 2^scale_log2
   Codebook codebook = Codebook::kNone;  // what a quant of 3 or 4 bits stands for
 
-  // Of the numbers that integer kernels multiply.
+  // The bits of the numbers that integer kernels multiply.
   constexpr int value_bits() const { return codebook == Codebook::kNone ? bits : zero_point_log2 + 1; }
 };
 
@@ -107,7 +108,7 @@ struct BlockQuants {
   std::array<uint8_t, 256> quant;  // in the order of the elements
   uint16_t scale = 0;              // `d`, float16; MXFP4: the exponent byte
   uint16_t min_offset = 0;         // `m` or `dmin`, float16
-  // Of groups of 16 or 32 elements, with what the formula takes off already taken off.
+  // The scales of groups of 16 or 32 elements, with what the formula takes off already taken off.
   std::array<int8_t, 16> group_scale;
   std::array<uint8_t, 16> group_min_offset;  // IQ1_S: signed, as two's complement
 };

@@ -24,7 +24,7 @@ struct BlockBF16 : BlockOf<1> {
   std::byte value[2];
 };
 
-// Of blocks of 32, nibble j of `qs` is element j (low) or 16 + j (high); bit e of `qh` is the fifth bit of
+// In blocks of 32, nibble j of `qs` is element j (low) or 16 + j (high); bit e of `qh` is the fifth bit of
 // element e.
 struct BlockQ4_0 : BlockOf<32> {
   std::byte d[2], qs[16];
@@ -48,8 +48,8 @@ struct BlockQ8_0 : BlockOf<32> {
 
 // K-quants: blocks of 256 in groups of 16 or 32, whose small integer scales share the block's float16 ones.
 
-// `scales`: low nibble: scale, high: min offset. Element e of a half of 128 is bits 2 * (e / 32) and up of byte
-// e % 32 of the half's 32.
+// `scales`: low nibble: scale, high: min offset. Element e of a half of 128 is bits 2 * (e / 32) and up of
+// byte e % 32 of the half's 32.
 struct BlockQ2_K : BlockOf<256> {
   std::byte scales[16], qs[64], d[2], dmin[2];
 };
@@ -59,7 +59,7 @@ struct BlockQ3_K : BlockOf<256> {
   std::byte hmask[32], qs[64], scales[12], d[2];
 };
 
-// Of every 64 elements, 32 bytes hold the first half low and the second half high.
+// For every 64 elements, 32 bytes hold the first half low and the second half high.
 struct BlockQ4_K : BlockOf<256> {
   std::byte d[2], dmin[2], scales[12], qs[128];
 };
@@ -69,7 +69,7 @@ struct BlockQ5_K : BlockOf<256> {
   std::byte d[2], dmin[2], scales[12], qh[32], qs[128];
 };
 
-// Of each half of 128 elements, group g of 32 has its low nibbles in bytes (g % 2) * 32 and up of the half's
+// In each half of 128 elements, group g of 32 has its low nibbles in bytes (g % 2) * 32 and up of the half's
 // 64 (low nibble for g < 2) and two more bits at 2 * g of the half's 32. `scales` are signed.
 struct BlockQ6_K : BlockOf<256> {
   std::byte ql[128], qh[64], scales[16], d[2];
@@ -80,7 +80,7 @@ struct BlockIQ4_NL : BlockOf<32> {
   std::byte d[2], qs[16];
 };
 
-// Of each group of 32, two bits of `scales_h` and a nibble of `scales_l`.
+// For each group of 32, two bits of `scales_h` and a nibble of `scales_l`.
 struct BlockIQ4_XS : BlockOf<256> {
   std::byte d[2], scales_h[2], scales_l[4], qs[128];
 };
@@ -96,7 +96,7 @@ struct BlockNVFP4 : BlockOf<64> {
 
 // Entries of codebooks of 8 elements (IQ1, IQ2) or 4 (IQ3), see grids.h, with signs and small scales.
 
-// Of each group of 32, four indices in bytes, then a word of four times 7 signs and 4 bits of scale.
+// For each group of 32, four indices in bytes, then a word of four times 7 signs and 4 bits of scale.
 struct BlockIQ2_XXS : BlockOf<256> {
   std::byte d[2], qs[64];
 };
@@ -121,14 +121,14 @@ struct BlockIQ3_S : BlockOf<256> {
   std::byte d[2], qs[64], qh[8], signs[32], scales[4];
 };
 
-// Of each group of 32, a word with three more bits of each of four indices, 3 bits of scale and the sign of a
-// delta.
+// For each group of 32, a word with three more bits of each of four indices, 3 bits of scale and the sign of
+// a delta.
 struct BlockIQ1_S : BlockOf<256> {
   std::byte d[2], qs[32], qh[16];
 };
 
-// Of each index, a nibble with three more bits and the sign of a delta; four words of four times 3 bits of scale for
-// 16 elements and a nibble of `d`.
+// For each index, a nibble with three more bits and the sign of a delta; four words of four times 3 bits of
+// scale for 16 elements and a nibble of `d`.
 struct BlockIQ1_M : BlockOf<256> {
   std::byte qs[32], qh[16], scales[8];
 };

@@ -22,8 +22,8 @@ constexpr KnownMethod kMethods[] = {{"fp8", Kind::kFp8},
                                     {"awq", Kind::kAwq},
                                     {"compressed-tensors", Kind::kCompressedTensors}};
 
-// Keys without a meaning for the weights: who made them and how, kernels, and modules that are not quantized, which
-// the tensors themselves say. How activations were to be quantized: here they are not.
+// Keys without a meaning for the weights: who made them and how, kernels, and modules that are not quantized,
+// which the tensors themselves say. How activations were to be quantized: here they are not.
 constexpr std::string_view kWithoutMeaning[] = {"quant_method",
                                                 "modules_to_not_convert",
                                                 "ignored_layers",

@@ -25,8 +25,8 @@ struct CheckpointMethod {
 // Whether `config`, of a config.json, has a method that ReadCheckpointMethod knows. Nothing else is checked.
 bool HasCheckpointMethod(const nlohmann::ordered_json& config);
 
-// kBadModel "FILE: quantization_config/KEY ..." for a key that has a meaning and no implementation. Nothing when there
-// is no method of those above.
+// kBadModel "FILE: quantization_config/KEY ..." for a key that has a meaning and no implementation. Nothing
+// when there is no method of those above.
 api::Result<std::optional<CheckpointMethod>> ReadCheckpointMethod(const nlohmann::ordered_json& config,
                                                                   const std::string& file);
 

@@ -1,8 +1,8 @@
 // The table of the types that weights are stored in.
 //
 // A new type is one row here, its block (block_layouts.h) and DequantizeBlock() of it (dequantize.cc,
-// dequantize_grids.cc). A type with panels has UnpackBlock() too (unpack.cc, unpack_grids.cc), one that models are
-// quantized to QuantizeBlock() (quantize.cc).
+// dequantize_grids.cc). A type with panels has UnpackBlock() too (unpack.cc, unpack_grids.cc), one that
+// models are quantized to QuantizeBlock() (quantize.cc).
 #pragma once
 
 #include <cstdint>

@@ -13,8 +13,8 @@ namespace {
 constexpr size_t kElements = 256;
 constexpr float kDelta = 0.125F;  // IQ1
 
-// Values of a codebook times the scale of their group. All products are exact, so that those of ggml in its order are
-// bit-identical.
+// Values of a codebook times the scale of their group. All products are exact, so that those of ggml in its
+// order are bit-identical.
 template <DataType kType, class Block>
 void DequantizeCodebook(const Block& block, float* to) {
   constexpr QuantFormat kFormat = FormatOf(kType).quants;

@@ -1,5 +1,5 @@
-// libFuzzer: any bytes as a GGUF file, which is then brought into the spelling that is read here. What comes of it is
-// as sound as what was parsed, and needs no further repair of a tensor.
+// libFuzzer: any bytes as a GGUF file, which is then brought into the spelling that is read here. What comes
+// of it is as sound as what was parsed, and needs no further repair of a tensor.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

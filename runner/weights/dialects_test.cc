@@ -1,5 +1,5 @@
-// Repairs of metadata that other writers of GGUF spell otherwise, and the contradictions that end a load. That models
-// compute the same afterwards is tested in tests/published.
+// Repairs of metadata that other writers of GGUF spell otherwise, and the contradictions that end a load.
+// That models compute the same afterwards is tested in tests/published.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

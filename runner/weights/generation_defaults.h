@@ -1,4 +1,5 @@
-// What a model's files recommend for its answers: generation_config.json of a directory, general.sampling.* of a GGUF file.
+// What a model's files recommend for its answers: generation_config.json of a directory, general.sampling.*
+// of a GGUF file.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +21,10 @@ struct GenerationDefaults {
   std::vector<std::string> notes = {};          // what is there and not obeyed, a line each
 };
 
-// Values that make no sense are left out and noted; no file is refused. Ids that are not in [0, vocab_size) likewise.
-//  - do_sample counts where it is false: the answer is greedy. transformers leaves it out of files that sample with defaults.
+// Values that make no sense are left out and noted; no file is refused. Ids that are not in [0, vocab_size)
+// likewise.
+//  - do_sample counts where it is false: the answer is greedy. transformers leaves it out of files that
+//    sample with defaults.
 //  - general.sampling.sequence: samplers that it does not name are off; their order is the sampler's own.
 GenerationDefaults ReadGenerationDefaults(const ModelFiles& files, int64_t vocab_size = INT32_MAX);
 

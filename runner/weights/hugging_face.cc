@@ -81,8 +81,8 @@ struct ChatTemplates {
   std::string tool_use;  // named so; mostly empty
 };
 
-// chat_template of tokenizer_config.json or chat_template.json: a text, or a list of named texts of which "default" counts,
-// else the first.
+// chat_template of tokenizer_config.json or chat_template.json: a text, or a list of named texts of which
+// "default" counts, else the first.
 api::Result<ChatTemplates> TemplatesOf(const ordered_json& object, const fs::path& file) {
   const ordered_json* member = FindMember(object, "chat_template");
   if (member == nullptr) return ChatTemplates();

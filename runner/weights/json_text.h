@@ -22,8 +22,8 @@ api::Result<std::string> ReadText(const ModelSource& source, std::string_view na
 // a key of one object. Takes time proportional to the text (up to a logarithm), whatever it holds.
 api::Result<nlohmann::ordered_json> ParseJson(std::string_view text, const std::string& file);
 
-// Python writes infinity as a bare word, which is no JSON. Where there is one, the text with {"__float__": "Infinity"}
-// in its place, as newer versions of transformers write it; texts in quotes are left alone.
+// Python writes infinity as a bare word, which is no JSON. Where there is one, the text with {"__float__":
+// "Infinity"} in its place, as newer versions of transformers write it; texts in quotes are left alone.
 std::string WithInfinityAsObject(std::string_view text);
 
 }  // namespace quire::runner::weights

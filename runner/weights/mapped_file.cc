@@ -34,7 +34,8 @@ api::Result<MappedFile> MappedFile::Open(const std::filesystem::path& path, uint
 
 api::Result<MappedFile> MappedFile::Map(int fd, std::string path, uint64_t bytes_max) {
   struct stat status {};
-  // Not fstat(), which is newfstatat in some C libraries: that call takes paths, and a runner may look up none.
+  // Not fstat(), which is newfstatat in some C libraries: that call takes paths, and a runner may look up
+  // none.
   if (::syscall(SYS_fstat, fd, &status) != 0) return SystemFailure(path, errno);
   if (!S_ISREG(status.st_mode)) {
     return api::Fail(api::ErrorCode::kBadModel, fmt::format("{}: not a regular file", path));

@@ -9,11 +9,12 @@
 
 namespace quire::runner::weights {
 
-// Tensors of at most this size keep their data. A family's loader can refuse a model for a value before it is loaded.
+// Tensors of at most this size keep their data. A family's loader can refuse a model for a value before it is
+// loaded.
 inline constexpr size_t kSmallTensorBytes = 4096;
 
-// `files` with larger tensors whose data has its true size but lies where nothing may be read: who does ends the
-// process. QuantizeOnLoad of such files changes types and sizes, and computes nothing. kInternal when not
+// `files` with larger tensors whose data has its true size but lies where nothing may be read: who does ends
+// the process. QuantizeOnLoad of such files changes types and sizes, and computes nothing. kInternal when not
 // even address space can be had.
 api::Result<std::shared_ptr<const ModelFiles>> MetadataOnly(std::shared_ptr<const ModelFiles> files);
 

@@ -49,8 +49,8 @@ class ModelFiles {
   virtual bool metadata_only() const { return false; }
   // Whether the data of `tensor`, one of tensors(), may be looked at nevertheless.
   virtual bool CanRead(const Tensor&) const { return true; }
-  // How much memory a loader may take for panels (models/panel_store.h). What is beyond stays in the files, and
-  // products read it there.
+  // How much memory a loader may take for panels (models/panel_store.h). What is beyond stays in the files,
+  // and products read it there.
   virtual int64_t panel_bytes_max() const { return kNoPanelLimit; }
   // Tensors of integers, which are no weights and not among tensors().
   virtual std::span<const IntegerTensor> integer_tensors() const { return {}; }
@@ -62,11 +62,12 @@ class ModelFiles {
 
   // GGUF: the key/values as JSON (arrays as arrays). Hugging Face: config.json unchanged.
   virtual const nlohmann::ordered_json& config() const = 0;
-  // Hugging Face: generation_config.json, and tokenizer_config.json with what only special_tokens_map.json has; null JSON
-  // when absent or GGUF.
+  // Hugging Face: generation_config.json, and tokenizer_config.json with what only special_tokens_map.json
+  // has; null JSON when absent or GGUF.
   virtual const nlohmann::ordered_json& generation_config() const = 0;
   virtual const nlohmann::ordered_json& tokenizer_config() const = 0;
-  // Hugging Face: the text of tokenizer.json, or of what other vocabulary files say (vocabulary_files.h); empty for GGUF (whose tokenizer is in config()).
+  // Hugging Face: the text of tokenizer.json, or of what other vocabulary files say (vocabulary_files.h);
+  // empty for GGUF (whose tokenizer is in config()).
   virtual const std::string& tokenizer_json() const = 0;
   // Hugging Face directories without a tokenizer.json: the bytes of tokenizer.model (SentencePiece), or none.
   virtual std::span<const std::byte> tokenizer_model() const { return {}; }
@@ -74,8 +75,9 @@ class ModelFiles {
   // invalid file is an error here and not in Open().
   virtual api::Result<std::optional<std::string>> pooling_json() const { return std::nullopt; }
 
-  // Hugging Face: modules.json, in order; nothing when absent or GGUF. An invalid file is an error here and not in
-  // Open(). And the texts of sentence_bert_config.json and config_sentence_transformers.json, empty when absent.
+  // Hugging Face: modules.json, in order; nothing when absent or GGUF. An invalid file is an error here and
+  // not in Open(). And the texts of sentence_bert_config.json and config_sentence_transformers.json, empty
+  // when absent.
   virtual api::Result<std::vector<SentenceModule>> sentence_modules() const {
     return std::vector<SentenceModule>();
   }
@@ -87,8 +89,8 @@ class ModelFiles {
   virtual std::string chat_template() const = 0;
   // Another one that the files give a name ("tool_use"); empty when they do not.
   virtual std::string named_chat_template(std::string_view) const { return {}; }
-  // Ids that end a generation, as far as generation_config.json, config.json or keys of the GGUF name them. May be
-  // empty; Tokenizer::ends() has those that the vocabulary shows.
+  // Ids that end a generation, as far as generation_config.json, config.json or keys of the GGUF name them.
+  // May be empty; Tokenizer::ends() has those that the vocabulary shows.
   virtual std::vector<int32_t> end_of_generation_ids() const = 0;
   // What was read in another spelling than the file's (dialects/), a line each. Hugging Face: empty.
   virtual std::span<const std::string> repairs() const { return {}; }

@@ -18,8 +18,8 @@ namespace quire::runner::weights {
 
 class ModelFilesOverlay final : public ModelFiles {
  public:
-  // `memory`: what the tensors that are not those of `files` lie in. `config`, unless null, takes the place of that of
-  // `files`, and there are no raw tensors. `panel_bytes_max`: as ModelFiles says.
+  // `memory`: what the tensors that are not those of `files` lie in. `config`, unless null, takes the place
+  // of that of `files`, and there are no raw tensors. `panel_bytes_max`: as ModelFiles says.
   ModelFilesOverlay(std::shared_ptr<const ModelFiles> files, std::vector<Tensor> tensors,
                     std::shared_ptr<const void> memory, bool metadata_only,
                     std::shared_ptr<const nlohmann::ordered_json> config = nullptr,

@@ -19,7 +19,8 @@ struct Mxfp4Parts {
   std::span<const std::byte> scales;  // [..., out, in / 32]
 
   size_t row_blocks() const { return static_cast<size_t>(shape.back()) / 32; }
-  // Writes rows [first, first + rows), counted through all dimensions but the last, as blocks of DataType::kMXFP4.
+  // Writes rows [first, first + rows), counted through all dimensions but the last, as blocks of
+  // DataType::kMXFP4.
   void CopyRows(size_t first, size_t rows, std::byte* to) const;
 };
 

@@ -13,9 +13,9 @@
 
 namespace quire::runner::weights {
 
-// Created at once, so that a process that may then open nothing can write it. Unless it is finished, it is removed in the
-// end; a process that may not remove files leaves it to who asked for it. The first error stays, and is that of Finish().
-// One thread.
+// Created at once, so that a process that may then open nothing can write it. Unless it is finished, it is
+// removed in the end; a process that may not remove files leaves it to who asked for it. The first error
+// stays, and is that of Finish(). One thread.
 class OutputFile {
  public:
   // Which must not exist.

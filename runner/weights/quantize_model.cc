@@ -45,8 +45,8 @@ const Preset* FindPreset(std::string_view name) {
   return found == kPresets.end() ? nullptr : found;
 }
 
-// Parts of names of matrices that stay as they are: norms, routers, convolutions, small projections, what mixes a row
-// with the one before it.
+// Parts of names of matrices that stay as they are: norms, routers, convolutions, small projections, what
+// mixes a row with the one before it.
 constexpr std::string_view kNotQuantized[] = {"_norm.weight",
                                               "ffn_gate_inp.weight",
                                               "altup",

@@ -1,5 +1,5 @@
-// A Hugging Face checkpoint in FP8, GPTQ, AWQ or compressed-tensors as a model in the types that are multiplied here
-// (quantized_linears.h).
+// A Hugging Face checkpoint in FP8, GPTQ, AWQ or compressed-tensors as a model in the types that are
+// multiplied here (quantized_linears.h).
 #pragma once
 
 #include <memory>
@@ -21,9 +21,10 @@ struct QuantizedCheckpoint {
 // Null for other files. kBadModel names the key or tensor that is not supported. No weight is read.
 api::Result<std::unique_ptr<const QuantizedCheckpoint>> ReadQuantizedCheckpoint(const ModelFiles& files);
 
-// `files` with its quantized layers converted, by `threads` >= 1 at once; other files as they are. The layers lie in a
-// ScratchFile; of files without weights (metadata_only.h) only types and shapes change. kBadModel names the tensor whose
-// scales or zero points cannot be converted, kInternal when there is no temporary file.
+// `files` with its quantized layers converted, by `threads` >= 1 at once; other files as they are. The layers
+// lie in a ScratchFile; of files without weights (metadata_only.h) only types and shapes change. kBadModel
+// names the tensor whose scales or zero points cannot be converted, kInternal when there is no temporary
+// file.
 api::Result<std::shared_ptr<const ModelFiles>> ConvertCheckpoint(std::shared_ptr<const ModelFiles> files,
                                                                  int threads);
 

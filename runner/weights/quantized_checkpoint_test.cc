@@ -1,5 +1,5 @@
-// Checkpoints in FP8, GPTQ, AWQ and compressed-tensors against the numbers that their formats define. The packing here
-// is written from the formats' definitions, code by code.
+// Checkpoints in FP8, GPTQ, AWQ and compressed-tensors against the numbers that their formats define. The
+// packing here is written from the formats' definitions, code by code.
 #include "runner/weights/quantized_checkpoint.h"
 
 #include <gmock/gmock.h>
@@ -277,7 +277,7 @@ class QuantizedCheckpoints : public ::testing::Test {
     if (!files) return files;
     return ConvertCheckpoint(*std::move(files), threads);
   }
-  // Of the layer's weight, which must be of the type.
+  // The layer's weight, which must be of the type.
   std::vector<float> Weights(const Layer& layer, DataType type) {
     const auto files = Convert(layer, 3);
     EXPECT_TRUE(files) << files.error().message;

@@ -1,9 +1,9 @@
-// The linear layers of a checkpoint that was quantized elsewhere: FP8, GPTQ, AWQ, compressed-tensors. A layer is
-// several tensors in the file and becomes one weight in a type that this engine multiplies:
+// The linear layers of a checkpoint that was quantized elsewhere: FP8, GPTQ, AWQ, compressed-tensors. A layer
+// is several tensors in the file and becomes one weight in a type that this engine multiplies:
 //
 //   codes                                    becomes   because
 //   4 bits, every zero point 8               Q4_0      the same numbers: the scale is float16 (1)
-//   4 bits, other zero points                Q4_1      scale exact (1), offset -zero * scale rounded to float16
+//   4 bits, other zero points                Q4_1      scale exact (1), offset -zero * scale as float16
 //   8 bits, every zero point 128; INT8       Q8_0      the same numbers (1)
 //   groups that are not in order, or that
 //   are no whole blocks of 32; 8 bits with
@@ -62,8 +62,9 @@ class QuantizedLinear {
   void EncodeRow(int64_t row, std::span<const uint8_t> codes, std::byte* to) const;
 };
 
-// All of them, and in `used` the names of the float tensors that they are made of. kBadModel names a tensor that is
-// missing, has an unexpected shape, or belongs to no layer. They refer to `files`, whose data is not looked at.
+// All of them, and in `used` the names of the float tensors that they are made of. kBadModel names a tensor
+// that is missing, has an unexpected shape, or belongs to no layer. They refer to `files`, whose data is not
+// looked at.
 api::Result<std::vector<QuantizedLinear>> FindQuantizedLinears(const ModelFiles& files,
                                                                const CheckpointMethod& method,
                                                                std::vector<std::string_view>* used);

@@ -1,5 +1,5 @@
-// An unnamed file in the folder for temporary files that is mapped whole and goes with this. What is in memory of it
-// is the kernel's to drop.
+// An unnamed file in the folder for temporary files that is mapped whole and goes with this. What is in
+// memory of it is the kernel's to drop.
 #pragma once
 
 #include <cstddef>

@@ -41,8 +41,8 @@ struct IntegerTensor {
   std::span<const std::byte> data;  // 8 bytes for each element, not aligned in any way
 };
 
-// A tensor of a type that is no weight by itself: blocks or scales of a checkpoint in safetensors that was quantized
-// elsewhere. Lives as a Tensor does.
+// A tensor of a type that is no weight by itself: blocks or scales of a checkpoint in safetensors that was
+// quantized elsewhere. Lives as a Tensor does.
 struct RawTensor {
   std::string name;
   std::string_view dtype;           // "U8", "F8_E4M3", ...; static storage

@@ -1,5 +1,6 @@
-// UnpackBlock() of the types whose elements are entries of codebooks or digits of three (unpack.cc has the others).
-// Their small scales are odd numbers, so that QuantFormat::scale_log2 takes what the formulas divide by.
+// UnpackBlock() of the types whose elements are entries of codebooks or digits of three (unpack.cc has the
+// others). Their small scales are odd numbers, so that QuantFormat::scale_log2 takes what the formulas divide
+// by.
 #pragma once
 
 #include "runner/weights/block_layouts.h"

@@ -39,7 +39,8 @@ api::Result<std::optional<std::string>> ReadIfAny(const ModelSource& source, std
 
 std::string QuotedJson(std::string_view text) { return ordered_json(text).dump(); }
 
-// Bytes that print stand for themselves, the others for U+0100 and up, as byte-level vocabularies are written.
+// Bytes that print stand for themselves, the others for U+0100 and up, as byte-level vocabularies are
+// written.
 std::string ByteLevelText(std::string_view bytes) {
   static const std::array<char32_t, 256> kCharacters = [] {
     std::array<char32_t, 256> characters{};
@@ -97,8 +98,8 @@ void SetRole(ordered_json& tokenizer_config, const char* role, std::string_view 
 
 // ---- tekken.json ----
 
-// Special tokens have the ids before those of the vocabulary, whose tokens have their rank: of two neighbors in a text those are
-// merged first whose concatenation has the lowest.
+// Special tokens have the ids before those of the vocabulary, whose tokens have their rank: of two neighbors
+// in a text those are merged first whose concatenation has the lowest.
 class TekkenReader {
  public:
   TekkenReader(const ordered_json& document, std::string file)

@@ -1,4 +1,5 @@
-// Vocabularies that are no tokenizer.json, as one: made by hand. What they encode is compared in tokenizer_golden_test.cc.
+// Vocabularies that are no tokenizer.json, as one: made by hand. What they encode is compared in
+// tokenizer_golden_test.cc.
 #include "runner/weights/vocabulary_files.h"
 
 #include <gmock/gmock.h>

@@ -1,7 +1,7 @@
 // operator new and delete of a program: what a thread allocates within a WorkMemory is counted there.
 //
-// They call what would be in their place, so that a sanitizer and a library that makes allocations fail still work; where
-// the standard library is part of the program, malloc().
+// They call what would be in their place, so that a sanitizer and a library that makes allocations fail still
+// work; where the standard library is part of the program, malloc().
 
 #include <dlfcn.h>
 #include <malloc.h>

@@ -1,9 +1,10 @@
 // The CPU time that preparing one request may take.
 //
-// A client chooses what its templates, texts, schemas and regular expressions cost. Every loop whose length a client
-// chooses calls CountWork(). The thread that prepares a request has a WorkBudget; when it is spent, or the request is
-// canceled, CountWork() throws WorkStopped, which only the owner of the budget catches. Code in between keeps no state
-// that an exception leaves broken. Without a budget CountWork() never throws: loading a model, tests.
+// A client chooses what its templates, texts, schemas and regular expressions cost. Every loop whose length a
+// client chooses calls CountWork(). The thread that prepares a request has a WorkBudget; when it is spent, or
+// the request is canceled, CountWork() throws WorkStopped, which only the owner of the budget catches. Code
+// in between keeps no state that an exception leaves broken. Without a budget CountWork() never throws:
+// loading a model, tests.
 #pragma once
 
 #include <atomic>
@@ -25,16 +26,17 @@ class WorkBudget {
  public:
   static std::chrono::nanoseconds CpuTime();  // of this thread
 
-  // `canceled` may be set by any thread and outlives the budget, as `checks` does. That rises with each look at the clock,
-  // also of exempt work: where it stands still, the thread is stuck in something that counts no work.
+  // `canceled` may be set by any thread and outlives the budget, as `checks` does. That rises with each look
+  // at the clock, also of exempt work: where it stands still, the thread is stuck in something that counts no
+  // work.
   WorkBudget(std::chrono::nanoseconds cpu_time, const std::atomic<bool>& canceled,
              std::atomic<uint64_t>* checks = nullptr);
   ~WorkBudget();
   WorkBudget(const WorkBudget&) = delete;
   WorkBudget& operator=(const WorkBudget&) = delete;
 
-  // Work that no client chose, such as an index that is built once per model: neither its CPU time nor its units nor its
-  // memory are counted.
+  // Work that no client chose, such as an index that is built once per model: neither its CPU time nor its
+  // units nor its memory are counted.
   class Exempt {
    public:
     Exempt();
@@ -56,8 +58,8 @@ class WorkBudget {
   const std::atomic<bool>& canceled_;
 };
 
-// A bound on the units that the work within this scope may count, the same on every machine: what it refuses does not
-// depend on speed or load. Works with and without a budget; the innermost holds.
+// A bound on the units that the work within this scope may count, the same on every machine: what it refuses
+// does not depend on speed or load. Works with and without a budget; the innermost holds.
 class WorkLimit {
  public:
   explicit WorkLimit(uint64_t units);

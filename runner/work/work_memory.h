@@ -1,8 +1,8 @@
 // The memory that preparing one request may have at a time.
 //
-// A program that contains counted_memory.cc counts the bytes that operator new and delete allocate and free on a thread. An
-// allocation beyond the bound of the thread fails with std::bad_alloc, as where there is no memory, and exceeded() says
-// why. In any other program nothing is counted, and nothing fails.
+// A program that contains counted_memory.cc counts the bytes that operator new and delete allocate and free
+// on a thread. An allocation beyond the bound of the thread fails with std::bad_alloc, as where there is no
+// memory, and exceeded() says why. In any other program nothing is counted, and nothing fails.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace quire::runner {
 
-// Made and destroyed on one thread; an inner one adds a bound to those around it. What was allocated before may be freed
-// within it, which makes room. Memory that another thread frees stays counted.
+// Made and destroyed on one thread; an inner one adds a bound to those around it. What was allocated before
+// may be freed within it, which makes room. Memory that another thread frees stays counted.
 class WorkMemory {
  public:
   explicit WorkMemory(size_t bytes_max);

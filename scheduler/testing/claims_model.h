@@ -1,5 +1,5 @@
-// How long models stay, told a second time, for the simulation of the scheduler: which parties have used a model, and until
-// when each of them keeps it.
+// How long models stay, told a second time, for the simulation of the scheduler: which parties have used a
+// model, and until when each of them keeps it.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,8 @@ class ClaimsModel {
     Claim& claim = claims_.at(key).at(party);
     if (--claim.running == 0) claim.idle_since = now;
   }
-  // Requests that the scheduler admitted and suspended in one plan were never seen to run: what they said is not known.
+  // Requests that the scheduler admitted and suspended in one plan were never seen to run: what they said is
+  // not known.
   void Suspend(const std::string& key) { uncertain_.insert(key); }
   void Release(const std::string& key, const std::string& party) {
     const auto found = claims_.find(key);

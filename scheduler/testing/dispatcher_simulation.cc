@@ -192,8 +192,9 @@ class Simulation {
     if (party % 2 == 0) return {.tenant = name, .cache_salt = {}};
     return {.tenant = {}, .cache_salt = {}, .exchange = std::to_string(clients_.size()), .address = name};
   }
-  // Whatever the queue's limits are: a client finds a place as long as they are not reached, and, a few more, as long as its
-  // party has none. Clients that are being answered are counted, too: there may be room without its being expected.
+  // Whatever the queue's limits are: a client finds a place as long as they are not reached, and, a few more,
+  // as long as its party has none. Clients that are being answered are counted, too: there may be room
+  // without its being expected.
   bool FindsRoom(const Client& client) const {
     int32_t own = 0, of_model = 0;
     for (const Client& other : clients_) {

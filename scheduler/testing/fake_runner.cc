@@ -2,13 +2,14 @@
 // commands.
 //
 // By --name: "no-hello" never speaks, "bad-version" greets with another version, "rude" starts with another
-// frame, "faults-at-start" dies before, "fault-at-first-start" does so once. By the model's file name: "gate-load" loads when it gets a byte from the fifo "gate" beside it,
-// "hang-load" never does, "fail-load" and "abort-load" and "exit-load" do not survive it, "dud" dies right
-// after it, "killed-once" is killed in the first, "stubborn" ends on nothing but SIGKILL, "need-N" needs N
-// bytes beside its caches, "roomy-N" too, and holds 10 tokens in a byte of them ("gate" before its estimate, where a request goes
-// on in it), "unmeasured" loads without asking, "lies-SEED" damages what it sends from its estimate on. The same names with "-inspect" for inspections;
-// "late-inspect" waits at "gate" before it reads.
-// Any other name loads. By the raw prompt's text: see Serve().
+// frame, "faults-at-start" dies before, "fault-at-first-start" does so once. By the model's file name:
+// "gate-load" loads when it gets a byte from the fifo "gate" beside it, "hang-load" never does, "fail-load"
+// and "abort-load" and "exit-load" do not survive it, "dud" dies right after it, "killed-once" is killed in
+// the first, "stubborn" ends on nothing but SIGKILL, "need-N" needs N bytes beside its caches, "roomy-N" too,
+// and holds 10 tokens in a byte of them ("gate" before its estimate, where a request goes on in it),
+// "unmeasured" loads without asking, "lies-SEED" damages what it sends from its estimate on. The same names
+// with "-inspect" for inspections; "late-inspect" waits at "gate" before it reads. Any other name loads. By
+// the raw prompt's text: see Serve().
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>

@@ -28,7 +28,7 @@ struct Channel {
   AsyncEvent* arrived = nullptr;  // the link's, while that is open
 };
 
-// Of the runner that was started last; the link is made in the same handler.
+// The channel of the runner that was started last; the link is made in the same handler.
 std::shared_ptr<Channel> unlinked;
 // By the link, from its beginning to its end: RunnerLink has no member for it.
 std::unordered_map<const RunnerLink*, std::shared_ptr<Channel>> channels;

@@ -1,5 +1,5 @@
-// The rules of the quarantine, told a second time, for the simulation of the scheduler: who may be admitted while requests
-// wait that were in a runner when it died, and how often others may go first.
+// The rules of the quarantine, told a second time, for the simulation of the scheduler: who may be admitted
+// while requests wait that were in a runner when it died, and how often others may go first.
 #pragma once
 
 #include <algorithm>
@@ -25,8 +25,8 @@ class QuarantineModel {
     bool quarantined = false;
   };
 
-  // `waiting` are the requests of the model that waited until then, `id` among them; `one_runs`: a quarantined one runs. What is
-  // wrong with it; empty if nothing is.
+  // `waiting` are the requests of the model that waited until then, `id` among them; `one_runs`: a
+  // quarantined one runs. What is wrong with it; empty if nothing is.
   std::string Admit(const std::string& key, api::RequestId id, const std::vector<Waiting>& waiting, Time now,
                     bool one_runs) {
     const Waiting& one = *std::ranges::find(waiting, id, &Waiting::id);

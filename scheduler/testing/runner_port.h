@@ -1,5 +1,6 @@
-// The end of a link that a simulated runner has. A program links one of two definitions: frame_port.cc has frames, sockets
-// and the scheduler's RunnerLink; message_port.cc passes messages, and defines RunnerLink, too.
+// The end of a link that a simulated runner has. A program links one of two definitions: frame_port.cc has
+// frames, sockets and the scheduler's RunnerLink; message_port.cc passes messages, and defines RunnerLink,
+// too.
 #pragma once
 
 #include <boost/asio/local/stream_protocol.hpp>

@@ -1,4 +1,5 @@
-// The requests of the simulation of the scheduler, as the clients and runners see them, and what is to be expected of them.
+// The requests of the simulation of the scheduler, as the clients and runners see them, and what is to be
+// expected of them.
 #pragma once
 
 #include <algorithm>
@@ -57,7 +58,8 @@ class SimulatedRequests {
                                               return entry.second == key && sent_.contains(entry.first);
                                             }) == 1;
   }
-  // Something that has not been in a runner that died, or whose client left, and for which nothing has been computed.
+  // Something that has not been in a runner that died, or whose client left, and for which nothing has been
+  // computed.
   bool HasNewcomer(const std::string& key, Time now) const {
     return IsLately(left_unproven_at_, key, now) || AnyRuns(key, [this](RequestId id) {
              return sent_.contains(id) && !quarantined_.contains(id) && !progressed_.contains(id);
@@ -121,8 +123,8 @@ class SimulatedRequests {
     }
     return count;
   }
-  // An eighth more than the places may wait, of parties that have less than a quarter of these waiting, or, of a short
-  // request, less than a quarter that are short.
+  // An eighth more than the places may wait, of parties that have less than a quarter of these waiting, or,
+  // of a short request, less than a quarter that are short.
   bool MayQueue(const Places& places, const std::string& key, const std::string& party,
                 AnswerLength length) const {
     const int32_t own = CountQueued([&](RequestId id, const auto&) {

@@ -1,5 +1,5 @@
-// A runner of a simulation, seen from its end of the link. Its answers follow from the request alone, so that a client can
-// tell whether a token is lost, doubled or another's.
+// A runner of a simulation, seen from its end of the link. Its answers follow from the request alone, so that
+// a client can tell whether a token is lost, doubled or another's.
 #pragma once
 
 #include <cstdint>

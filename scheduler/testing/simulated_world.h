@@ -1,8 +1,8 @@
-// A world without processes, threads, files or a clock: runners that are simulated (runner_port.h), and a time that moves
-// when nothing else can happen. Everything in it follows from one seed.
+// A world without processes, threads, files or a clock: runners that are simulated (runner_port.h), and a
+// time that moves when nothing else can happen. Everything in it follows from one seed.
 //
-// The program that uses it links these definitions in place of the scheduler's own: Clock, FileOpener, RunnerProcess and
-// LogRunnerOutput. All else is the scheduler's code.
+// The program that uses it links these definitions in place of the scheduler's own: Clock, FileOpener,
+// RunnerProcess and LogRunnerOutput. All else is the scheduler's code.
 #pragma once
 
 #include <sys/types.h>
@@ -70,8 +70,8 @@ class World {
   uint64_t FaultsOf(const std::string& model) const;
   // Those that a request that comes now is not affected by.
   uint64_t FaultsBefore(const std::string& model) const;
-  // A request reaches a runner of this model. False: a younger one did so before, for the first time. Once runners of the model
-  // have died its owners take turns: then a younger one of its own owner did.
+  // A request reaches a runner of this model. False: a younger one did so before, for the first time. Once
+  // runners of the model have died its owners take turns: then a younger one of its own owner did.
   bool InOrder(const std::string& model, api::RequestId id, const api::Client& owner);
 
   // The scheduler's. Where all requests are large, their owners take turns, too.

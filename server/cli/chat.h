@@ -31,8 +31,9 @@ class Chat {
  public:
   Chat(Client& client, ChatOptions options) : client_(client), options_(std::move(options)) {}
 
-  // Sends the question and prints the answer to stdout as it arrives; remembers both. A terminal shows what the
-  // wait is for. An interrupted answer is remembered as far as it came. Errors leave the conversation as it was.
+  // Sends the question and prints the answer to stdout as it arrives; remembers both. A terminal shows what
+  // the wait is for. An interrupted answer is remembered as far as it came. Errors leave the conversation as
+  // it was.
   api::Result<void> Send(const std::string& question);
 
   // Loads the model, so that a name that is none shows at once and the first answer does not wait for it.
@@ -48,8 +49,8 @@ class Chat {
   void Clear() { turns_.clear(); }
   void SetSystem(std::string text) { system_ = std::move(text); }
   const std::string& system() const { return system_; }
-  // An option by its name; what is not JSON is a text, "stop" is a list of words in quotes or one. An error where
-  // the server would not accept it or has no such option.
+  // An option by its name; what is not JSON is a text, "stop" is a list of words in quotes or one. An error
+  // where the server would not accept it or has no such option.
   api::Result<void> SetParameter(const std::string& name, std::string_view value);
   // "true", "false" or a level, if the model can think.
   api::Result<void> SetThink(const std::string& level);

@@ -21,7 +21,8 @@ namespace {
 
 namespace registry = server::registry;
 
-// The server's {"error": "..."} or {"error": {"message": "..."}} or, from something that is not ours, the status.
+// The server's {"error": "..."} or {"error": {"message": "..."}} or, from something that is not ours, the
+// status.
 api::Error ErrorOf(std::string_view path, const registry::Reply& reply) {
   const api::ErrorCode code = api::CodeOf(reply.status);
   const auto json = nlohmann::json::parse(reply.body, nullptr, false);
@@ -68,7 +69,7 @@ class Interrupts {
 struct Client::Call {
   std::string_view path;
   registry::Request request = {};
-  // Of a 200 reply; an error ends the exchange. Empty: the body is the reply's.
+  // Takes the bytes of a 200 reply; an error ends the exchange. Empty: the body is the reply's.
   std::function<api::Result<void>(std::string_view)> on_bytes = {};
   bool interruptible = false;
   registry::Reply reply = {};

@@ -16,7 +16,8 @@ namespace quire::cli {
 // A request's body. Bytes that are not UTF-8 are replaced.
 std::string Dump(const nlohmann::ordered_json& body);
 
-// The user's key for the daemon: QUIRE_API_KEY, or OLLAMA_API_KEY, which a set-up for Ollama has. Empty = none.
+// The user's key for the daemon: QUIRE_API_KEY, or OLLAMA_API_KEY, which a set-up for Ollama has. Empty =
+// none.
 std::string_view ApiKey();
 
 struct Endpoint {
@@ -33,19 +34,21 @@ class Client {
   std::string Url() const;  // "http://127.0.0.1:11434", with the endpoint's path
 
   // The body of a 200 reply. Errors: kUnavailable "could not connect to ..., is it running?"; otherwise the
-  // server's own message, with the code that its status stands for. With `interruptible`, SIGINT as in PostLines.
+  // server's own message, with the code that its status stands for. With `interruptible`, SIGINT as in
+  // PostLines.
   api::Result<std::string> Get(std::string_view path, bool interruptible = false);
 
   // The same for a POST of JSON.
   api::Result<std::string> Post(std::string_view path, std::string body);
   api::Result<std::string> Delete(std::string_view path, std::string body);
-  // Hands over the bytes of a 200 reply as they arrive; an error of `on_bytes` is the result. SIGINT as in PostLines.
+  // Hands over the bytes of a 200 reply as they arrive; an error of `on_bytes` is the result. SIGINT as in
+  // PostLines.
   api::Result<void> Download(std::string_view path,
                              const std::function<api::Result<void>(std::string_view bytes)>& on_bytes);
   // Whether a HEAD is answered 200; false for 404.
   api::Result<bool> Has(std::string_view path);
-  // Posts a file's bytes, reports progress and gives the reply's body. SIGINT as in PostLines. kNotFound when the file
-  // cannot be read.
+  // Posts a file's bytes, reports progress and gives the reply's body. SIGINT as in PostLines. kNotFound when
+  // the file cannot be read.
   api::Result<std::string> PostFile(std::string_view path, const std::filesystem::path& file,
                                     const std::function<void(int64_t sent)>& on_sent);
 

@@ -26,7 +26,8 @@ std::unexpected<api::Error> Refuse(const Command& command, std::string_view what
   return api::Fail(api::ErrorCode::kInvalidArgument, fmt::format("(line {}): {}", command.line, what));
 }
 
-// The files of a sentence-transformers module ("1_Pooling"), or the template for tools, named with their folder.
+// The files of a sentence-transformers module ("1_Pooling"), or the template for tools, named with their
+// folder.
 void AddModule(const fs::path& folder, std::vector<LocalFile>& files) {
   const std::string module = folder.filename();
   std::error_code failed;

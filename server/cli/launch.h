@@ -15,8 +15,8 @@ struct LaunchOptions {
   bool print_only = false;
 };
 
-// Shows the settings, writes the files that they need and becomes the client; returns only on an error, or with
-// print_only.
+// Shows the settings, writes the files that they need and becomes the client; returns only on an error, or
+// with print_only.
 int Launch(Client& client, const LaunchOptions& options);
 
 }  // namespace quire::cli

@@ -1,7 +1,8 @@
 // Reads messages from the terminal with editing, bracketed paste and a history that outlives the process.
 //
-// libedit edits. It has no bracketed paste of its own, but it shows lines that contain newlines, so a paste is one
-// key of ours that inserts a text. GNU readline has bracketed paste and a license that this program cannot have.
+// libedit edits. It has no bracketed paste of its own, but it shows lines that contain newlines, so a paste
+// is one key of ours that inserts a text. GNU readline has bracketed paste and a license that this program
+// cannot have.
 #pragma once
 
 #include <csignal>
@@ -22,7 +23,8 @@ class LineEditor {
   struct Input {
     enum class Kind { kLine, kInterrupted, kEnd };
     Kind kind = Kind::kEnd;
-    // kLine: without its newline; one that was pasted may have newlines inside. kInterrupted: what had been typed
+    // kLine: without its newline; one that was pasted may have newlines inside. kInterrupted: what had been
+    // typed
     std::string text;
   };
 
@@ -35,8 +37,8 @@ class LineEditor {
   // Whether lines join the history from now on. At first they do.
   void SetHistoryEnabled(bool enabled) { history_enabled_ = enabled; }
 
-  // The next line; it joins the history, and its file, at once. Ctrl-C ends it with kInterrupted, Ctrl-D on an
-  // empty line with kEnd. `hint` is shown in gray while the line is empty.
+  // The next line; it joins the history, and its file, at once. Ctrl-C ends it with kInterrupted, Ctrl-D on
+  // an empty line with kEnd. `hint` is shown in gray while the line is empty.
   Input Read(const char* prompt, std::string_view hint = {});
 
  private:

@@ -46,7 +46,7 @@ api::Result<Json> Models(std::string_view body) {
   return std::move(json["models"]);
 }
 
-// Of a model that is still being loaded.
+// The percentage of a model that is still being loaded.
 std::optional<int> LoadPercent(const Json& model) {
   const auto loading = model.find("loading");
   if (loading == model.end() || !loading->is_object()) return std::nullopt;

@@ -56,7 +56,8 @@ bool IsSet(const char* variable) {
          std::string_view(value) != "false";
 }
 
-// Standard input that is no terminal. Beside a prompt it may be left open by a program that never writes: it has a few seconds.
+// Standard input that is no terminal. Beside a prompt it may be left open by a program that never writes: it
+// has a few seconds.
 std::string ReadInput(bool has_prompt) {
   pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
   if (has_prompt && ::poll(&input, 1, kInputWaitMs) == 0) {

@@ -9,11 +9,12 @@
 
 namespace quire::cli {
 
-// Pulls the model if the daemon does not have it, with progress on standard error. The value is an exit code: 0
-// when the model is there. `insecure`: over HTTP if the registry does not support HTTPS.
+// Pulls the model if the daemon does not have it, with progress on standard error. The value is an exit code:
+// 0 when the model is there. `insecure`: over HTTP if the registry does not support HTTPS.
 int PullIfMissing(Client& client, const std::string& model, bool insecure);
 
-// quire doctor --models: a line for each model of the store. The value is 0 when all of them would load, else 1.
+// quire doctor --models: a line for each model of the store. The value is 0 when all of them would load, else
+// 1.
 int CheckModels(Client& client);
 
 // What the reply of /api/show to {"check": true} says, in lines without an end. kInternal: not such a reply.

@@ -12,11 +12,12 @@
 
 namespace quire::cli {
 
-// A child process with the settings of this shell, on a loopback port of its own. It ends with this object, and with
-// this process.
+// A child process with the settings of this shell, on a loopback port of its own. It ends with this object,
+// and with this process.
 class OwnDaemon {
  public:
-  // kUnavailable: the kernel gives no socket or process. A daemon that refuses to start shows in its first answer.
+  // kUnavailable: the kernel gives no socket or process. A daemon that refuses to start shows in its first
+  // answer.
   static api::Result<std::unique_ptr<OwnDaemon>> Start();
   ~OwnDaemon();
   OwnDaemon(const OwnDaemon&) = delete;
@@ -35,8 +36,8 @@ class OwnDaemon {
   std::FILE* log_;  // an unnamed file
 };
 
-// Whether a daemon of this user can take the place of the one that `endpoint` names: nothing answers there, it is on this
-// machine, and no packaged service owns the store.
+// Whether a daemon of this user can take the place of the one that `endpoint` names: nothing answers there,
+// it is on this machine, and no packaged service owns the store.
 bool MayStartOwnDaemon(const Endpoint& endpoint);
 
 }  // namespace quire::cli

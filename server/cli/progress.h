@@ -9,8 +9,8 @@
 
 namespace quire::cli {
 
-// "pulling 1c3a4f5b6d7e  42% ▕███████          ▏ 1.2 GB/2.9 GB" within `columns`; `total` 0 = the text alone. Of a
-// digest in the text the first 12 digits are shown.
+// "pulling 1c3a4f5b6d7e  42% ▕███████          ▏ 1.2 GB/2.9 GB" within `columns`; `total` 0 = the text
+// alone. A digest in the text is shown by its first 12 digits.
 std::string ProgressLine(std::string_view text, int64_t completed, int64_t total, int columns);
 
 // One thread.

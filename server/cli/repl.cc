@@ -79,7 +79,8 @@ class ScopedInterruptBlock {
   sigset_t before_{};
 };
 
-// Whether it begins with a slash and is to be carried out. A text of several lines that begins with a path is not.
+// Whether it begins with a slash and is to be carried out. A text of several lines that begins with a path is
+// not.
 bool IsCommand(std::string_view message) {
   if (!message.starts_with('/')) return false;
   const std::string_view word = message.substr(0, message.find_first_of(" \t\n"));

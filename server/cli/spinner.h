@@ -16,8 +16,8 @@ struct PrefillReport {
   int64_t elapsed_ms = 0;
 };
 
-// "prefilling 12,000 of 36,013 tokens, 212 tokens/s, 1 min 53 s left"; without the last two while nothing is known of
-// them.
+// "prefilling 12,000 of 36,013 tokens, 212 tokens/s, 1 min 53 s left"; without the last two while nothing is
+// known of them.
 std::string PrefillText(const PrefillReport& report);
 
 // One thread.

@@ -36,8 +36,8 @@ api::Result<std::string> SaltOf(std::string_view query) {
 class Viewers {
  public:
   StreamCounts& streams() { return streams_; }
-  // A turn to ask a runner, one question of a party at a time: a runner answers between two steps, and has room for
-  // kQuestionsMax and more.
+  // A turn to ask a runner, one question of a party at a time: a runner answers between two steps, and has
+  // room for kQuestionsMax and more.
   Awaitable<api::Result<scheduler::JobSlots::Slot>> TurnOf(std::string party) {
     using scheduler::JobSlots;
     if (turns_ == nullptr) {
@@ -67,7 +67,7 @@ class CacheChanges : public ChangeSource {
     question_.nodes_max = kNodesMax;
   }
 
-  // Of an unloaded model, too, which is no error. kOverloaded: it could not be asked.
+  // Also for an unloaded model, which is no error. kOverloaded: it could not be asked.
   Awaitable<api::Result<std::string>> Now() {
     const auto view = co_await Inspect();
     if (view) co_return EncodeCache(spec_.name, &*view);

@@ -1,8 +1,9 @@
 // The prefixes that a model's caches hold, as GET /quire/cache/{model} shows them. I/O thread only.
 //
-// A client sees the prefixes of its own isolation key (its API key, or credential, and its cache_salt) with the
-// first and last words of each. An admin, or anybody where there are no keys, sees the others' too, without any
-// text. Nothing that anybody else sees depends on them: their number and bytes tell how much of a prompt was new.
+// A client sees the prefixes of its own isolation key (its API key, or credential, and its cache_salt) with
+// the first and last words of each. An admin, or anybody where there are no keys, sees the others' too,
+// without any text. Nothing that anybody else sees depends on them: their number and bytes tell how much of a
+// prompt was new.
 #pragma once
 
 #include <functional>

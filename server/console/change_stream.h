@@ -20,11 +20,12 @@ class ChangeSource {
   virtual Awaitable<std::optional<std::string>> Next() = 0;
 };
 
-// Counts a route's open streams by party (http/party.h): no party holds all connections with them, or makes the daemon look
-// for changes without end. I/O thread only.
+// Counts a route's open streams by party (http/party.h): no party holds all connections with them, or makes
+// the daemon look for changes without end. I/O thread only.
 class StreamCounts {
  public:
-  // Also those whose page is closed, until their next write, some seconds later: a person may open many pages in turn.
+  // Also those whose page is closed, until their next write, some seconds later: a person may open many pages
+  // in turn.
   static constexpr int kPartyMax = 64;
 
   // One open stream.
@@ -46,8 +47,8 @@ class StreamCounts {
   const std::shared_ptr<std::map<std::string, int>> open_ = std::make_shared<std::map<std::string, int>>();
 };
 
-// One event at each change, at most two a second, and a comment after every 10 s without one, until the client is
-// gone or `draining` says so. 429 where the party has too many open streams.
+// One event at each change, at most two a second, and a comment after every 10 s without one, until the
+// client is gone or `draining` says so. 429 where the party has too many open streams.
 Awaitable<void> StreamChanges(Exchange& exchange, ChangeSource& source, std::function<bool()> draining,
                               StreamCounts& counts);
 

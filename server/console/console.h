@@ -11,7 +11,8 @@ namespace quire::server {
 // /ui/...: the page's files. They hold no data and need no key; the page asks for one.
 void AddConsoleRoutes(Router& router);
 
-// /quire/now: one NowReply, or, for Accept: text/event-stream, one at each change. `sources` outlives the router.
+// /quire/now: one NowReply, or, for Accept: text/event-stream, one at each change. `sources` outlives the
+// router.
 void AddNowRoutes(Router& router, const NowSources& sources);
 
 // /quire/cache/{model}: likewise. `sources` outlives the router.

@@ -8,8 +8,8 @@
 namespace quire::server {
 namespace {
 
-// Scripts and styles come from this server, data go to it, pictures are part of texts, and nothing else is loaded or
-// shown inside another page. Text becomes HTML in the page's own sanitizer only.
+// Scripts and styles come from this server, data go to it, pictures are part of texts, and nothing else is
+// loaded or shown inside another page. Text becomes HTML in the page's own sanitizer only.
 constexpr const char* kContentPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri "
     "'none'; "

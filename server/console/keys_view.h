@@ -23,7 +23,8 @@ struct KeySources {
   std::function<std::vector<AccessControl::KeyUse>()> uses;
   // Makes a key, adds it to the daemon's key file and lets it in. The secret, which nothing keeps.
   std::function<Awaitable<api::Result<std::string>>(KeyRequest request)> create;
-  // Removes a key from the daemon's key file. From then on it lets nobody in, and its requests in progress end.
+  // Removes a key from the daemon's key file. From then on it lets nobody in, and its requests in progress
+  // end.
   std::function<Awaitable<api::Result<void>>(std::string name)> remove;
 };
 

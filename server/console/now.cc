@@ -25,7 +25,7 @@ const char* PhaseOf(const RequestLog& log) {
   return log.first_token ? "decode" : "prefill";
 }
 
-// Of the viewer's own prompts only.
+// Only for the viewer's own prompts.
 Json DivergenceOf(const api::Divergence& divergence) {
   return {{"at", divergence.at},
           {"shared", divergence.shared},

@@ -1,8 +1,9 @@
-// What the daemon does now: loaded models, requests in progress and those that ended last, as GET /quire/now shows
-// them. I/O thread only.
+// What the daemon does now: loaded models, requests in progress and those that ended last, as GET /quire/now
+// shows them. I/O thread only.
 //
-// A client sees its own requests; an admin, or anybody where there are no keys, sees all. Of other keys' requests
-// a client sees how many there are, never their tokens, and nothing of what they put into the caches.
+// A client sees its own requests; an admin, or anybody where there are no keys, sees all. Of other keys'
+// requests a client sees how many there are, never their tokens, and nothing of what they put into the
+// caches.
 #pragma once
 
 #include <chrono>
@@ -63,8 +64,9 @@ Viewer ViewerOf(const HttpRequest& request);
 // The isolation key of the client's requests that have this cache_salt.
 std::string IsolationOf(const HttpRequest& request, std::string cache_salt);
 
-// JSON: {"viewer", "memory_budget_bytes", "models": [...], "loading": [...], "requests": [...], "recent": [...], "shares": [...],
-// "others": {...}}; "recent" is most of it, and can be left out. Times are milliseconds. docs/api.md describes the fields.
+// JSON: {"viewer", "memory_budget_bytes", "models": [...], "loading": [...], "requests": [...], "recent":
+// [...], "shares": [...], "others": {...}}; "recent" is most of it, and can be left out. Times are
+// milliseconds. docs/api.md describes the fields.
 std::string EncodeNow(const NowSources& sources, const Viewer& viewer,
                       std::chrono::steady_clock::time_point now, bool with_recent = true);
 

@@ -107,7 +107,8 @@ TEST(Now, AKeySeesItsOwnRequestsAndTheNumberOfOthers) {
   EXPECT_EQ(admin["recent"][0]["prompt_tokens"], 4711);
 }
 
-// An excerpt of a prompt is for its own isolation key: not for an admin, not for the same key with another salt.
+// An excerpt of a prompt is for its own isolation key: not for an admin, not for the same key with another
+// salt.
 TEST(Now, TheTextOfADivergenceIsForItsOwnKeyOnly) {
   World world;
   RequestLog log = LogOf("alice");

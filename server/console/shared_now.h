@@ -1,5 +1,5 @@
-// What streams of /quire/now show, encoded once for all streams of a viewer: a page costs the I/O thread a write, not
-// another look at every request. I/O thread only.
+// What streams of /quire/now show, encoded once for all streams of a viewer: a page costs the I/O thread a
+// write, not another look at every request. I/O thread only.
 #pragma once
 
 #include <chrono>

@@ -59,7 +59,8 @@ class AccessControl {
     std::optional<RateState> rate = {};
   };
 
-  // From now on; running requests keep their permits, and count. How a key was used is otherwise forgotten with it.
+  // From now on; running requests keep their permits, and count. How a key was used is otherwise forgotten
+  // with it.
   void Replace(KeyRing keys);
   // Whether there are no keys, or one of this name.
   bool Knows(std::string_view name) const { return keys_.empty() || keys_.Names(name); }

@@ -31,8 +31,9 @@ std::optional<ParseFailure> BodyMemoryLease::ReasonFor(uint64_t bytes) const {
   return ParseFailure{429, fmt::format("too many large {} of this client in memory", limits_.what)};
 }
 
-// A party beside others leaves half as much as it has, so that they never have all of it, however many they are: each that
-// comes gets two thirds of what is left. Others with little take nothing from it. (Dynamic thresholds: Choudhury and Hahne, 1998.)
+// A party beside others leaves half as much as it has, so that they never have all of it, however many they
+// are: each that comes gets two thirds of what is left. Others with little take nothing from it. (Dynamic
+// thresholds: Choudhury and Hahne, 1998.)
 bool BodyMemoryLease::LeavesRoom(uint64_t of_party, uint64_t of_others) const {
   const uint64_t left = limits_.large - of_others - of_party;
   return of_others <= limits_.large / 16 || of_party <= 2 * left;

@@ -1,10 +1,11 @@
-// The memory of request bodies, or of answers that are collected before they are sent, shared by all connections. Any thread: a
-// body that is parsed on a pool asks for the memory of its value there.
+// The memory of request bodies, or of answers that are collected before they are sent, shared by all
+// connections. Any thread: a body that is parsed on a pool asks for the memory of its value there.
 //
 // Invariants
 // - Bodies never hold more than BodyLimits::all.
 // - Large bodies leave a quarter of it free, so that each connection may hold a small one.
-// - The large bodies of one party leave others a share, and those of several parties leave the next one a share.
+// - The large bodies of one party leave others a share, and those of several parties leave the next one a
+//   share.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Reads one request's body from its connection in pieces, at a minimum rate, behind which the client may be by the body
-// timeout. What is done with a piece before the next is asked for costs nothing. I/O thread only; lives as long as the
-// request.
+// Reads one request's body from its connection in pieces, at a minimum rate, behind which the client may be
+// by the body timeout. What is done with a piece before the next is asked for costs nothing. I/O thread only;
+// lives as long as the request.
 #pragma once
 
 #include <chrono>
@@ -38,7 +38,8 @@ class BodyReader {
   // Why the body cannot be had, once More() or Next() said so.
   const std::optional<ParseFailure>& failure() const { return failure_; }
 
-  // How far the client is behind the minimum rate, while it, or the turn of what it sent, is waited for; else nothing.
+  // How far the client is behind the minimum rate, while it, or the turn of what it sent, is waited for; else
+  // nothing.
   std::optional<std::chrono::nanoseconds> LagAt(Connection::Clock::time_point now) const;
 
   // Waits for more of the body and appends it to the request's. A client that sent Expect gets 100 Continue

@@ -1,5 +1,5 @@
-// Pieces of bodies in turns. Each is copied to memory that is new: hundreds of large bodies that come at once would else make
-// a turn of the I/O thread long, and everybody's request takes dozens of its turns.
+// Pieces of bodies in turns. Each is copied to memory that is new: hundreds of large bodies that come at once
+// would else make a turn of the I/O thread long, and everybody's request takes dozens of its turns.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -13,7 +13,8 @@
 
 namespace quire::server {
 
-// I/O thread only; held by shared_ptr, also by who waits. Parties (party.h) take turns, however many bodies each sends.
+// I/O thread only; held by shared_ptr, also by who waits. Parties (party.h) take turns, however many bodies
+// each sends.
 class BodyTurns : public std::enable_shared_from_this<BodyTurns> {
  public:
   static constexpr uint64_t kSmallBodyBytes = uint64_t{64} << 10;  // a body that has no more needs no turn

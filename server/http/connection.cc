@@ -23,16 +23,16 @@ using boost::system::error_code;
 
 // Input kept for later requests while one is being answered.
 constexpr size_t kReadAheadBytesMax = size_t{64} << 10;
-// How much and how long a closing connection still reads beyond what its client announced, so that its last reply is not
-// lost to a reset: a client may send a whole upload before it reads that the upload is refused.
+// How much and how long a closing connection still reads beyond what its client announced, so that its last
+// reply is not lost to a reset: a client may send a whole upload before it reads that the upload is refused.
 constexpr size_t kLingerBytesMax = size_t{128} << 20;
 constexpr std::chrono::seconds kLingerTime(30);
 constexpr std::chrono::seconds kLingerSilence(5);  // at most between two pieces
 constexpr size_t kDroppedPieceBytes = size_t{64} << 10;
 constexpr std::chrono::milliseconds kLingerPause(100);
 constexpr int kReadsAtOnce = 64;
-// Bytes that the kernel takes beyond those that it could send. Its own bound is megabytes: an answer would run far ahead of
-// a client that does not read, and keep its place for as long.
+// Bytes that the kernel takes beyond those that it could send. Its own bound is megabytes: an answer would
+// run far ahead of a client that does not read, and keep its place for as long.
 constexpr int kUnsentBytesMax = 16 << 10;
 constexpr std::chrono::seconds kTlsShutdownTime(2);
 constexpr std::string_view kOutOfMemory =

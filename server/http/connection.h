@@ -54,29 +54,31 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void ArmRead(Clock::time_point deadline) { Arm(deadline); }
   void Disarm();
 
-  // Sends all of it. False when the peer is gone or too slow; the connection is then of no further use. The peer may be
-  // the write timeout behind the minimum rate with all whole answers, and take nothing of a stream for as long.
+  // Sends all of it. False when the peer is gone or too slow; the connection is then of no further use. The
+  // peer may be the write timeout behind the minimum rate with all whole answers, and take nothing of a
+  // stream for as long.
   Awaitable<bool> Write(std::string_view bytes, AnswerKind kind = AnswerKind::kWhole);
   // Nothing: no write waits.
   std::optional<WaitingWrite> WaitingWriteAt(Clock::time_point now) const;
 
-  // Ends when the client has sent all it will send (ended()) or is gone. Bytes received meanwhile stay in input() for
-  // the next requests; at a limit it ends too. Cancellation ends it without a result.
+  // Ends when the client has sent all it will send (ended()) or is gone. Bytes received meanwhile stay in
+  // input() for the next requests; at a limit it ends too. Cancellation ends it without a result.
   Awaitable<void> WaitForEnd();
-  // Ends when the client is gone, also one that had ended before. A client that has closed its socket is known to be
-  // gone only once it refuses something that was sent to it.
+  // Ends when the client is gone, also one that had ended before. A client that has closed its socket is
+  // known to be gone only once it refuses something that was sent to it.
   Awaitable<void> WaitForReset();
   bool ended() const { return ended_; }  // it may still read: a half-closed connection
   bool gone() const { return gone_; }    // also after Abort()
 
-  // Answers 503 and closes, with no memory but that of the coroutines' frames. REQUIRES: no part of an answer has been
-  // sent that is not whole.
+  // Answers 503 and closes, with no memory but that of the coroutines' frames. REQUIRES: no part of an answer
+  // has been sent that is not whole.
   Awaitable<void> RefuseForMemory();
   // As RefuseForMemory(), where there is no memory for a connection.
   static Awaitable<void> RefuseForMemory(Socket socket);
 
-  // Closes so that the peer still reads what was sent: half-closes, then drops what it sends until it closes or is silent
-  // for 5 s. It may send the bytes that it announced while they come at the minimum rate, and then 128 MiB in 30 s.
+  // Closes so that the peer still reads what was sent: half-closes, then drops what it sends until it closes
+  // or is silent for 5 s. It may send the bytes that it announced while they come at the minimum rate, and
+  // then 128 MiB in 30 s.
   Awaitable<void> CloseGracefully(uint64_t announced_bytes = 0);
   // Closes at once; pending reads and writes end with an error.
   void Abort();
@@ -86,7 +88,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   const std::string& peer() const { return peer_; }
   // PartyOf() without a key.
   const std::string& party() const { return counted_.party(); }
-  // Of the same party, with this one.
+  // The connections of the same party, with this one.
   size_t party_connections() const { return counted_.count(); }
 
  private:

@@ -43,18 +43,18 @@ class Exchange {
   // comment). Starts the stream if nothing was sent by then; without bytes that is all it does.
   virtual void KeepAlive(std::string_view content_type, std::string_view bytes) = 0;
 
-  // Asks for room for `bytes` of memory that the body became when it was parsed; it has this room until the request ends.
-  // What a freed body had counts for it. Why there is none: 413 for one request, 429 for those of its party, 503 for all. Any
-  // thread on which the handler has work done.
+  // Asks for room for `bytes` of memory that the body became when it was parsed; it has this room until the
+  // request ends. What a freed body had counts for it. Why there is none: 413 for one request, 429 for those
+  // of its party, 503 for all. Any thread on which the handler has work done.
   virtual std::optional<ParseFailure> ReserveRequest(uint64_t bytes) = 0;
   // Gives back the room beyond `bytes`, which a freed body became.
   virtual void ShrinkRequest(uint64_t bytes) = 0;
-  // Asks for room for `bytes` of an answer that is collected before it is sent; it has this room until the request ends.
-  // Why there is none: 413 for one answer, 429 for those of its party, 503 for all.
+  // Asks for room for `bytes` of an answer that is collected before it is sent; it has this room until the
+  // request ends. Why there is none: 413 for one answer, 429 for those of its party, 503 for all.
   virtual std::optional<ParseFailure> ReserveAnswer(uint64_t bytes) = 0;
 
-  // An error's message without what is not for clients, such as the server's own paths. If that is less than all of
-  // it, the log gets the whole message.
+  // An error's message without what is not for clients, such as the server's own paths. If that is less than
+  // all of it, the log gets the whole message.
   virtual std::string ClientText(const std::string& message) = 0;
 
   // Something of the answer has left: its status can no longer change.

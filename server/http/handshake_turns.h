@@ -1,6 +1,6 @@
-// Which TLS handshake is computed next. A step of a handshake may sign or decrypt with the private key, for milliseconds, and
-// anybody who can connect can ask for thousands. One step is computed at a time, and parties (party.h) take turns, however many
-// handshakes each has. I/O thread only.
+// Which TLS handshake is computed next. A step of a handshake may sign or decrypt with the private key, for
+// milliseconds, and anybody who can connect can ask for thousands. One step is computed at a time, and
+// parties (party.h) take turns, however many handshakes each has. I/O thread only.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -15,8 +15,8 @@ namespace quire::server {
 
 class HandshakeTurn;
 
-// Computes a step where it keeps no client waiting, which is on another thread, and ends when that is done. The step stays
-// where it is until then.
+// Computes a step where it keeps no client waiting, which is on another thread, and ends when that is done.
+// The step stays where it is until then.
 using ComputeStep = std::function<Awaitable<void>(const std::function<void()>& step)>;
 
 class HandshakeTurns {

@@ -67,7 +67,7 @@ class KeyFile : public ::testing::Test {
     std::signal(SIGXFSZ, handler);
     return result;
   }
-  // Of this thread, as long as it runs.
+  // Applies to this thread, as long as it runs.
   static bool RefuseToChangeOwners() {
     constexpr uint32_t kNumber = offsetof(seccomp_data, nr);
     std::vector<sock_filter> code = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kNumber)};

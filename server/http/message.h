@@ -31,8 +31,8 @@ struct HttpRequest {
 
   // The first field of that (lower-case) name, or null.
   const std::string* Find(std::string_view lower_name) const;
-  // Whether the first field of that (lower-case) name, a list as Accept and Accept-Encoding have it, names `value`,
-  // in any case and not with q=0. Wildcards name nothing.
+  // Whether the first field of that (lower-case) name, a list as Accept and Accept-Encoding have it, names
+  // `value`, in any case and not with q=0. Wildcards name nothing.
   bool Accepts(std::string_view lower_name, std::string_view value) const;
 };
 

@@ -53,7 +53,8 @@ bool IsHeaderName(std::string_view name) {
   return std::ranges::all_of(name, [](char c) { return api::IsAsciiAlnum(c) || c == '-' || c == '_'; });
 }
 
-// The headers that clients are known to send, and the requested ones: the origin is allowed, whatever it sends.
+// The headers that clients are known to send, and the requested ones: the origin is allowed, whatever it
+// sends.
 std::string AllowedHeaders(std::string_view requested) {
   std::string allowed(kAllowedHeaders);
   for (size_t i = 0; i < kRequestedHeadersMax && !requested.empty(); ++i) {

@@ -18,7 +18,8 @@ namespace http = boost::beast::http;
 using boost::beast::error_code;
 using boost::beast::string_view;
 
-// Memory taken ahead of a body's bytes, whatever length the client announced: at first, and once as many have come.
+// Memory taken ahead of a body's bytes, whatever length the client announced: at first, and once as many have
+// come.
 constexpr uint64_t kBodyReserveFirst = uint64_t{64} << 10;
 constexpr uint64_t kBodyReserveMax = uint64_t{4} << 20;
 // Empty lines tolerated before a request line (some clients send one after a body).

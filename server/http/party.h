@@ -1,5 +1,5 @@
-// Whose a request is, for limits that keep room for others: one party is an API key, or, for requests without a key, an
-// address.
+// Whose a request is, for limits that keep room for others: one party is an API key, or, for requests without
+// a key, an address.
 #pragma once
 
 #include <string>
@@ -7,8 +7,9 @@
 
 namespace quire::server {
 
-// `key`: the name of the request's key, or empty. `peer`: as Connection::peer() has it. Ports do not count, and the addresses
-// of one IPv6 network (/64), which one machine may use all of, are one party, as all connections of one local user are.
+// `key`: the name of the request's key, or empty. `peer`: as Connection::peer() has it. Ports do not count,
+// and the addresses of one IPv6 network (/64), which one machine may use all of, are one party, as all
+// connections of one local user are.
 std::string PartyOf(std::string_view key, std::string_view peer);
 
 // Whether the peer runs on this machine, and is not a proxy's client.

@@ -1,4 +1,5 @@
-// Whoever waits for something of which there is little: parties (party.h) take turns, however many wait of each.
+// Whoever waits for something of which there is little: parties (party.h) take turns, however many wait of
+// each.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// How far a peer is behind a minimum rate: to wait for it adds to the lag, its bytes take from it. The lag is never negative:
-// bytes that came fast do not pay for a silence later.
+// How far a peer is behind a minimum rate: to wait for it adds to the lag, its bytes take from it. The lag is
+// never negative: bytes that came fast do not pay for a silence later.
 #pragma once
 
 #include <chrono>

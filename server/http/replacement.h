@@ -1,9 +1,10 @@
 // Which connection a new one replaces when there is no place left. A pure function of state.
 //
-// Connections that wait for nothing come first: closing ones, then those that have sent no request for a while. To close
-// any other costs its client something. Of these the party with the most connections pays: a client that takes all places
-// replaces its own, and never those of a smaller one. Of one party, a client that has just connected has not had the time
-// to say what it wants: it gives its place after those that keep a connection only in case they need it again.
+// Connections that wait for nothing come first: closing ones, then those that have sent no request for a
+// while. To close any other costs its client something. Of these the party with the most connections pays: a
+// client that takes all places replaces its own, and never those of a smaller one. Of one party, a client
+// that has just connected has not had the time to say what it wants: it gives its place after those that keep
+// a connection only in case they need it again.
 #pragma once
 
 #include <chrono>
@@ -38,7 +39,8 @@ struct Idleness {
 
 // A connection younger than this is fresh. A client that is as far behind a minimum rate counts as silent.
 inline constexpr std::chrono::seconds kFreshTime{2};
-// The kernel reports some 8 KiB at once as taken: a reader that is slower than that in this time counts as silent.
+// The kernel reports some 8 KiB at once as taken: a reader that is slower than that in this time counts as
+// silent.
 inline constexpr std::chrono::seconds kUnreadStreamTime{10};
 
 // Nothing: the client reads.
@@ -47,9 +49,9 @@ std::optional<Idleness::Stage> StageOfUnread(const WaitingWrite& write);
 // Whether a new connection of a party that has `party_connections` without it may replace this one.
 bool MayReplace(size_t party_connections, const Idleness& idle, std::chrono::steady_clock::time_point now);
 
-// In this order: closing; not fresh without a request; all others. In each group those of the party with the most
-// connections, and of one party: unread answers, not fresh between requests, fresh without a request, fresh between
-// requests, unread streams. Of two alike the older one.
+// In this order: closing; not fresh without a request; all others. In each group those of the party with the
+// most connections, and of one party: unread answers, not fresh between requests, fresh without a request,
+// fresh between requests, unread streams. Of two alike the older one.
 bool ReplacedBefore(const Idleness& one, const Idleness& other, std::chrono::steady_clock::time_point now);
 
 }  // namespace quire::server

@@ -43,8 +43,8 @@ struct RequestLog {
   std::optional<int32_t> prompt_tokens = {}, cached_tokens = {}, output_tokens = {};
   int32_t streamed_tokens = 0;  // of the answer so far, all choices
   std::string miss = {};        // why not more of the prompt was cached (api/event.h)
-  // Whose cached prefixes the request may see (api::Client), and where its prompt left them: for views of the same
-  // isolation key only.
+  // Whose cached prefixes the request may see (api::Client), and where its prompt left them: for views of the
+  // same isolation key only.
   std::string isolation = {};
   std::optional<api::Divergence> divergence = {};
   std::chrono::nanoseconds prompt_build = {}, prefix_restore = {};    // by the runner, before its prefill
@@ -61,8 +61,8 @@ struct RequestLog {
 // Adds the draft usage of another choice of the request.
 void AddDrafts(api::DraftUsage& sum, const api::DraftUsage& more);
 
-// Why not more of the prompt was cached, as clients may read it. That another client asked for the same prefix ("salt") is
-// for the log alone: to clients the prefix is as unknown as any other ("cold").
+// Why not more of the prompt was cached, as clients may read it. That another client asked for the same
+// prefix ("salt") is for the log alone: to clients the prefix is as unknown as any other ("cold").
 std::string_view MissForClients(const RequestLog& log);
 
 // "key=value ..." without the fields that are not set; values from outside are quoted when they need it.

@@ -166,8 +166,8 @@ void ResponseWriter::KeepAlive(std::string_view content_type, std::string_view b
   last_write_ = Clock::now();
 }
 
-// What can be sent now without a change of the answer: a byte of the header's start, or a leading zero of the next
-// chunk's size. Empty: nothing.
+// What can be sent now without a change of the answer: a byte of the header's start, or a leading zero of the
+// next chunk's size. Empty: nothing.
 std::string ResponseWriter::NextProbe() {
   if (writing_) return {};
   if (state_ == State::kNothing) return std::string(1, kHeaderStart[probed_header_bytes_++]);

@@ -47,9 +47,10 @@ class ResponseWriter : public Exchange {
 
   // Runs beside the handler until canceled and sends keep-alives; see Exchange::KeepAlive.
   Awaitable<void> SendKeepAlives();
-  // For a client that has sent all it will send, beside the handler: ends when the client is found to be gone, else
-  // only by cancellation. Now and at growing intervals it sends a byte that every answer has at this point. A client
-  // that waits for its answer does not notice; the system of one that has gone refuses the byte.
+  // For a client that has sent all it will send, beside the handler: ends when the client is found to be
+  // gone, else only by cancellation. Now and at growing intervals it sends a byte that every answer has at
+  // this point. A client that waits for its answer does not notice; the system of one that has gone refuses
+  // the byte.
   Awaitable<void> ProbeClient();
 
   void AddField(HeaderField field) { fields_.push_back(std::move(field)); }

@@ -27,7 +27,7 @@ struct Route {
   // Above 0: a smaller bound of the body than that of all routes, in bytes. A larger body is 413.
   uint64_t body_bytes_max = 0;
   Access access = Access::kInference;
-  // Of a path that ends in '/': also matches that path itself.
+  // For a path that ends in '/': also matches that path itself.
   bool matches_folder = false;
 };
 

@@ -29,7 +29,8 @@ using boost::system::error_code;
 constexpr std::chrono::milliseconds kAcceptPause(50);
 constexpr std::chrono::milliseconds kAcceptPauseMax(1000);
 constexpr std::chrono::seconds kAcceptWarningInterval(10);
-// Of those that wait, in one turn of the I/O thread: accepted one at a time, each would wait for all else that is ready.
+// Those that wait, in one turn of the I/O thread: accepted one at a time, each would wait for all else that
+// is ready.
 constexpr int kAcceptedTogether = 16;
 constexpr size_t kReservedPlaces = 8;   // beyond the limit of connections
 constexpr size_t kHandshakesMax = 512;  // at once; each holds about 100 KiB
@@ -173,8 +174,8 @@ class HttpServer::PlaceLease {
   size_t* reserved_;
 };
 
-// Which connections may be replaced next, the best last: those that are about like the first one, so that none that comes
-// meanwhile goes before them. A flood of new ones would else look at all for each of them.
+// Which connections may be replaced next, the best last: those that are about like the first one, so that
+// none that comes meanwhile goes before them. A flood of new ones would else look at all for each of them.
 void HttpServer::ListReplaceable(Place place, std::chrono::steady_clock::time_point now) {
   constexpr size_t kListed = 64;
   replaceable_.clear();
@@ -211,7 +212,8 @@ std::optional<Idleness> HttpServer::IdlenessOf(const Handshake& handshake) {
                   handshake.connection->party_connections()};
 }
 
-// Closes the connection that a new one replaces, whose party has `party_connections` without it. False: there is none.
+// Closes the connection that a new one replaces, whose party has `party_connections` without it. False: there
+// is none.
 bool HttpServer::CloseOldest(Place place, size_t party_connections) {
   constexpr auto kListedFor = std::chrono::milliseconds(5);
   const auto now = std::chrono::steady_clock::now();
@@ -229,7 +231,8 @@ bool HttpServer::CloseOldest(Place place, size_t party_connections) {
     }
     const Replaceable one = replaceable_.back();
     const auto idleness = one.session != nullptr ? one.session->IdlenessAt(now) : IdlenessOf(*one.handshake);
-    // Where its party has given up others meanwhile one with more may be next, and so may that of the new one.
+    // Where its party has given up others meanwhile one with more may be next, and so may that of the new
+    // one.
     const bool is_next = idleness && IsAbout(one.idleness.party_connections, idleness->party_connections);
     if (!is_next) {
       replaceable_.pop_back();
@@ -250,8 +253,8 @@ bool HttpServer::CloseOldest(Place place, size_t party_connections) {
   }
 }
 
-// The place of a new connection. Connections opened only to be held cannot keep others out, and while every place has
-// a request, the reserved ones still say that the server lives.
+// The place of a new connection. Connections opened only to be held cannot keep others out, and while every
+// place has a request, the reserved ones still say that the server lives.
 std::optional<Place> HttpServer::MakeRoom(Connection::Socket& socket) {
   if (sessions() < transport_.limits.connections + reserved_) return Place::kNormal;
   const size_t others = parties_.CountOf(PartyOf({}, Connection::PeerOf(socket)));
@@ -288,7 +291,8 @@ Awaitable<void> HttpServer::Accept(std::shared_ptr<Acceptor> acceptor, ListenerI
   }
 }
 
-// It and those that wait behind it, while each has its place at once. Why there are no more; nothing: there may be.
+// It and those that wait behind it, while each has its place at once. Why there are no more; nothing: there
+// may be.
 error_code HttpServer::AdmitWaiting(Connection::Socket socket, Acceptor& acceptor,
                                     const ListenerInfo& listener) {
   error_code ec;

@@ -140,8 +140,8 @@ void Session::Abort(const char* why) {
   connection_->Abort();
 }
 
-// Nobody waits for the answer to a request that is not whole: to wait for its rest is to be without one. A body that came at
-// the minimum rate all the time is no more idle than one that is whole.
+// Nobody waits for the answer to a request that is not whole: to wait for its rest is to be without one. A
+// body that came at the minimum rate all the time is no more idle than one that is whole.
 std::optional<Idleness> Session::IdlenessAt(Clock::time_point now) const {
   const size_t connections = connection_->party_connections();
   if (idle_) return Idleness{stage_, idle_since_, connections};
@@ -151,7 +151,8 @@ std::optional<Idleness> Session::IdlenessAt(Clock::time_point now) const {
   return UnreadAt(now);
 }
 
-// An answer that its client does not read. In a reserved place it need not wait: those of health wait for nobody.
+// An answer that its client does not read. In a reserved place it need not wait: those of health wait for
+// nobody.
 std::optional<Idleness> Session::UnreadAt(Clock::time_point now) const {
   const auto write = connection_->WaitingWriteAt(now);
   if (!write) return std::nullopt;
@@ -322,7 +323,8 @@ std::optional<HttpResponse> Session::CheckAccess(RequestScope& scope) {
 // Undoes the body's encoding, in steps that hold nobody else up.
 Awaitable<std::expected<void, ParseFailure>> Session::DecodeBody(RequestScope& scope,
                                                                  ContentEncoding encoding) {
-  // Of all bodies that are decoded at the same time, so that others wait for a moment only, however many there are.
+  // Shared by all bodies that are decoded at the same time, so that others wait for a moment only, however
+  // many there are.
   constexpr size_t kStepsBytes = size_t{256} << 10, kStepBytesMin = size_t{4} << 10;
   const uint64_t bytes_max = BodyBytesMax(*scope.route, transport_.limits);
   std::string& body = scope.parser.request().body;
@@ -416,7 +418,8 @@ Awaitable<void> Session::Answer(RequestScope& scope) {
 // Ends when the client is gone. One that has only finished sending still waits for its answer.
 Awaitable<void> Session::WatchClient(RequestScope& scope) {
   co_await connection_->WaitForEnd();
-  // The handler has ended, as for nearly every request. To wait on would throw, which is a tenth of the time for a refusal.
+  // The handler has ended, as for nearly every request. To wait on would throw, which is a tenth of the time
+  // for a refusal.
   const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;
   if (state.cancelled() != asio::cancellation_type::none || connection_->gone()) co_return;
   if (connection_->ended()) {

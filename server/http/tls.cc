@@ -37,8 +37,8 @@ int ChooseProtocol(SSL*, const unsigned char** out, unsigned char* out_length, c
   return SSL_TLSEXT_ERR_OK;
 }
 
-// Records without data that a client may send one after the other. It takes 17 us to go over to new keys, in 27 bytes, and
-// OpenSSL looks at all records that have come at once.
+// Records without data that a client may send one after the other. It takes 17 us to go over to new keys, in
+// 27 bytes, and OpenSSL looks at all records that have come at once.
 constexpr int kOtherRecordsMax = 32;
 
 // Called for each record. Beyond the limit OpenSSL reads no more, as after a client's last word.

@@ -49,7 +49,8 @@ class TlsStream {
   Awaitable<bool> Handshake(HandshakeTurns& turns, std::string party);
   // A handshake in progress ends without one, once reads and writes of the socket are canceled, too.
   void CancelHandshake();
-  // A peer that closes without a close_notify is also eof. One that sends record after record without data is an error.
+  // A peer that closes without a close_notify is also eof. One that sends record after record without data is
+  // an error.
   Awaitable<IoResult> ReadSome(char* out, size_t capacity);
   Awaitable<IoResult> WriteSome(std::string_view bytes);
   // Tells the peer that nothing follows and waits for it to say the same.

@@ -68,7 +68,8 @@ Awaitable<bool> TlsHandshake::Run() {
   co_return progress == Progress::kDone;
 }
 
-// Exactly one: what follows the handshake is not for it. A header that is none is left to OpenSSL, which knows what to answer.
+// Exactly one: what follows the handshake is not for it. A header that is none is left to OpenSSL, which
+// knows what to answer.
 Awaitable<bool> TlsHandshake::ReadRecord() {
   if (turn_.canceled()) co_return false;
   record_.resize(kHeaderBytes);

@@ -1,5 +1,5 @@
-// The server's side of a TLS handshake. OpenSSL computes it where and when HandshakeTurns says, on bytes in memory: the
-// socket stays with the I/O thread. I/O thread only.
+// The server's side of a TLS handshake. OpenSSL computes it where and when HandshakeTurns says, on bytes in
+// memory: the socket stays with the I/O thread. I/O thread only.
 #pragma once
 
 #include <openssl/ssl.h>
@@ -15,8 +15,8 @@ namespace quire::server {
 
 class TlsHandshake {
  public:
-  // Takes the place of the BIOs of `ssl` until its end. Nothing else may use `ssl` meanwhile. All outlive it. Throws
-  // std::bad_alloc.
+  // Takes the place of the BIOs of `ssl` until its end. Nothing else may use `ssl` meanwhile. All outlive it.
+  // Throws std::bad_alloc.
   TlsHandshake(boost::asio::generic::stream_protocol::socket& socket, SSL* ssl, HandshakeTurns& turns,
                std::string party);
   TlsHandshake(const TlsHandshake&) = delete;
@@ -25,7 +25,8 @@ class TlsHandshake {
 
   // True: done, and nothing behind it has been read from the socket. Once.
   Awaitable<bool> Run();
-  // Run() ends, also where nothing is under way at the moment. A read or write of the socket must be canceled, too.
+  // Run() ends, also where nothing is under way at the moment. A read or write of the socket must be
+  // canceled, too.
   void Cancel() { turn_.Cancel(); }
 
  private:

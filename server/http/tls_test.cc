@@ -229,7 +229,8 @@ TEST(Tls, ManyRecordsAreNoHandshake) {
   EXPECT_LE(client.socket().ReadToEnd().size(), 7u);
 }
 
-// New keys a few times are a client's right; a flood of them is the end. In between the connection is as usable as before.
+// New keys a few times are a client's right; a flood of them is the end. In between the connection is as
+// usable as before.
 TEST(Tls, AFloodOfNewKeysEndsTheConnection) {
   TestServer server;
   const uint16_t port = server.ListenTls(MakeContext());

@@ -23,16 +23,16 @@ namespace quire::server {
 struct TransportLimits {
   ParserLimits parser = {};
   uint64_t buffered_bodies_bytes = uint64_t{1} << 30;  // request bodies in memory, all connections together
-  // The last quarter is for bodies of which every connection may hold one: however many large bodies clients hold, small
-  // ones have room. One party's large bodies may hold half, so that others' have room, but always one of the largest size and
-  // what its texts and their objects become.
+  // The last quarter is for bodies of which every connection may hold one: however many large bodies clients
+  // hold, small ones have room. One party's large bodies may hold half, so that others' have room, but always
+  // one of the largest size and what its texts and their objects become.
   BodyLimits Bodies() const {
     const uint64_t objects =
         parser.body_bytes / 8;  // 2,048 texts of the smallest --max-body, or as many messages
     return Shares(buffered_bodies_bytes, 2 * parser.body_bytes + objects, "request bodies");
   }
-  // Answers that are collected before they are sent, by what they are estimated to have as JSON: one, and all together,
-  // which are shared as request bodies are.
+  // Answers that are collected before they are sent, by what they are estimated to have as JSON: one, and all
+  // together, which are shared as request bodies are.
   uint64_t answer_bytes_max = uint64_t{128} << 20;
   uint64_t answers_bytes = uint64_t{512} << 20;
   BodyLimits Answers() const { return Shares(answers_bytes, answer_bytes_max, "answers"); }
@@ -64,8 +64,8 @@ struct Transport {
   TransportLimits limits;
   Router router;
   OriginPolicy origins;
-  // The answer to an error found before a handler ran, in the shape of the path's dialect; a 503 has Retry-After. `id`:
-  // Exchange::id().
+  // The answer to an error found before a handler ran, in the shape of the path's dialect; a 503 has
+  // Retry-After. `id`: Exchange::id().
   std::function<HttpResponse(const HttpRequest&, int status, std::string message, std::string_view id)>
       error_response;
   // Told of every request once it is answered; by default its line goes to the log.

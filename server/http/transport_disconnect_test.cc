@@ -147,7 +147,8 @@ TEST(HalfClose, AStreamGoesOn) {
   }
 }
 
-// A stream that is silent: its client is known to be gone before the next keep-alive, which does not come here.
+// A stream that is silent: its client is known to be gone before the next keep-alive, which does not come
+// here.
 TEST(HalfClose, AClientThatLeavesASilentStreamIsNoticed) {
   TransportLimits limits;
   limits.keep_alive_interval = std::chrono::hours(1);

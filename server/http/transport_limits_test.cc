@@ -166,8 +166,8 @@ TEST(TransportLimits, HalfHeadersEnd) {
   EXPECT_TRUE(half.AtEnd());
 }
 
-// A byte now and then does not move the deadline of a header. The pause keeps the bytes far below the limit of 64 KiB,
-// which would answer 431: a busy machine may take seconds for the 50 ms.
+// A byte now and then does not move the deadline of a header. The pause keeps the bytes far below the limit
+// of 64 KiB, which would answer 431: a busy machine may take seconds for the 50 ms.
 TEST(TransportLimits, DrippedHeadersEnd) {
   TestServer server(Quick(&TransportLimits::header_timeout));
   RawClient client(server.port());
@@ -212,7 +212,8 @@ TEST(TransportLimits, AHandlersTimeIsNotTheBodys) {
   EXPECT_EQ(client.Read().body, "abcdefghij");
 }
 
-// The kernel takes little beyond what it can send, then the handler waits in its one write until the timeout ends it.
+// The kernel takes little beyond what it can send, then the handler waits in its one write until the timeout
+// ends it.
 TEST(TransportLimits, AReaderThatTakesNothingIsBoundedAndEnds) {
   TransportLimits limits;
   limits.write_timeout = std::chrono::milliseconds(200);
@@ -375,7 +376,8 @@ TEST(TransportLimits, AHalfOpenFloodDoesNotKeepAGoodClientOut) {
   server.OnIoThread([&server] { EXPECT_LE(server.server().sessions(), 60u); });
 }
 
-// Accepted one at a time, the last one would wait for everything else that is ready, as many times as others wait before it.
+// Accepted one at a time, the last one would wait for everything else that is ready, as many times as others
+// wait before it.
 TEST(TransportLimits, ConnectionsThatWaitAreAcceptedTogether) {
   constexpr size_t kWaiting = 100;
   std::vector<std::unique_ptr<RawClient>> clients;

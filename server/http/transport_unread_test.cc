@@ -99,7 +99,8 @@ std::vector<Unread> UnreadCases() {
            kLargeBytes, 256}};
 }
 
-// A client that takes little of its answer gives its place up. One that reads a stream slowly does not, nor one that waits.
+// A client that takes little of its answer gives its place up. One that reads a stream slowly does not, nor
+// one that waits.
 TEST(TransportUnread, AnAnswerThatNobodyReadsGivesItsPlaceUp) {
   for (const Unread& unread : UnreadCases()) {
     TransportLimits limits;

@@ -46,7 +46,7 @@ bool IsPublicV4(uint32_t address) {
   });
 }
 
-// Of IPv6 only what is handed out to the public (2000::/3), without the forms that carry an IPv4 address
+// In IPv6 only what is handed out to the public (2000::/3), without the forms that carry an IPv4 address
 // (6to4, Teredo) and documentation.
 bool IsPublicV6(const std::array<uint8_t, 16>& bytes) {
   constexpr std::array<uint8_t, 12> kMapped = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF};

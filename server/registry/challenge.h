@@ -19,8 +19,8 @@ struct Challenge {
   bool operator==(const Challenge&) const = default;
 };
 
-// The first challenge of the field, up to the first text that is no parameter. Values may stand without quotes, and may
-// then contain anything but a comma and white space.
+// The first challenge of the field, up to the first text that is no parameter. Values may stand without
+// quotes, and may then contain anything but a comma and white space.
 Challenge ParseChallenge(std::string_view field);
 
 }  // namespace quire::server::registry

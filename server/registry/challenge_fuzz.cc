@@ -1,5 +1,5 @@
-// libFuzzer: any bytes as a WWW-Authenticate header. What is read of it reads the same when it is written out again; the
-// realm is looked at as a URL, and as a redirect.
+// libFuzzer: any bytes as a WWW-Authenticate header. What is read of it reads the same when it is written out
+// again; the realm is looked at as a URL, and as a redirect.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// One HTTP exchange as a client, as far as it is about sockets: no redirects, no credentials of its own. With registries,
-// collectors of traces and, by the command line, daemons.
+// One HTTP exchange as a client, as far as it is about sockets: no redirects, no credentials of its own. With
+// registries, collectors of traces and, by the command line, daemons.
 #pragma once
 
 #include <atomic>

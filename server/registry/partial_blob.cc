@@ -29,8 +29,8 @@ std::unexpected<StoreError> PathFailure(const fs::path& path, int error) {
                  error));
 }
 
-// Whose a file is that was opened: ours, locked; somebody else's; or nobody's, as between opening and locking it has become
-// the blob, or was taken away.
+// Whose a file is that was opened: ours, locked; somebody else's; or nobody's, as between opening and locking
+// it has become the blob, or was taken away.
 enum class Owner { kMine, kOther, kGone };
 
 Owner LockFile(const fs::path& path, const api::FileDescriptor& file) {

@@ -29,9 +29,9 @@ class PartialBlob {
   int64_t size() const { return size_; }  // bytes that are there
   StoreResult<void> Append(std::string_view bytes);
   StoreResult<void> Truncate();  // to nothing
-  // Makes it the blob ("sha256-<64 hex>") when its bytes are on disk and have that digest. The file is gone when they cannot
-  // be synced, as nobody knows what is on disk then, and when they have another digest: kBadModel "digest mismatch, expected ...,
-  // got ...".
+  // Makes it the blob ("sha256-<64 hex>") when its bytes are on disk and have that digest. The file is gone
+  // when they cannot be synced, as nobody knows what is on disk then, and when they have another digest:
+  // kBadModel "digest mismatch, expected ..., got ...".
   StoreResult<void> Finish(const std::string& blob);
 
  private:

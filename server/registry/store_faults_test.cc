@@ -1,5 +1,5 @@
-// Every change of a store, with a crash of the machine at every point and with every call failing: what the store lists
-// is what it was or what it was to become, whole, and it takes the next change.
+// Every change of a store, with a crash of the machine at every point and with every call failing: what the
+// store lists is what it was or what it was to become, whole, and it takes the next change.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -72,8 +72,8 @@ void Transfers::CancelAll() {
   for (Running& running : running_) running.transfer->Cancel();
 }
 
-// A thread whose owner goes cancels its transfer before it is waited for: registries may take as long as they like. Once it
-// runs nothing here can fail.
+// A thread whose owner goes cancels its transfer before it is waited for: registries may take as long as they
+// like. Once it runs nothing here can fail.
 template <class Work>
 api::Result<std::shared_ptr<Transfer>> Transfers::Start(Work work) {
   std::erase_if(running_, [](const Running& running) { return running.transfer->result().has_value(); });

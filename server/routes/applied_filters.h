@@ -5,7 +5,8 @@
 
 namespace quire::server {
 
-// Of a runner that is at work: one for its setup, one for loading, one for serving (runner/engine/sandbox.h).
+// The filters of a runner that is at work: one for its setup, one for loading, one for serving
+// (runner/engine/sandbox.h).
 inline constexpr int kFiltersOfARunner = 3;
 
 // As the kernel counts them. Nothing: there is no such process. Reads /proc, which never blocks.

@@ -23,9 +23,10 @@ class AsyncModelStore {
   // The pools outlive this, and this outlives every call.
   AsyncModelStore(ModelStore store, WorkPools& pools);
 
-  // A model by the name a client gave, in the turn of its party (WorkPool): a file system on which looks take long holds up a
-  // party with many of them, and not the others. One that is in memory waits for no file but the look whether it changed.
-  // Errors: an ill-formed name, kNotFound, a broken model, one that cannot be used (StoredModel::refusal).
+  // A model by the name a client gave, in the turn of its party (WorkPool): a file system on which looks take
+  // long holds up a party with many of them, and not the others. One that is in memory waits for no file but
+  // the look whether it changed. Errors: an ill-formed name, kNotFound, a broken model, one that cannot be
+  // used (StoredModel::refusal).
   Awaitable<api::Result<SharedModel>> Find(std::string name, std::string party = {});
   // Newest first; has every change that was made before the call (SharedWork).
   Awaitable<Models> List() { return listing_.Get(); }

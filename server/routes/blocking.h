@@ -1,5 +1,5 @@
-// Work that may block (files, large parses) on a pool of threads, awaited from the I/O thread. The work is not
-// interrupted by cancellation, which is seen when it is done and the coroutine goes on.
+// Work that may block (files, large parses) on a pool of threads, awaited from the I/O thread. The work is
+// not interrupted by cancellation, which is seen when it is done and the coroutine goes on.
 //
 // Give the work as a named object: gcc 12 destroys a closure that is a temporary of an awaited expression
 // twice.
@@ -25,8 +25,8 @@
 
 namespace quire::server {
 
-// A piece of work under way: the pool's until it is posted back, then the I/O thread's. It holds from the start what its end
-// needs, since a result that cannot be posted would leave the coroutine waiting.
+// A piece of work under way: the pool's until it is posted back, then the I/O thread's. It holds from the
+// start what its end needs, since a result that cannot be posted would leave the coroutine waiting.
 template <class Work>
 struct BlockingJob {
   using Value = std::invoke_result_t<Work&>;
@@ -54,8 +54,8 @@ struct BlockingJob {
 };
 
 // A plain operation rather than a coroutine spawned on the pool: that one would share the caller's
-// cancellation signal, which the I/O thread emits, with a pool thread. What the work throws (std::bad_alloc) is thrown
-// again on the I/O thread, where it ends the one request. `party`: whose turn in the pool it takes.
+// cancellation signal, which the I/O thread emits, with a pool thread. What the work throws (std::bad_alloc)
+// is thrown again on the I/O thread, where it ends the one request. `party`: whose turn in the pool it takes.
 template <class Work>
 Awaitable<std::invoke_result_t<Work&>> RunBlocking(WorkPool& pool, Work work, std::string_view party = {}) {
   namespace asio = boost::asio;

@@ -170,8 +170,8 @@ TEST(BodyLimits, NumbersOfEmbeddingsAreWrittenOffTheIoThread) {
   embed(65, 0, 1);
 }
 
-// While the client does not read, nothing is kept but the answer's bytes: its text and its encoder took as much again, and
-// another copy of it was behind the header.
+// While the client does not read, nothing is kept but the answer's bytes: its text and its encoder took as
+// much again, and another copy of it was behind the header.
 TEST(BodyLimits, AnAnswerIsInMemoryOnceWhileItIsSent) {
   constexpr size_t kAnswerBytes = 40 * 1024 * kKiB;  // larger than what the C library keeps
   const auto mapped = [] { return static_cast<size_t>(::mallinfo2().hblkhd); };

@@ -26,8 +26,8 @@ constexpr size_t kLoggedNamesMax = 16;
 constexpr size_t kTraceParentMax = 128;  // bytes
 using RefusalTick = std::chrono::duration<int64_t, std::ratio<1, 500>>;
 
-// Requests are refused in batches, on the ticks of one clock: each reply on its own would wake the I/O thread on a
-// core that a runner needs.
+// Requests are refused in batches, on the ticks of one clock: each reply on its own would wake the I/O thread
+// on a core that a runner needs.
 Awaitable<void> WaitForRefusalTick() {
   using Clock = std::chrono::steady_clock;
   asio::steady_timer timer(co_await asio::this_coro::executor);

@@ -200,8 +200,9 @@ class Creation {
     co_return quantized;
   }
 
-  // A runner reads the files: what they are, where they are the request's own, and whether the template can be read. With
-  // `draft`, which may be empty: also whether they can be loaded as they are about to be stored.
+  // A runner reads the files: what they are, where they are the request's own, and whether the template can
+  // be read. With `draft`, which may be empty: also whether they can be loaded as they are about to be
+  // stored.
   Awaitable<api::Result<void>> Inspect(const Weights& weights, const Weights* draft) {
     const auto base = std::ranges::find(model_.other_layers, kDraftLayer, &Layer::media_type);
     api::ipc::InspectModel request;

@@ -28,8 +28,8 @@ namespace {
 // Texts of one request that its runner has at once: enough to fill its batches, few enough to leave the queue
 // to others.
 constexpr size_t kAtOnceMax = 32;
-// A reply of more numbers is written on a pool (65,536 take 8 ms): on that for short work, or on that for what takes long, as
-// one that may repeat many texts.
+// A reply of more numbers is written on a pool (65,536 take 8 ms): on that for short work, or on that for
+// what takes long, as one that may repeat many texts.
 constexpr size_t kSmallReplyNumbers = size_t{1} << 12;
 constexpr size_t kLargeReplyNumbers = size_t{1} << 16;
 // What a reply takes: of each number, which is a float and then text, and of each text beside its numbers.
@@ -179,8 +179,8 @@ Awaitable<api::Result<api::EmbedResult>> EmbedAll(Services& services, Exchange& 
       one.client = client;
       TextJob job{.index = submitted, .stream = nullptr};
       auto placed = co_await services.backend.Submit(SpecOf(model), std::move(one), keep_alive);
-      // Texts of requests like this one may be what fills the queue: it goes on with fewer, so that all of them leave
-      // room for others.
+      // Texts of requests like this one may be what fills the queue: it goes on with fewer, so that all of
+      // them leave room for others.
       if (!placed && placed.error().code == api::ErrorCode::kOverloaded && !running.empty()) {
         at_once = std::max<size_t>(1, running.size() / 2);
         break;

@@ -12,7 +12,8 @@ namespace quire::server {
 // {"error":"..."}; for "/v1/messages..." Anthropic's object with the request's id (unless that is empty), for
 // the rest of "/v1/..." and the same paths without it OpenAI's. 429 and 503 ask the client to come back.
 HttpResponse ErrorResponse(std::string_view path, const api::Error& error, std::string_view request_id = {});
-// An error of the transport that has a status of its own (401, 405, 408, 429, 431). That of 429 knows when to come back.
+// An error of the transport that has a status of its own (401, 405, 408, 429, 431). That of 429 knows when to
+// come back.
 HttpResponse ErrorResponse(std::string_view path, int status, std::string message,
                            std::string_view request_id = {});
 

@@ -18,7 +18,7 @@ constexpr size_t kEntriesMax = 8;  // a verbose one holds a whole vocabulary
 constexpr size_t kSummariesMax = 20'000;
 constexpr std::chrono::seconds kFailureKept{60};
 
-// Of the file, not of the runner that was to look at it.
+// True for an error of the file, not of the runner that was to look at it.
 bool IsOfTheFile(const api::Error& error) {
   return error.code == api::ErrorCode::kBadModel || error.code == api::ErrorCode::kUnsupported;
 }

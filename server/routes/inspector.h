@@ -1,6 +1,7 @@
 // Descriptions of model files, kept by the blobs they depend on. I/O thread only.
 //
-// A description costs a short-lived process, so one is made at a time for each party (http/party.h), and the last few are kept.
+// A description costs a short-lived process, so one is made at a time for each party (http/party.h), and the
+// last few are kept.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -28,16 +29,17 @@ class Inspector {
   // Failures are not kept: the next call tries again.
   Awaitable<api::Result<Description>> Describe(const StoredModel& model, bool verbose, std::string party);
 
-  // The model's capabilities, at least "completion", also if it cannot be described. Kept for the weights and templates
-  // of 20,000 models; that one cannot be described is kept for a minute, as lists name it again and again.
+  // The model's capabilities, at least "completion", also if it cannot be described. Kept for the weights and
+  // templates of 20,000 models; that one cannot be described is kept for a minute, as lists name it again and
+  // again.
   Awaitable<std::vector<std::string>> Capabilities(const StoredModel& model, std::string party);
 
-  // The context of a request that names none: the model's PARAMETER num_ctx, else the default of its runner, else
-  // what it would be after loading. Tokens; 0 = not known. Kept likewise.
+  // The context of a request that names none: the model's PARAMETER num_ctx, else the default of its runner,
+  // else what it would be after loading. Tokens; 0 = not known. Kept likewise.
   Awaitable<int32_t> DefaultContext(const StoredModel& model, std::string party);
 
-  // All checks of a load, by its headers alone; not kept, because memory is another each time. What is wrong with
-  // the model is in Inspected::error.
+  // All checks of a load, by its headers alone; not kept, because memory is another each time. What is wrong
+  // with the model is in Inspected::error.
   Awaitable<api::Result<api::ipc::Inspected>> CheckLoad(const StoredModel& model, std::string party);
 
  private:

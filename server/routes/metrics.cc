@@ -83,8 +83,8 @@ void AddValue(MetricFamily& family, std::vector<ClientMetric::Label> labels, dou
   family.metric.push_back(std::move(metric));
 }
 
-// The cgroup of this process under version 2, or nothing. The kernel makes this file, cpu.stat and what is in /proc of a
-// process from its memory, in some 20 us each and without a disk: they are read on the I/O thread.
+// The cgroup of this process under version 2, or nothing. The kernel makes this file, cpu.stat and what is in
+// /proc of a process from its memory, in some 20 us each and without a disk: they are read on the I/O thread.
 std::string CgroupFile(std::string_view name) {
   std::ifstream file("/proc/self/cgroup");
   for (std::string line; std::getline(file, line);) {

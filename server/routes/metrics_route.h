@@ -12,8 +12,8 @@ namespace quire::server {
 MetricsSnapshot SnapshotOf(const HttpServer& server, const PrefillEstimates& estimates,
                            std::chrono::steady_clock::time_point now);
 
-// `snapshot`: returns the current state of the daemon. The route requires the role admin: counters of all clients
-// together tell one client about the others.
+// `snapshot`: returns the current state of the daemon. The route requires the role admin: counters of all
+// clients together tell one client about the others.
 void AddMetricsRoutes(Router& router, const Metrics& metrics, std::function<MetricsSnapshot()> snapshot);
 
 }  // namespace quire::server

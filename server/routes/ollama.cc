@@ -23,8 +23,8 @@ GenerationJob MakeAnswerJob(Parsed parsed, const api::ModelDefaults& defaults) {
   return {ollama::ToRequest(std::move(parsed), defaults), std::move(reply)};
 }
 
-// A request without a prompt loads the model, or, when it asks to be kept for no time, ends the claim of its client: who may
-// unload it for all does.
+// A request without a prompt loads the model, or, when it asks to be kept for no time, ends the claim of its
+// client: who may unload it for all does.
 Awaitable<void> LoadOrUnload(Services& services, Exchange& exchange, ollama::Endpoint endpoint,
                              SharedModel model, ollama::CommonRequest request) {
   const bool unload = request.keep_alive == std::chrono::nanoseconds::zero();

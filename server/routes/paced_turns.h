@@ -1,5 +1,5 @@
-// Work on the I/O thread that takes up to milliseconds and cannot run on another one: clients that ask for much of it leave the
-// thread to others.
+// Work on the I/O thread that takes up to milliseconds and cannot run on another one: clients that ask for
+// much of it leave the thread to others.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -14,8 +14,9 @@
 
 namespace quire::server {
 
-// I/O thread only; outlives every call. One piece of work runs at a time. Parties (http/party.h) take turns. After each piece the next
-// one waits four times as long as it took, so that all of them together take a fifth of the thread's time.
+// I/O thread only; outlives every call. One piece of work runs at a time. Parties (http/party.h) take turns.
+// After each piece the next one waits four times as long as it took, so that all of them together take a
+// fifth of the thread's time.
 class PacedTurns {
  public:
   using Work = std::function<std::string()>;

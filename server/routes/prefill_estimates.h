@@ -1,7 +1,7 @@
 // How long the prompts in progress will still take, from what prompts took before. I/O thread only.
 //
-// Requests whose prompt is built have an exact number of tokens to compute. Of those that wait only the body's size is
-// known; the tokens that a byte of a body cost before, cached ones left out, predict the rest.
+// Requests whose prompt is built have an exact number of tokens to compute. Of those that wait only the
+// body's size is known; the tokens that a byte of a body cost before, cached ones left out, predict the rest.
 #pragma once
 
 #include <chrono>
@@ -19,8 +19,8 @@ class PrefillEstimates {
   // A request that has ended.
   void Observe(const RequestLog& log);
 
-  // Seconds until the request's first token, without those it waits for others; 0 behind it. What has taken t seconds on a
-  // model that nothing is known of is expected to take as long again.
+  // Seconds until the request's first token, without those it waits for others; 0 behind it. What has taken t
+  // seconds on a model that nothing is known of is expected to take as long again.
   double RemainingSeconds(const RequestLog& log, TimePoint now) const;
 
   // Bytes of request bodies that are computed per second, cached ones left out; 0 = not known.

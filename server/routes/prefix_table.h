@@ -28,7 +28,7 @@ class PrefixTable {
     const auto found = entries_.find({owner, name});
     return found == entries_.end() ? 0 : CostOf(owner, name, found->second.prefix);
   }
-  // Of all that the tenant has.
+  // The cost of all that the tenant has.
   size_t CostOf(const std::string& tenant) const {
     const auto found = tenants_.find(tenant);
     return found == tenants_.end() ? 0 : found->second.cost;

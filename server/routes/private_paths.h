@@ -1,5 +1,5 @@
-// The daemon's own folders in texts for clients: an error names the model or the blob, not where it lies. Immutable;
-// any thread.
+// The daemon's own folders in texts for clients: an error names the model or the blob, not where it lies.
+// Immutable; any thread.
 #pragma once
 
 #include <filesystem>
@@ -15,8 +15,8 @@ class PrivatePaths {
   explicit PrivatePaths(const std::filesystem::path& store,
                         const std::vector<std::filesystem::path>& folders = {});
 
-  // The message with each path in these folders replaced: a manifest's by `model NAME`, any other by its file name,
-  // which is a blob's digest, and the store's root by `the model store`.
+  // The message with each path in these folders replaced: a manifest's by `model NAME`, any other by its file
+  // name, which is a blob's digest, and the store's root by `the model store`.
   std::string Hide(std::string_view message) const;
 
  private:

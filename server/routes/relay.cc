@@ -65,8 +65,8 @@ class Generation {
   std::unique_ptr<scheduler::TokenStream> stream_;
 };
 
-// Runs several generations concurrently. Each has at most one event that the client has not consumed, so a slow
-// reader delays them all. I/O thread only; lives in the frame of RelayReply().
+// Runs several generations concurrently. Each has at most one event that the client has not consumed, so a
+// slow reader delays them all. I/O thread only; lives in the frame of RelayReply().
 class ConcurrentGenerations {
  public:
   ConcurrentGenerations(std::deque<Generation> generations, const asio::any_io_executor& executor)
@@ -194,7 +194,8 @@ size_t ReplyBytes(const api::Event& event) {
   return 0;
 }
 
-// The memory of an answer that is collected: of one that is not streamed, or of a stream whose last chunk repeats it.
+// The memory of an answer that is collected: of one that is not streamed, or of a stream whose last chunk
+// repeats it.
 class CollectedAnswer {
  public:
   CollectedAnswer(Exchange& exchange, const api::ReplyEncoder& reply) : exchange_(exchange), reply_(reply) {}
@@ -231,8 +232,8 @@ Awaitable<bool> StreamParts(Exchange& exchange, std::string_view content_type, s
   co_return sent;
 }
 
-// About how many bytes are encoded with the event. A reply that is not streamed is encoded with the `last` one: `reply_bytes`
-// are those of all events so far.
+// About how many bytes are encoded with the event. A reply that is not streamed is encoded with the `last`
+// one: `reply_bytes` are those of all events so far.
 size_t EncodedBytes(const ChoiceEvent& entry, bool last, size_t reply_bytes, const api::ReplyEncoder& reply) {
   if (!reply.streams() && !last) return 0;
   return (reply.streams() ? ReplyBytes(entry.event) : reply_bytes) +
@@ -246,8 +247,8 @@ std::string Shortened(std::string_view text) {
   return std::string(text.substr(0, kShownMax)) + "...";
 }
 
-// What the reply says of the event. The `last` one of a reply that is sent whole frees what that was made of, which may be as
-// large, where it was made: the job has no encoder any more.
+// What the reply says of the event. The `last` one of a reply that is sent whole frees what that was made of,
+// which may be as large, where it was made: the job has no encoder any more.
 Awaitable<std::string> EncodeEvent(Exchange& exchange, WorkPool& cpu, ChoiceEvent& entry, bool last,
                                    size_t reply_bytes, GenerationJob& job) {
   const api::EventContext context = ContextOf(exchange.log(), entry.load, entry.choice);
@@ -266,8 +267,8 @@ Awaitable<std::string> EncodeEvent(Exchange& exchange, WorkPool& cpu, ChoiceEven
   co_return bytes;
 }
 
-// Of a job whose reply has about `reply_bytes` so far, this event's included. Sends the event's bytes. False: nothing more can
-// be sent.
+// For a job whose reply has about `reply_bytes` so far, this event's included. Sends the event's bytes.
+// False: nothing more can be sent.
 Awaitable<bool> SendEvent(Exchange& exchange, WorkPool& cpu, ChoiceEvent& entry, bool last,
                           size_t reply_bytes, GenerationJob& job) {
   RequestLog& log = exchange.log();
@@ -290,8 +291,8 @@ Awaitable<bool> SendEvent(Exchange& exchange, WorkPool& cpu, ChoiceEvent& entry,
   const api::ReplyEncoder& reply = *job.reply;
   const bool ready = std::holds_alternative<api::PromptReady>(entry.event);
   if (ready) exchange.KeepAlive(reply.content_type(), reply.keep_alive());
-  // A reader of server-sent events knows at once that its prompt was accepted. An NDJSON stream says so with its
-  // first keep-alive; until then an error that comes before the first token keeps its status.
+  // A reader of server-sent events knows at once that its prompt was accepted. An NDJSON stream says so with
+  // its first keep-alive; until then an error that comes before the first token keeps its status.
   const bool header = ready && reply.content_type() == api::kEventStream && !exchange.started();
   if (bytes.empty() && !header) co_return true;
   const bool sent = co_await StreamParts(exchange, reply.content_type(), std::move(bytes));

@@ -38,7 +38,8 @@ struct RequestLimits : public ::testing::Test {
     daemon_.backend().script.events = {api::Event(api::PromptReady{3, 0}),
                                        api::Event(api::TextDelta{"hi", {}, 1}), api::Event(api::Finished{})};
   }
-  // A message has 26 bytes of the body, counts as some 900 bytes while it is parsed, and then sizeof(api::Message).
+  // A message has 26 bytes of the body, counts as some 900 bytes while it is parsed, and then
+  // sizeof(api::Message).
   static json Chat(size_t messages) {
     const json message = {{"role", "user"}, {"content", ""}};
     return {{"model", "demo"}, {"stream", false}, {"messages", std::vector<json>(messages, message)}};
@@ -107,7 +108,7 @@ TEST_F(MessageLimits, SmallRequestsOfTheSamePartyHaveRoom) {
   EXPECT_EQ(daemon_.Post("/api/chat", Chat(30).dump()).status, 200);
 }
 
-// Of those that have no room the pieces are smaller.
+// Pieces are smaller for those that have no room.
 TEST_F(RequestLimits, UploadsCountAsWhatTheyGather) {
   std::vector<std::unique_ptr<RawClient>> uploads;
   for (char digit = '1'; digit <= '6'; ++digit) {

@@ -35,8 +35,8 @@ size_t ChoicesOf(const Parsed& parsed) {
   return choices;
 }
 
-// What the lists of a parsed request take in memory, with the copies that its choices are to have. Of many short elements that
-// is far more than their body was.
+// What the lists of a parsed request take in memory, with the copies that its choices are to have. Of many
+// short elements that is far more than their body was.
 template <class Parsed>
 uint64_t ListMemoryOf(const Parsed& parsed) {
   uint64_t bytes = 0;
@@ -52,9 +52,10 @@ uint64_t ListMemoryOf(const Parsed& parsed) {
   return bytes;
 }
 
-// Room for what the body becomes beside itself while it is parsed: a value, whose texts move on into the request, and the
-// request's objects, of which there are about as many again. A large body may be a short text: what is no UTF-8 takes three times
-// its bytes, and a list of empty strings twenty times. The bytes of its texts, or an error: there is no room.
+// Room for what the body becomes beside itself while it is parsed: a value, whose texts move on into the
+// request, and the request's objects, of which there are about as many again. A large body may be a short
+// text: what is no UTF-8 takes three times its bytes, and a list of empty strings twenty times. The bytes of
+// its texts, or an error: there is no room.
 api::Result<uint64_t> ReserveParsing(Exchange& exchange);
 
 // The request of a body, and what it takes, where there is room for it.
@@ -67,8 +68,8 @@ auto ParseWithin(Exchange& exchange, Parse& parse, uint64_t& bytes) -> std::invo
   return parsed;
 }
 
-// The request of a body, read by `parse` on a pool when it is large enough for many such bodies to hold other clients up. The
-// body is freed.
+// The request of a body, read by `parse` on a pool when it is large enough for many such bodies to hold other
+// clients up. The body is freed.
 template <class Parse>
 Awaitable<std::invoke_result_t<Parse&>> ReadRequest(Services& services, Exchange& exchange, Parse parse) {
   uint64_t bytes = 0;
@@ -114,18 +115,18 @@ Awaitable<std::optional<Parsed>> ParseBody(Services& services, Exchange& exchang
 // The model that a request names. Null: the request was answered with the error.
 Awaitable<SharedModel> FindModel(Services& services, Exchange& exchange, const std::string& name);
 
-// Names the model of a request that names none: the only one that is loaded, or, while none is, the only one of the
-// store. With a `capability` the only one of the store that has it goes before. Logs the name. False: the request was answered
-// with the error.
+// Names the model of a request that names none: the only one that is loaded, or, while none is, the only one
+// of the store. With a `capability` the only one of the store that has it goes before. Logs the name. False:
+// the request was answered with the error.
 Awaitable<bool> NameModel(Services& services, Exchange& exchange, std::string& name,
                           std::string_view capability = {});
 
-// The same for a request that wants an answer, which is refused before its job is made while no more of its party may wait
-// for the model.
+// The same for a request that wants an answer, which is refused before its job is made while no more of its
+// party may wait for the model.
 Awaitable<SharedModel> FindModelToAnswer(Services& services, Exchange& exchange, const std::string& name,
                                          scheduler::AnswerLength length = scheduler::AnswerLength::kAny);
 
-// Of the answer that a parsed request bounds. Its texts are nearly all of the body.
+// Reads the answer that a parsed request bounds. Its texts are nearly all of the body.
 template <class Parsed>
 scheduler::AnswerLength AnswerLengthOf(const Exchange& exchange, const Parsed& parsed) {
   if constexpr (requires { parsed.options.num_predict; })
@@ -136,9 +137,9 @@ scheduler::AnswerLength AnswerLengthOf(const Exchange& exchange, const Parsed& p
 // The defaults that the model adds to a request.
 api::ModelDefaults DefaultsOf(const StoredModel& model);
 
-// The job of a parsed request, which is moved out; made where a body as long as all its copies is read: every choice copies
-// it, and the encoder writes out what the reply repeats. Nothing: there is no room for the copies, and it was answered with the
-// error.
+// The job of a parsed request, which is moved out; made where a body as long as all its copies is read: every
+// choice copies it, and the encoder writes out what the reply repeats. Nothing: there is no room for the
+// copies, and it was answered with the error.
 template <class Parsed>
 Awaitable<std::optional<GenerationJob>> MakeJob(Services& services, Exchange& exchange,
                                                 const StoredModel& model, Parsed& parsed,

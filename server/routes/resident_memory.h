@@ -5,7 +5,8 @@
 
 namespace quire::server {
 
-// Resident bytes: anonymous memory and mapped files. 0: there is no such process. Reads /proc, which never blocks.
+// Resident bytes: anonymous memory and mapped files. 0: there is no such process. Reads /proc, which never
+// blocks.
 int64_t ResidentBytes(int pid);
 
 }  // namespace quire::server

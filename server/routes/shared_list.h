@@ -22,7 +22,8 @@ Awaitable<void> SendShared(Exchange& exchange, SharedBody& shared);
 // The party of what is done for all who ask, as of a client's (http/party.h).
 inline constexpr std::string_view kSharedParty = "all";
 
-// The reply that lists all models, of which `entry_of` makes the entries; written on the pool when they are many.
+// The reply that lists all models, of which `entry_of` makes the entries; written on the pool when they are
+// many.
 template <class Entry>
 Awaitable<api::Result<std::string>> EncodeModelList(
     Services& services, std::function<Awaitable<Entry>(const StoredModel&)> entry_of,

@@ -1,4 +1,5 @@
-// Work that takes long and whose result many ask for at once: a client that asks on all its connections has it done once.
+// Work that takes long and whose result many ask for at once: a client that asks on all its connections has
+// it done once.
 #pragma once
 
 #include <spdlog/spdlog.h>
@@ -29,7 +30,7 @@ class SharedWork {
   SharedWork(const SharedWork&) = delete;
   SharedWork& operator=(const SharedWork&) = delete;
 
-  // Of work that began after the call: those who ask while some is under way share the next.
+  // The result of work that began after the call: those who ask while some is under way share the next.
   Awaitable<Result> Get() {
     const auto executor = co_await boost::asio::this_coro::executor;
     if (next_ == nullptr) next_ = std::make_shared<Round>(executor);

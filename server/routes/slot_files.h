@@ -1,12 +1,13 @@
-// Named snapshots of llama.cpp's slots, in files of one private folder: they survive a restart. A file has the token
-// ids of a snapshot; what was computed of them is in the prefix cache and its disk tier.
+// Named snapshots of llama.cpp's slots, in files of one private folder: they survive a restart. A file has
+// the token ids of a snapshot; what was computed of them is in the prefix cache and its disk tier.
 //
 // Invariants
-// - A file is whole or not there: a write that fails leaves the snapshot that was there. One that was read whole and is not
-//   what was written is removed, and there is no snapshot; one that cannot be read now stays.
-// - The folder's files have at most `bytes_max`, and one more that is being written; a file counts as `file_bytes_min` at least, as
-//   each of them is looked at when one is saved. The tenant with most loses those that
-//   were saved first.
+// - A file is whole or not there: a write that fails leaves the snapshot that was there. One that was read
+//   whole and is not what was written is removed, and there is no snapshot; one that cannot be read now
+//   stays.
+// - The folder's files have at most `bytes_max`, and one more that is being written; a file counts as
+//   `file_bytes_min` at least, as each of them is looked at when one is saved. The tenant with most loses
+//   those that were saved first.
 // Blocks. Any thread, one at a time.
 #pragma once
 

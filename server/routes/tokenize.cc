@@ -18,7 +18,8 @@ namespace {
 using Shape = api::TokenizeEncoder::Shape;
 using Encoder = std::unique_ptr<api::TokenizeEncoder>;
 
-// The model that is named, else the only one that is loaded or stored. Null: the request was answered with the error.
+// The model that is named, else the only one that is loaded or stored. Null: the request was answered with
+// the error.
 Awaitable<SharedModel> FindNamedOrOnly(Services& services, Exchange& exchange, std::string name) {
   if (name.empty()) {
     const auto loaded = services.backend.Loaded();

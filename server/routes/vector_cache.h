@@ -1,5 +1,6 @@
-// Vectors and scores that were computed before: those of the same text, model, options and isolation key are bit-identical,
-// so that they are given again. Of a bounded number of bytes, the least recently used go first.
+// Vectors and scores that were computed before: those of the same text, model, options and isolation key are
+// bit-identical, so that they are given again. Of a bounded number of bytes, the least recently used go
+// first.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +23,8 @@ struct CachedVector {
   int32_t prompt_tokens = 0;
 };
 
-// The keys of one request's texts, for the model whose manifest has this digest; all are empty where that is. What all texts
-// share is hashed once.
+// The keys of one request's texts, for the model whose manifest has this digest; all are empty where that is.
+// What all texts share is hashed once.
 class VectorKeys {
  public:
   // `request`: what each text's request has beside its prompt.

@@ -1,5 +1,5 @@
-// Metrics under vLLM's names (QUIRE_METRICS_COMPAT=vllm), for routers, autoscaling rules and dashboards that read those. I/O
-// thread only. Labels: model_name, and engine="0" as vLLM has it.
+// Metrics under vLLM's names (QUIRE_METRICS_COMPAT=vllm), for routers, autoscaling rules and dashboards that
+// read those. I/O thread only. Labels: model_name, and engine="0" as vLLM has it.
 #pragma once
 
 #include <prometheus/metric_family.h>

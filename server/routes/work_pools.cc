@@ -9,8 +9,9 @@
 
 namespace quire::server {
 
-// Each task posts one entry to the threads' queue. A thread that has an entry runs tasks until none may run, so that one whose
-// party had all its threads when the entry was at the front is run by the thread that its party gives up.
+// Each task posts one entry to the threads' queue. A thread that has an entry runs tasks until none may run,
+// so that one whose party had all its threads when the entry was at the front is run by the thread that its
+// party gives up.
 void WorkPool::Queue(std::move_only_function<void()> task, std::string party) {
   ++tasks_;
   const std::lock_guard lock(mutex_);

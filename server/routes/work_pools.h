@@ -1,6 +1,6 @@
-// The threads of the daemon for work that may block or that takes long. Each kind has its own, so that no kind
-// waits for another: a chat whose model is known waits neither for a list, nor for a slow disk, nor for the
-// store's lock. Pulls and pushes have a thread each (registry/transfer.h).
+// The threads of the daemon for work that may block or that takes long. Each kind has its own, so that no
+// kind waits for another: a chat whose model is known waits neither for a list, nor for a slow disk, nor for
+// the store's lock. Pulls and pushes have a thread each (registry/transfer.h).
 #pragma once
 
 #include <algorithm>
@@ -22,18 +22,19 @@
 
 namespace quire::server {
 
-// Any thread. Its queue needs no bound of its own: an entry belongs to a request, and connections are bounded.
+// Any thread. Its queue needs no bound of its own: an entry belongs to a request, and connections are
+// bounded.
 //
-// Parties (http/party.h) take turns: a free thread takes the oldest task of the party with the fewest running tasks, and of
-// parties alike the one that waits longest since its last. Tasks of one party start in the order they came in. One party runs
-// on all threads but one, so that long tasks of one leave a thread for the next that comes; the empty party, the daemon's own
-// work, may have them all.
+// Parties (http/party.h) take turns: a free thread takes the oldest task of the party with the fewest running
+// tasks, and of parties alike the one that waits longest since its last. Tasks of one party start in the
+// order they came in. One party runs on all threads but one, so that long tasks of one leave a thread for the
+// next that comes; the empty party, the daemon's own work, may have them all.
 class WorkPool {
  public:
   explicit WorkPool(size_t threads) : party_threads_(threads > 1 ? threads - 1 : 1), threads_(threads) {}
 
-  // A task that throws is counted and logged: what must tell its caller is for RunBlocking(). `party`: empty is one, too. Draws
-  // on the memory reserve: a coroutine whose task is lost would wait forever.
+  // A task that throws is counted and logged: what must tell its caller is for RunBlocking(). `party`: empty
+  // is one, too. Draws on the memory reserve: a coroutine whose task is lost would wait forever.
   template <class Task>
   void Post(Task task, std::string_view party = {}) {
     const api::ReservedMemoryScope reserved;
@@ -48,7 +49,8 @@ class WorkPool {
   void Stop() { stopped_ = true; }
   // What is posted afterwards does not run.
   void Join() { threads_.join(); }
-  // Destroys the tasks that will not run, whose coroutines go with them. False: there were none. REQUIRES: Join() was called.
+  // Destroys the tasks that will not run, whose coroutines go with them. False: there were none. REQUIRES:
+  // Join() was called.
   bool DropWaiting();
 
  private:

@@ -113,7 +113,8 @@ TEST(WorkPool, APartyThatRunsNothingIsNext) {
   EXPECT_EQ(order, (std::vector<std::string>{"b1", "a1"}));
 }
 
-// However many tasks a party has, another that comes finds a thread; and all of its tasks are run once it may.
+// However many tasks a party has, another that comes finds a thread; and all of its tasks are run once it
+// may.
 TEST(WorkPool, OnePartyLeavesAThreadForTheNext) {
   constexpr int kTasks = 64;
   for (const size_t threads : {size_t{2}, size_t{3}}) {
@@ -280,7 +281,8 @@ TEST_F(Pools, ManyListsAtOnceReadTheStoreTwice) {
   EXPECT_LE(daemon_.pools().reads.tasks() - before, 2u);
 }
 
-// A client that asks on all its connections has the list made once, and once more for those that came meanwhile.
+// A client that asks on all its connections has the list made once, and once more for those that came
+// meanwhile.
 class SharedLists : public Pools, public ::testing::WithParamInterface<const char*> {};
 
 TEST_P(SharedLists, AreWrittenTwiceForManyAtOnce) {

@@ -1,8 +1,8 @@
-// Who may still need a blob that no model names: creates and pulls in progress, and clients that asked and heard that it is
-// there. Whatever takes blobs away asks here first.
+// Who may still need a blob that no model names: creates and pulls in progress, and clients that asked and
+// heard that it is there. Whatever takes blobs away asks here first.
 //
-// A removal looks and unlinks as one step against AwaitRemoval(): whoever holds a blob, or was promised it, and then
-// awaits the removal under way, finds the blob in place for as long as it needs it, or already gone.
+// A removal looks and unlinks as one step against AwaitRemoval(): whoever holds a blob, or was promised it,
+// and then awaits the removal under way, finds the blob in place for as long as it needs it, or already gone.
 //
 // Any thread. Only Remove() and AwaitRemoval() may block.
 #pragma once
@@ -32,8 +32,8 @@ class BlobUsers {
     ~Lease() { Release(); }
 
     void Add(const std::string& blob);
-    // The same for a client of this party: the oldest promise that it has of the blob is kept with this, or, where it has
-    // none, the oldest of anybody, as a client may upload and create from two addresses.
+    // The same for a client of this party: the oldest promise that it has of the blob is kept with this, or,
+    // where it has none, the oldest of anybody, as a client may upload and create from two addresses.
     void Redeem(const std::string& blob, const std::string& party);
     void Release();
 
@@ -42,8 +42,8 @@ class BlobUsers {
     std::vector<std::string> blobs_;
   };
 
-  // A client of this party (http/party.h) asks whether the blob is there. Before the look, so that what is found stays.
-  // Of one blob there are at most 64, of one party 8,192, of all 32,768: the oldest goes.
+  // A client of this party (http/party.h) asks whether the blob is there. Before the look, so that what is
+  // found stays. There are at most 64 for one blob, 8,192 for one party and 32,768 in all: the oldest goes.
   void Promise(const std::string& blob, const std::string& party, Clock::time_point now);
   // It was not there: takes back the oldest promise of the party's.
   void Withdraw(const std::string& blob, const std::string& party);

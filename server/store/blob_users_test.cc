@@ -36,8 +36,8 @@ TEST_F(Users, WhatIsHeldStays) {
   EXPECT_TRUE(Removes("a"));
 }
 
-// Two clients ask for the same blob, one makes its model and goes: the other still finds the blob, however long ago
-// it asked.
+// Two clients ask for the same blob, one makes its model and goes: the other still finds the blob, however
+// long ago it asked.
 TEST_F(Users, EachClientHasAPromiseOfItsOwn) {
   const BlobUsers::Clock::time_point start{};
   users_.Promise("a", "client", start);
@@ -81,8 +81,8 @@ TEST_F(Users, PromisesEnd) {
   EXPECT_TRUE(Removes("a", start + BlobUsers::kPromiseTime + minutes(1)));
 }
 
-// A client that asks for many takes back its own, not those of others, and asking costs the same however many there are: each
-// of 8,000 blobs was looked at for every question, on the thread of all requests.
+// A client that asks for many takes back its own, not those of others, and asking costs the same however many
+// there are: each of 8,000 blobs was looked at for every question, on the thread of all requests.
 TEST_F(Users, EachPartyHasSoManyPromises) {
   const BlobUsers::Clock::time_point start{};
   users_.Promise("other's", "other", start);

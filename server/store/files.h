@@ -34,9 +34,9 @@ struct FileStatus {
   std::chrono::system_clock::time_point modified_at;
 };
 
-// An open directory; any thread but the I/O thread. Errors: kNotFound when the entry does not exist, kInternal for everything
-// else the system refuses; messages name path and reason. REQUIRES: `name` is one path component other than
-// "." and "..".
+// An open directory; any thread but the I/O thread. Errors: kNotFound when the entry does not exist,
+// kInternal for everything else the system refuses; messages name path and reason. REQUIRES: `name` is one
+// path component other than "." and "..".
 class StoreDirectory {
  public:
   // Names beginning with this are ours while they are written; List() leaves them out.
@@ -44,8 +44,8 @@ class StoreDirectory {
 
   static StoreResult<StoreDirectory> OpenRoot(const std::filesystem::path& root);
 
-  // With `create` it is created (0700) when it is missing; its entry is on disk when this returns, also when another
-  // call or process has made it and failed to sync it.
+  // With `create` it is created (0700) when it is missing; its entry is on disk when this returns, also when
+  // another call or process has made it and failed to sync it.
   StoreResult<StoreDirectory> Enter(const std::string& name, bool create = false) const;
 
   // Entries that do not begin with a dot, sorted; or those that do, but "." and "..".

@@ -1,4 +1,5 @@
-// libFuzzer: any bytes as each of the JSON texts of a stored model. What is read and written again reads the same.
+// libFuzzer: any bytes as each of the JSON texts of a stored model. What is read and written again reads the
+// same.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -31,11 +31,11 @@ class FileStamp {
 // Any thread but the I/O thread. Bounded by models and by bytes of text; the least recently used goes first.
 class ModelListCache {
  public:
-  // Null when it is not known, its manifest was not settled, or its manifest or weights have changed. Reads no file:
-  // two calls of lstat, made without the lock.
+  // Null when it is not known, its manifest was not settled, or its manifest or weights have changed. Reads
+  // no file: two calls of lstat, made without the lock.
   SharedModel Find(const std::filesystem::path& manifest);
-  // `stamp` is from before the model was read. The result is the model as it was inserted last where it has not changed, so
-  // that all who read it at a time when its files are not settled have one.
+  // `stamp` is from before the model was read. The result is the model as it was inserted last where it has
+  // not changed, so that all who read it at a time when its files are not settled have one.
   SharedModel Insert(const std::filesystem::path& manifest, const FileStamp& stamp, SharedModel model);
 
  private:

@@ -45,8 +45,8 @@ std::unexpected<api::Error> RightMissing(const fs::path& path, std::string_view 
                                                           right, std::generic_category().message(error)));
 }
 
-// Best effort: a directory that this user may write to but not read cannot be opened for it, and not every file system
-// has directories to sync.
+// Best effort: a directory that this user may write to but not read cannot be opened for it, and not every
+// file system has directories to sync.
 void SyncDirectory(const fs::path& directory) {
   const fs::path opened = directory.empty() ? fs::path(".") : directory;
   const api::FileDescriptor fd(::open(opened.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));

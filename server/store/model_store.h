@@ -61,8 +61,8 @@ struct StoredModel {
   std::vector<api::Message> messages;
   std::vector<Layer>
       other_layers;  // of kinds that are not read here (projectors): kept when a model is made of it
-  // Why it is listed and cannot be used: it has an adapter, or runs elsewhere. Empty: it can. A model that runs elsewhere has no
-  // `weights`.
+  // Why it is listed and cannot be used: it has an adapter, or runs elsewhere. Empty: it can. A model that
+  // runs elsewhere has no `weights`.
   std::string refusal = {};
 
   // The template that overrides the weights' own chat template: models with a renderer have a
@@ -135,7 +135,8 @@ class ModelStore {
   // The same for all blobs that nobody has written to for a week: what crashed and failed requests left.
   void RemoveOldUnnamed() const;
 
-  // Blobs by name ("sha256-<64 hex>"). One that is there stays for those of its users() who said so before the look.
+  // Blobs by name ("sha256-<64 hex>"). One that is there stays for those of its users() who said so before
+  // the look.
   bool HasBlob(const std::string& blob) const;
   int64_t BlobSize(const std::string& blob) const;  // bytes; 0 when there is none
   std::filesystem::path BlobPath(const std::string& blob) const;
@@ -150,7 +151,7 @@ class ModelStore {
   // A blob under another name in the directory.
   api::Result<void> Lend(const std::string& blob, const Staging& staging, const std::string& file) const;
 
-  // Of all copies of this object.
+  // Shared by all copies of this object.
   BlobUsers& users() const { return *users_; }
   const std::filesystem::path& root() const { return root_; }
 

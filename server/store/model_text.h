@@ -1,5 +1,5 @@
-// How much text a model brings: its template, system text, messages, parameters and licenses. A request copies its system text
-// and messages, whoever sends it.
+// How much text a model brings: its template, system text, messages, parameters and licenses. A request
+// copies its system text and messages, whoever sends it.
 #pragma once
 
 #include <fmt/format.h>

@@ -15,7 +15,8 @@ namespace quire::server {
 namespace {
 
 constexpr int kAttempts = 16;
-// Of those of others, by one Make(): hundreds of uploads that begin at once would else each look at all of them.
+// Looks at those of others by one Make(): hundreds of uploads that begin at once would else each look at all
+// of them.
 constexpr size_t kLooksMax = 16;
 
 // Locked, and still there: a lock is also given on a directory that has just been removed.

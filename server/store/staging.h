@@ -1,5 +1,5 @@
-// A directory of our own below blobs/ for files that are not blobs yet: what is being uploaded or converted. It
-// is gone with its owner, and its lock goes with the process, so that leftovers of a dead process are
+// A directory of our own below blobs/ for files that are not blobs yet: what is being uploaded or converted.
+// It is gone with its owner, and its lock goes with the process, so that leftovers of a dead process are
 // distinguished from what is in use.
 //
 // Blocks; one thread at a time.
@@ -17,14 +17,14 @@ namespace quire::server {
 
 class Staging {
  public:
-  // Of all of them, as blobs/ may have thousands of files.
+  // The folder of all of them, as blobs/ may have thousands of files.
   static constexpr std::string_view kFolder = ".quire-staging";
   static constexpr std::string_view kPrefix = ".quire-staging-";
 
   // Takes a few abandoned ones in the folder away first.
   static api::Result<Staging> Make(const StoreDirectory& blobs);
-  // Takes away what processes that ended have left, also directly in blobs/. A runner of a killed daemon may hold the lock
-  // a little longer: what it has is taken away by the next call.
+  // Takes away what processes that ended have left, also directly in blobs/. A runner of a killed daemon may
+  // hold the lock a little longer: what it has is taken away by the next call.
   static void RemoveAbandoned(const StoreDirectory& blobs);
 
   Staging(Staging&& other) noexcept

@@ -1,4 +1,5 @@
-// A blocking socket that sends raw bytes and reads HTTP answers, for tests. One thread may send while another one reads.
+// A blocking socket that sends raw bytes and reads HTTP answers, for tests. One thread may send while another
+// one reads.
 #pragma once
 
 #include <cstdint>

@@ -143,7 +143,7 @@ void RecordedFiles::Apply(const Call& call, bool with_bytes, Tree& tree) {
   }
 }
 
-// Of the first `crash` calls those that a later sync among them has made durable.
+// Those of the first `crash` calls that a later sync among them has made durable.
 std::vector<bool> RecordedFiles::OnDisk(size_t crash) const {
   std::vector<bool> durable(crash, false);
   std::set<int> synced;

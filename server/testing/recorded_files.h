@@ -1,8 +1,10 @@
-// Records what this program's calls do to the files below one directory, so that a test can look at every state in which
-// a crash of the machine may leave them. The calls are the C library's, replaced for the whole program.
+// Records what this program's calls do to the files below one directory, so that a test can look at every
+// state in which a crash of the machine may leave them. The calls are the C library's, replaced for the whole
+// program.
 //
-// The model: a change of a directory is on disk once that directory was synced, a rename also once its source was, and
-// bytes of a file once the file was. Of what was not synced any prefix may be there, with or without the files' bytes.
+// The model: a change of a directory is on disk once that directory was synced, a rename also once its source
+// was, and bytes of a file once the file was. Of what was not synced any prefix may be there, with or without
+// the files' bytes.
 #pragma once
 
 #include <sys/stat.h>

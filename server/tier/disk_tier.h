@@ -1,14 +1,15 @@
 // Segments of prefixes in files of one folder, each found by its key (keys.h).
 //
-// A file (segment_file.h) is written under a temporary name and renamed when it is whole. What a crash, a full disk or a flipped bit leaves
-// behind is no file of ours, or one whose hashes are wrong: it is removed and counted, and the prefix is computed.
+// A file (segment_file.h) is written under a temporary name and renamed when it is whole. What a crash, a
+// full disk or a flipped bit leaves behind is no file of ours, or one whose hashes are wrong: it is removed
+// and counted, and the prefix is computed.
 //
 // Invariants
 // - Bytes leave Reader only for a file whose header was made with this folder's secret, for that key.
-// - What the files that are known take on the disk, and those being written, never exceed the budget; the index of them never
-//   exceeds index_bytes.
-// - Two daemons may use one folder: names are equal only for equal content, and what one removes is a miss for the
-//   other. Each counts the files that it knows.
+// - What the files that are known take on the disk, and those being written, never exceed the budget; the
+//   index of them never exceeds index_bytes.
+// - Two daemons may use one folder: names are equal only for equal content, and what one removes is a miss
+//   for the other. Each counts the files that it knows.
 // - stats() never waits for a file: it reads what the last change of the files has published.
 // Any thread but the I/O thread, which may call RootOf() and stats().
 #pragma once
@@ -58,8 +59,8 @@ class DiskTier {
   struct Options {
     std::filesystem::path folder;
     uint64_t budget_bytes = 0;
-    // Above 0, instead of `budget_bytes`: the share of the disk's free space, its own files among that, that they
-    // may have. It follows the free space, so that prefixes never fill a disk.
+    // Above 0, instead of `budget_bytes`: the share of the disk's free space, its own files among that, that
+    // they may have. It follows the free space, so that prefixes never fill a disk.
     double free_space_share = 0;
     uint64_t index_bytes = uint64_t{64} << 20;                 // of memory; what was used longest ago leaves
     SegmentIndex::Owners owners = SegmentIndex::Owners::kOne;  // among whom the room is shared
@@ -72,11 +73,13 @@ class DiskTier {
     std::function<int(const char* call)> fault = {};
     std::stop_token stop = {};  // ends Open() and RemoveSurplus() early
   };
-  // Creates the folder (0700) and its secret where they are missing, and reads the headers of its files (tier_folder.h). Ours that
-  // are not what was written are removed. kInternal names the folder and the reason.
+  // Creates the folder (0700) and its secret where they are missing, and reads the headers of its files
+  // (tier_folder.h). Ours that are not what was written are removed. kInternal names the folder and the
+  // reason.
   static api::Result<std::unique_ptr<DiskTier>> Open(Options options);
 
-  // Removes the files that the index had no room for when it was opened, unless its stop comes before. Slow where there are many.
+  // Removes the files that the index had no room for when it was opened, unless its stop comes before. Slow
+  // where there are many.
   void RemoveSurplus();
   bool stopped() const { return options_.stop.stop_requested(); }
 

@@ -1,9 +1,9 @@
 // Which segment a full tier evicts next.
 //
-// The owner with most bytes makes room, so that one who fills the tier evicts segments of its own; where segments are too many, the
-// owner with most of them. What nobody has used for
-// kSparedFor leaves before, whoever has it. An owner's segments leave in the order of their last use, and, of those used
-// together, the ends of prefixes first. Not thread-safe.
+// The owner with most bytes makes room, so that one who fills the tier evicts segments of its own; where
+// segments are too many, the owner with most of them. What nobody has used for kSparedFor leaves before,
+// whoever has it. An owner's segments leave in the order of their last use, and, of those used together, the
+// ends of prefixes first. Not thread-safe.
 #pragma once
 
 #include <chrono>

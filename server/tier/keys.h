@@ -23,7 +23,8 @@ struct SnapshotKeyHash {
 SnapshotKey HmacOf(const SnapshotKey& secret, std::string_view text);
 SnapshotKey HashOf(std::string_view text);
 std::string HexOf(const SnapshotKey& key);
-// The name of what ends a prefix: its last token segment, or the state behind it. `prefix`: KeyChain::Prefix().
+// The name of what ends a prefix: its last token segment, or the state behind it. `prefix`:
+// KeyChain::Prefix().
 SnapshotKey ObjectKey(const SnapshotKey& prefix, bool state);
 
 // A hash over pieces. Not thread-safe.
@@ -49,9 +50,9 @@ struct PrefixPiece {
   int64_t begin() const { return state ? to : from; }
 };
 
-// H(0) = HMAC(secret, root, isolation); H(i) = SHA-256(H(i - 1), tokens of segment i). A prefix that ends inside a
-// segment is H of the segments before it and the tokens of its part. Two kinds of one prefix have keys of their
-// own. Holds the tokens.
+// H(0) = HMAC(secret, root, isolation); H(i) = SHA-256(H(i - 1), tokens of segment i). A prefix that ends
+// inside a segment is H of the segments before it and the tokens of its part. Two kinds of one prefix have
+// keys of their own. Holds the tokens.
 class KeyChain {
  public:
   KeyChain() = default;
@@ -61,7 +62,7 @@ class KeyChain {
   KeyChain WithRoot(const SnapshotKey& root) const { return {root, tokens_, segment_tokens_}; }
   int64_t tokens() const { return static_cast<int64_t>(tokens_.size()); }
   int64_t segment_tokens() const { return segment_tokens_; }
-  // Of the prefix [0, to), 0 <= to <= tokens().
+  // The key of the prefix [0, to), 0 <= to <= tokens().
   SnapshotKey Prefix(int64_t to) const;
   SnapshotKey Object(int64_t to, bool state) const { return ObjectKey(Prefix(to), state); }
   std::span<const int32_t> Tokens(int64_t from, int64_t to) const {

@@ -34,8 +34,8 @@ std::string_view BytesOf(const T* values, size_t count) {
   return {reinterpret_cast<const char*>(values), count * sizeof(T)};
 }
 
-// The weights, "sha256-<64 hex>", with which PrefixOrigin::files ends. Nothing: they are not named by their content, and
-// no other machine knows them.
+// The weights, "sha256-<64 hex>", with which PrefixOrigin::files ends. Nothing: they are not named by their
+// content, and no other machine knows them.
 std::optional<std::string_view> WeightsOf(const PrefixOrigin& origin) {
   constexpr std::string_view kDigest = "sha256-";
   constexpr size_t kHexCharacters = 64;

@@ -1,8 +1,8 @@
 // A prefix as one file, which another machine's tier takes in.
 //
 // It names what the prefix depends on, and has its tokens, a table of its segments with the hashes of their
-// content, a hash of all that, and the segments. It has no key: the tier that takes it in makes its own. Several
-// archives behind each other are an archive of several prefixes.
+// content, a hash of all that, and the segments. It has no key: the tier that takes it in makes its own.
+// Several archives behind each other are an archive of several prefixes.
 //
 // A prefix is as good as who sends it: its bytes cannot be checked against its tokens without computing them.
 #pragma once
@@ -23,9 +23,11 @@ namespace quire::server {
 // One thread at a time, not the I/O thread. The tier outlives it.
 class PrefixExport {
  public:
-  // kNotFound: there is no such prefix, or not all of it. kUnsupported: another machine cannot know its model.
+  // kNotFound: there is no such prefix, or not all of it. kUnsupported: another machine cannot know its
+  // model.
   static api::Result<std::unique_ptr<PrefixExport>> Open(DiskTier& tier, const SnapshotKey& id);
-  // The next bytes; empty at the end. kNotFound: a segment is gone or damaged, and the archive cannot be completed.
+  // The next bytes; empty at the end. kNotFound: a segment is gone or damaged, and the archive cannot be
+  // completed.
   api::Result<std::string> Next();
 
  private:

@@ -48,7 +48,8 @@ int64_t PrefixSearch::LongestOf(int64_t matched, int64_t restorable) const {
   return longest;
 }
 
-// Where segments end, then which of them there are. `missing`: tokens that neither the runner nor the disk has.
+// Where segments end, then which of them there are. `missing`: tokens that neither the runner nor the disk
+// has.
 void PrefixSearch::QueryRedis(int64_t restorable, int64_t missing) {
   const int64_t size = remote_.tokens();
   const int64_t segment_tokens = remote_.segment_tokens();

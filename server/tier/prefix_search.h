@@ -12,15 +12,16 @@ namespace quire::server {
 
 class PrefixSearch {
  public:
-  // All outlive it. `redis` null: there is none, and `remote`, the same tokens with the cluster's secret, is not used.
+  // All outlive it. `redis` null: there is none, and `remote`, the same tokens with the cluster's secret, is
+  // not used.
   PrefixSearch(const DiskTier& disk, RedisTier* redis, const KeyChain& local, const KeyChain& remote,
                bool needs_state)
       : disk_(disk), redis_(redis), local_(local), remote_(remote), needs_state_(needs_state) {}
 
-  // Beyond `restorable`, given the KV of the first `matched` tokens; 0: none. Redis is asked where the disk has less
-  // than all.
+  // Beyond `restorable`, given the KV of the first `matched` tokens; 0: none. Redis is asked where the disk
+  // has less than all.
   int64_t Longest(int64_t matched, int64_t restorable);
-  // Of a segment's file or value; 0: there is none.
+  // The size of a segment's file or value; 0: there is none.
   uint64_t BytesOf(int64_t to, bool state) const;
 
  private:

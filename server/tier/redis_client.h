@@ -1,5 +1,5 @@
-// A connection to Redis or Valkey: RESP2 over TCP, TLS or a Unix socket. Every call has a deadline; after a failure the
-// connection is closed. One thread at a time.
+// A connection to Redis or Valkey: RESP2 over TCP, TLS or a Unix socket. Every call has a deadline; after a
+// failure the connection is closed. One thread at a time.
 #pragma once
 
 #include <atomic>
@@ -28,8 +28,8 @@ struct RedisAddress {
   std::string password = {};
   int32_t database = 0;
 };
-// "redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]", the same with rediss:// for TLS, or "unix:///PATH"; user and password are
-// percent-encoded. Errors name no password.
+// "redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]", the same with rediss:// for TLS, or "unix:///PATH"; user
+// and password are percent-encoded. Errors name no password.
 api::Result<RedisAddress> ParseRedisUrl(std::string_view url);
 
 struct RedisReply {
@@ -61,8 +61,9 @@ class RedisClient {
   void Abort() { aborted_ = true; }
 
   using Command = std::vector<std::string_view>;
-  // Sends all commands and reads a reply to each; Redis's own errors are replies. What they take grows with the bytes that have
-  // come, not with the sizes that they state. kUnavailable: not before the deadline, or more than `bytes_max`; the connection is closed.
+  // Sends all commands and reads a reply to each; Redis's own errors are replies. What they take grows with
+  // the bytes that have come, not with the sizes that they state. kUnavailable: not before the deadline, or
+  // more than `bytes_max`; the connection is closed.
   api::Result<std::vector<RedisReply>> Query(std::span<const Command> commands, Time deadline,
                                              size_t bytes_max = kReplyBytesMax);
 

@@ -1,9 +1,9 @@
-// Connections to Redis that are ready. A borrower never waits for one, and has it alone, so that no question waits for
-// another's long reply. A thread of its own makes them.
+// Connections to Redis that are ready. A borrower never waits for one, and has it alone, so that no question
+// waits for another's long reply. A thread of its own makes them.
 //
-// A server that fails is left alone: after three failures in a row (a connection that cannot be made, a question that is
-// not answered in time) it is tried once every `retry_after`. An outage is one line in the log, and its end another.
-// Any thread.
+// A server that fails is left alone: after three failures in a row (a connection that cannot be made, a
+// question that is not answered in time) it is tried once every `retry_after`. An outage is one line in the
+// log, and its end another. Any thread.
 #pragma once
 
 #include <chrono>

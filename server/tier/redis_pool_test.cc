@@ -40,8 +40,8 @@ bool WaitUntil(const std::function<bool()>& holds) {
   return true;
 }
 
-// Speaks as much of the protocol as the tier's questions need. It has nothing, and answers what it is asked with
-// `silent` or `holds_values` once they are false again.
+// Speaks as much of the protocol as the tier's questions need. It has nothing, and answers what it is asked
+// with `silent` or `holds_values` once they are false again.
 class FakeRedis {
  public:
   explicit FakeRedis(const fs::path& path)
@@ -163,7 +163,8 @@ TEST_F(RedisPools, AQuestionDoesNotWaitForAnothersTransfer) {
   transfer.join();
 }
 
-// After three answers in a row that came too late nobody asks, and waits, any more, until a later one comes in time.
+// After three answers in a row that came too late nobody asks, and waits, any more, until a later one comes
+// in time.
 TEST_F(RedisPools, AServerThatAnswersTooLateIsLeftAlone) {
   auto options = Options();
   options.lookup_time = std::chrono::milliseconds(1);

@@ -224,8 +224,8 @@ void RedisTier::RecordSent(const SnapshotKey& key) {
   sent_.Insert(key, Clock::now());
 }
 
-// Where segments end stands apart from them: Redis may evict one and keep the other, so that the end of a segment that
-// Redis has is said again.
+// Where segments end stands apart from them: Redis may evict one and keep the other, so that the end of a
+// segment that Redis has is said again.
 bool RedisTier::SendOne(RedisClient& client, const Upload& upload) {
   const auto deadline = Clock::now() + options_.transfer_time;
   const std::string name = SegmentName(upload.key);

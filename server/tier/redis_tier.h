@@ -1,13 +1,14 @@
 // Segments in Redis (or Valkey), which several machines share, beside a machine's own disk tier.
 //
-// Values are segment files (segment_file.h) whose keys and HMACs are made with the cluster's secret instead of the
-// folder's. A segment that is fetched goes to the disk tier, as if it had been computed here, and is read from there.
-// Segments that the disk tier got are sent by a thread of their own, read from disk, so that memory holds keys and one
-// segment at most.
+// Values are segment files (segment_file.h) whose keys and HMACs are made with the cluster's secret instead
+// of the folder's. A segment that is fetched goes to the disk tier, as if it had been computed here, and is
+// read from there. Segments that the disk tier got are sent by a thread of their own, read from disk, so that
+// memory holds keys and one segment at most.
 //
 // Invariants
-// - Nobody waits for a connection (redis_pool.h), nor for another's transfer, and for an answer no longer than
-//   `lookup_time` and than what it can save is worth (kLookupTimePerToken): Redis down, slow or full is a miss.
+// - Nobody waits for a connection (redis_pool.h), nor for another's transfer, and for an answer no longer
+//   than `lookup_time` and than what it can save is worth (kLookupTimePerToken): Redis down, slow or full is
+//   a miss.
 // - Bytes go to the disk tier only if HMAC, key, lengths and hash are right.
 // Any thread but the I/O thread. The disk tier outlives it.
 #pragma once
@@ -61,7 +62,8 @@ class RedisTier {
     std::vector<uint64_t> bytes;             // of each segment's value; 0: there is none
     std::vector<std::vector<int64_t>> ends;  // where segments end that begin behind each parent
   };
-  // Of each token that is computed if there is no answer: about 1 % of its time where 1,000 are computed in a second.
+  // The wait for each token that is computed if there is no answer: about 1 % of its time where 1,000 are
+  // computed in a second.
   static constexpr std::chrono::nanoseconds kLookupTimePerToken = std::chrono::microseconds(10);
   // `tokens`: that are computed without an answer. Nothing: no answer in time.
   std::optional<Answer> LookUp(const std::vector<SnapshotKey>& segments,
@@ -77,8 +79,8 @@ class RedisTier {
     int64_t to = 0;
     bool state = false;
   };
-  // Sends them, unless Redis has them; one that it had within the last minutes is not asked about again, as long as
-  // the connection lasts. Does not wait.
+  // Sends them, unless Redis has them; one that it had within the last minutes is not asked about again, as
+  // long as the connection lasts. Does not wait.
   void Send(const std::vector<Upload>& uploads);
 
   RedisStats stats() const;
@@ -87,7 +89,8 @@ class RedisTier {
   static constexpr size_t kUploadsMax = 4096;
   static constexpr size_t kSentMax = size_t{1} << 16;
 
-  // Sends segments one by one, on a thread and a connection of its own. They wait while there is no connection.
+  // Sends segments one by one, on a thread and a connection of its own. They wait while there is no
+  // connection.
   class Sender {
    public:
     explicit Sender(RedisTier& tier);

@@ -196,7 +196,8 @@ TEST_F(RedisTiers, APrefixIsRestoredOnAnotherMachine) {
   }
 }
 
-// A chat's later turns send its first segments again and again: Redis is asked about each once, until the connection ends.
+// A chat's later turns send its first segments again and again: Redis is asked about each once, until the
+// connection ends.
 TEST_F(RedisTiers, AsksOnceWhatRedisHas) {
   const auto questions = [this] {
     RedisClient client(Address());

@@ -1,7 +1,8 @@
 // A segment of a prefix as a file: a header, what the prefix depends on (in its first segment only), the
 // segment's tokens, and the bytes of the caches.
 //
-// The header has a hash of tokens and bytes, and a keyed hash of itself and of what follows it up to the tokens.
+// The header has a hash of tokens and bytes, and a keyed hash of itself and of what follows it up to the
+// tokens.
 #pragma once
 
 #include <cstddef>

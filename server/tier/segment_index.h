@@ -1,9 +1,10 @@
 // The segments that a tier has, in memory: by key, by prefix, by last use. Not thread-safe.
 //
 // Invariants
-// - Every entry but the first of a prefix names the segment that it follows; a prefix is complete when that chain
-//   reaches a first one.
-// - A segment's owner is its prefix's; that of one behind a missing one is not known, and counts as no tenant's.
+// - Every entry but the first of a prefix names the segment that it follows; a prefix is complete when that
+//   chain reaches a first one.
+// - A segment's owner is its prefix's; that of one behind a missing one is not known, and counts as no
+//   tenant's.
 // Where memory for a change is lacking std::bad_alloc leaves it, and a segment may be missing.
 #pragma once
 
@@ -35,7 +36,8 @@ struct StoredPrefix {
 
 class SegmentIndex {
  public:
-  // Whose segments are: tenants', where a tenant is an API key that was checked. Else anybody could be many owners.
+  // Whose segments are: tenants', where a tenant is an API key that was checked. Else anybody could be many
+  // owners.
   enum class Owners : uint8_t { kOne, kTenants };
   explicit SegmentIndex(Owners owners) : owners_(owners) {}
 
@@ -54,8 +56,8 @@ class SegmentIndex {
   using Observer = std::function<void(const SnapshotKey& key, bool stored)>;
   void SetObserver(Observer observer) { observer_ = std::move(observer); }
 
-  // Replaces what has its key. `origin`: of segments that begin a prefix. `disk_bytes`: what its file takes, if that is more than
-  // StoredSegment::disk_bytes().
+  // Replaces what has its key. `origin`: of segments that begin a prefix. `disk_bytes`: what its file takes,
+  // if that is more than StoredSegment::disk_bytes().
   void Add(const StoredSegment& segment, const PrefixOrigin* origin, uint64_t used_ns,
            uint64_t disk_bytes = 0);
   bool Drop(const SnapshotKey& key);
@@ -77,7 +79,7 @@ class SegmentIndex {
   // The ends of prefixes; where a prefix needs a state, each one that has it. The last used one is first.
   std::vector<StoredPrefix> Prefixes() const;
   std::optional<StoredPrefix> PrefixOf(const SnapshotKey& id) const;
-  // Of the prefix that the segment ends; null: it is not complete. Valid until the next change.
+  // The origin of the prefix that the segment ends; null: it is not complete. Valid until the next change.
   const PrefixOrigin* OriginOf(const SnapshotKey& id) const;
   // From the first one on; empty: the prefix is not complete.
   std::vector<SnapshotKey> SegmentsOf(const SnapshotKey& id) const;

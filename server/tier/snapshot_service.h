@@ -27,10 +27,11 @@ class SnapshotService : public scheduler::SnapshotTier {
                   std::optional<RedisTier::Options> redis = {});
   ~SnapshotService() override;
 
-  // Reads the folder, and the runner's program, on a thread of its own: another program may compute other bytes. Once.
+  // Reads the folder, and the runner's program, on a thread of its own: another program may compute other
+  // bytes. Once.
   void Begin();
-  // Ends its threads. False: one of them still waits for a disk or for Redis, and goes on until the process ends. Once, and nothing
-  // else but the destructor after it.
+  // Ends its threads. False: one of them still waits for a disk or for Redis, and goes on until the process
+  // ends. Once, and nothing else but the destructor after it.
   bool End(std::chrono::nanoseconds limit);
   std::optional<Ends> Connect(const std::string& model, const std::string& identity) override;
   // Nothing while the folder is being read, and when it cannot be used.

@@ -65,7 +65,7 @@ api::Result<void> CreateSecret(const fs::path& folder, const SnapshotKey& secret
   return SecretFailure(path, error);
 }
 
-// Of two daemons that begin at once, one creates it and both read it.
+// If two daemons begin at once, one creates it and both read it.
 api::Result<SnapshotKey> LoadSecret(const fs::path& folder) {
   const api::FileDescriptor lock(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (lock.valid()) ::flock(lock.get(), LOCK_EX);

@@ -1,8 +1,8 @@
 // A folder of prefixes: which files in it are ours, its secret, and what it has at a start.
 //
-// Ours are regular files of this user, under names that nothing else has: "<64 hex digits>.quire-prefix" and, while it is written,
-// a name of api::UnfinishedFileName(). Whatever else is in the folder is neither read nor changed.
-// Blocks; any thread but the I/O thread.
+// Ours are regular files of this user, under names that nothing else has: "<64 hex digits>.quire-prefix" and,
+// while it is written, a name of api::UnfinishedFileName(). Whatever else is in the folder is neither read
+// nor changed. Blocks; any thread but the I/O thread.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,8 @@ namespace quire::server {
 
 std::string SegmentFileName(const SnapshotKey& key);
 
-// Creates the folder, and its secret where there is none. kInternal names the folder or the file, and the reason; what was created is
-// removed then.
+// Creates the folder, and its secret where there is none. kInternal names the folder or the file, and the
+// reason; what was created is removed then.
 api::Result<SnapshotKey> OpenTierFolder(const std::filesystem::path& folder);
 
 struct FoundSegment {
@@ -29,7 +29,8 @@ struct FoundSegment {
   SnapshotKey key{};
 };
 
-// Names each file of a segment, without reading it, until `stop`. Removes what a killed process left unfinished.
+// Names each file of a segment, without reading it, until `stop`. Removes what a killed process left
+// unfinished.
 void VisitSegments(const std::filesystem::path& folder, const std::stop_token& stop,
                    const std::function<void(const FoundSegment&)>& visit);
 

@@ -1,9 +1,10 @@
 // The daemon's end of one runner's snapshot link (api/ipc/snapshot_link.h): a thread that reads and writes
 // segments for that runner until its socket ends.
 //
-// The runner is not trusted: it names tokens, never keys or files, and all its keys begin with its model's files and
-// settings. Its memory may change at any time and is copied before it is used. Memory: kSnapshotMemoryBytes, one
-// piece, and the tokens of two prefixes. Writing keeps to a rate; reading does not wait for it.
+// The runner is not trusted: it names tokens, never keys or files, and all its keys begin with its model's
+// files and settings. Its memory may change at any time and is copied before it is used. Memory:
+// kSnapshotMemoryBytes, one piece, and the tokens of two prefixes. Writing keeps to a rate; reading does not
+// wait for it.
 #pragma once
 
 #include <atomic>

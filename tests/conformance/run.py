@@ -27,7 +27,8 @@ from harness import MODEL, Daemon  # noqa: E402
 SKIPPED = 77
 INSTALL_TIMEOUT_S = 300
 SUITE_TIMEOUT_S = 900
-# npm's codes for a registry that cannot be reached; any other failure of an installation is a failure here too.
+# npm's codes for a registry that cannot be reached; any other failure of an installation is a failure here
+# too.
 UNREACHABLE = re.compile(r"\b(ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ENETUNREACH|EHOSTUNREACH|ENETDOWN"
                          r"|ERR_SOCKET_TIMEOUT|EIDLETIMEOUT)\b")
 

@@ -272,7 +272,8 @@ class Chat(console_case.ConsoleCase):
 
     def test_a_hostile_answer_is_shown_as_text(self):
         page = self.fresh_chat()
-        # The answer of a server that the model controls, in the real view: escapes, markup in every delta, a line of 1 MB.
+        # The answer of a server that the model controls, in the real view: escapes, markup in every delta, a
+        # line of 1 MB.
         pieces = [HOSTILE[at:at + 7] for at in range(0, len(HOSTILE), 7)] + ["\u001b]8;;javascript:window.hit=1\u0007link\u001b]8;;\u0007", "x" * (1 << 20)]
         page.run("""(() => {
             const real = window.fetch, pieces = %s;

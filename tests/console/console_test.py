@@ -83,8 +83,8 @@ class Console(console_case.ConsoleCase):
         self.quiet(page)
 
     def test_now_shows_how_far_a_prefill_is(self):
-        # Long prompts that have nothing in common, four at a time, until the page has shown one on its way. Beside a stream a
-        # prompt is computed in several steps, however quick the machine is.
+        # Long prompts that have nothing in common, four at a time, until the page has shown one on its way.
+        # Beside a stream a prompt is computed in several steps, however quick the machine is.
         shown = threading.Event()
         connections = []
 

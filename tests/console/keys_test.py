@@ -81,7 +81,8 @@ class Guarded(unittest.TestCase):
                                                            "one.textContent.replace('Unload', 'Load'))"))
             self.assertIn("role admin", page.run("document.querySelector('main').innerText"))
 
-            # An admin sees where others' prefixes are, and none of their words; another key sees nothing of them.
+            # An admin sees where others' prefixes are, and none of their words; another key sees nothing of
+            # them.
             shown = """[...document.querySelectorAll('.tree-picture .node')].map((node) => {
                 node.dispatchEvent(new Event('click'));
                 return node.getAttribute('aria-label') + document.querySelector('.cache-view .card').innerText;

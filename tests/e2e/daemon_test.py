@@ -50,7 +50,8 @@ class Answers(unittest.TestCase):
                                                    "tools": case.get("tools"),
                                                    "options": {"temperature": 0, "num_predict": 200}})
             self.assertEqual(200, reply.status, reply.text)
-            # Left to itself the model names a tool and an argument that were not offered. The offered ones hold.
+            # Left to itself the model names a tool and an argument that were not offered. The offered ones
+            # hold.
             completion = case["completion"].replace("get_weather(place=", "get_weather(city=")
             completion = completion.replace("[current_time(", "[get_time(")
             if written(reply.json["message"]) != completion:

@@ -134,7 +134,8 @@ class Transfers(FaultyDaemon):
 
 
 class Requests(FaultyDaemon):
-    # The chat after each also forgets that runners died: those that die one after the other wait longer and longer.
+    # The chat after each also forgets that runners died: those that die one after the other wait longer and
+    # longer.
     def test_answers(self):
         for request in ANSWERS:
             self.fail_request(request, stride=41, after=self.check_chat)

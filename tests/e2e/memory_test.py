@@ -131,7 +131,8 @@ class Budget(unittest.TestCase):
             (first,) = daemon.runner_pids()
             os.kill(first, signal.SIGKILL)
             deadline = time.monotonic() + 60
-            # A dead runner's model counts as loaded until the daemon has noticed: only another runner shows that it has.
+            # A dead runner's model counts as loaded until the daemon has noticed: only another runner shows
+            # that it has.
             while not loaded(daemon) or not set(daemon.runner_pids()) - {first}:
                 self.assertLess(time.monotonic(), deadline, daemon.log())
                 time.sleep(0.05)
@@ -263,8 +264,8 @@ class OutOfMemory(unittest.TestCase):
             expected = [daemon.post("/api/generate", body).json["response"] for body in bodies]
         with Daemon(environment) as daemon:
             self.group.add(daemon.process.pid)
-            # As the unit does. Otherwise the kernel takes the daemon when a runner that it killed has not given its
-            # memory back yet.
+            # As the unit does. Otherwise the kernel takes the daemon when a runner that it killed has not
+            # given its memory back yet.
             with contextlib.suppress(PermissionError):
                 pathlib.Path(f"/proc/{daemon.process.pid}/oom_score_adj").write_text("-1000")
             self.assertEqual(200, daemon.post("/api/generate", {"model": MODEL}).status)

@@ -15,8 +15,8 @@ from harness import BIN, MODEL, TIMEOUT_S, Daemon
 
 CANDIDATES = 50  # right ones, and as many wrong ones
 WORDS = "fox river stone boat sea moon bread tree wind lamp".split()
-# Times, and gauges that follow the clock or the connections of the moment. Those of the caches are as old as the runner's last
-# heartbeat, up to a second: their values of now are read from /quire/cache.
+# Times, and gauges that follow the clock or the connections of the moment. Those of the caches are as old as
+# the runner's last heartbeat, up to a second: their values of now are read from /quire/cache.
 VOLATILE = re.compile("_seconds|_rss_bytes|quire_connections|quire_engine_steps|quire_cache_|quire_prefix_snapshot")
 
 

@@ -132,7 +132,8 @@ class Peaks(unittest.TestCase):
         self.assertIsNone(daemon.process.poll(), "the daemon lives")
         taken = peak(daemon.process.pid)
         row.append(f"{status} {taken // MIB:4}")
-        # What a runner needs to prepare a text of 10 MiB is more than a group of 256 MiB has beside it: the kernel takes the runner.
+        # What a runner needs to prepare a text of 10 MiB is more than a group of 256 MiB has beside it: the
+        # kernel takes the runner.
         killed = limit == GROUPS_MIB[0] * MIB and b"killed by signal 9" in text
         self.assertTrue(killed or status in (200, 201, 400, 413, 429), (name, status, text[:200]))
         self.assertLessEqual(taken, reserve_of(limit), (name, status))

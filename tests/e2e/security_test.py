@@ -51,7 +51,8 @@ class Confinement(unittest.TestCase):
                 self.assertIn("Seccomp:\t2", state)
                 self.assertIn("NoNewPrivs:\t1", state)
             self.assertEqual(status_of(runner, "Seccomp_filters"), "3")
-            # Nothing of the daemon's is inherited but the link: no listening socket, no client, no file of the store.
+            # Nothing of the daemon's is inherited but the link: no listening socket, no client, no file of
+            # the store.
             held = held_by(runner)
             self.assertLessEqual(sum(name.startswith("socket:") for name in held), 1, held)
             # Nor a file of its model, which is mapped by now.

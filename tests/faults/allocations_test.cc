@@ -32,15 +32,15 @@ constexpr std::string_view kOpenAiChat =
     R"("json_schema":{"name":"x","schema":{"type":"object","properties":{"a":{"type":"integer"}}}}},)"
     R"("messages":[{"role":"user","content":[{"type":"text","text":"Hello, is anybody there?"}]}],)"
     R"("tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}],"tool_choice":"auto"})";
-// Without tools: their definitions are built with initializer lists, where the JSON library loses one allocation when another
-// fails.
+// Without tools: their definitions are built with initializer lists, where the JSON library loses one
+// allocation when another fails.
 constexpr std::string_view kAnthropic =
     R"({"model":"demo","max_tokens":8,"system":[{"type":"text","text":"You answer with few words."}],)"
     R"("messages":[{"role":"user","content":[{"type":"text","text":"Hello!","cache_control":{"type":"ephemeral"}}]}]})";
 constexpr std::string_view kResponses =
     R"({"model":"demo","input":[{"role":"user","content":"Hello, is anybody there?"}],"max_output_tokens":8})";
 
-// Of one parser. Values within values are destroyed while there is no memory, too.
+// Tests one parser. Values within values are destroyed while there is no memory, too.
 template <class Parse>
 void FailEveryAllocationOf(std::string_view name, Parse parse) {
   bool parsed = false;

@@ -1,5 +1,5 @@
-// The cache when an allocation fails, for each allocation of each operation of the random machine (cache/testing): the operation
-// says so, and every sequence, snapshot and node of the store is as it was.
+// The cache when an allocation fails, for each allocation of each operation of the random machine
+// (cache/testing): the operation says so, and every sequence, snapshot and node of the store is as it was.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

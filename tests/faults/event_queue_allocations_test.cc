@@ -1,5 +1,5 @@
-// What a queue of events holds when an allocation of Push() fails: all of the event, or nothing of it. Then the next runner
-// says it again, and no text is lost.
+// What a queue of events holds when an allocation of Push() fails: all of the event, or nothing of it. Then
+// the next runner says it again, and no text is lost.
 #include <gtest/gtest.h>
 
 #include <string>

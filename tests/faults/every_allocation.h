@@ -1,5 +1,5 @@
-// SQLite's method within one program: an operation is run again and again, and its first allocation fails, then its second,
-// until it gets through.
+// SQLite's method within one program: an operation is run again and again, and its first allocation fails,
+// then its second, until it gets through.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,8 +15,8 @@ namespace quire::faults {
 // Allocations of this program that are not freed; only where failing_allocator.cc is linked in.
 int64_t LiveAllocations();
 
-// How many of the operation's allocations failed. What it does must not fail but by std::bad_alloc or its own errors, and
-// must leave nothing allocated. `check` runs after each run of it, without failures.
+// How many of the operation's allocations failed. What it does must not fail but by std::bad_alloc or its own
+// errors, and must leave nothing allocated. `check` runs after each run of it, without failures.
 inline int64_t FailEveryAllocation(
     const std::function<void()>& operation, const std::function<void()>& check = [] {}) {
   FaultControl& faults = Faults();

@@ -1,5 +1,6 @@
-// The C library's calls that change files, for the whole program: they fail, kill the process or take long where Faults()
-// says so. Those that look at files, open or read them take long. Sockets, pipes and terminals are left alone.
+// The C library's calls that change files, for the whole program: they fail, kill the process or take long
+// where Faults() says so. Those that look at files, open or read them take long. Sockets, pipes and terminals
+// are left alone.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <linux/magic.h>

@@ -12,8 +12,8 @@
 #include <cstring>
 #include <new>
 
-// Of the program, if it has such a thing: whether an allocation gets what the program holds back for it, so that it does not
-// fail (api/base/reserved_memory.h).
+// Belongs to the program, if it has such a thing: whether an allocation gets what the program holds back for
+// it, so that it does not fail (api/base/reserved_memory.h).
 extern "C" [[gnu::weak]] bool quire_memory_is_reserved();
 
 namespace quire::faults {

@@ -1,5 +1,5 @@
-// What a test tells the failing allocator and the failing file calls of a process. In shared memory when the process is
-// another one: tests/e2e/faults.py has the same fields in the same order.
+// What a test tells the failing allocator and the failing file calls of a process. In shared memory when the
+// process is another one: tests/e2e/faults.py has the same fields in the same order.
 #pragma once
 
 #include <atomic>
@@ -7,7 +7,8 @@
 
 namespace quire::faults {
 
-// A countdown of N: the N-th event from now on fails, and 0 is nothing. Any thread, and any process that maps it.
+// A countdown of N: the N-th event from now on fails, and 0 is nothing. Any thread, and any process that maps
+// it.
 struct FaultControl {
   std::atomic<int64_t> allocation_countdown = 0;  // operator new
   std::atomic<int64_t> allocation_repeats =
@@ -18,7 +19,7 @@ struct FaultControl {
   std::atomic<int64_t> file_calls_failed = 0;
   std::atomic<int64_t> file_error = 0;               // errno of the failing call, or one of those below
   std::atomic<int64_t> file_delay_microseconds = 0;  // of every such call: a slow disk
-  // Of every call that looks at a file, opens or reads it, below /proc and /sys excepted.
+  // Delays every call that looks at a file, opens or reads it, below /proc and /sys excepted.
   std::atomic<int64_t> file_read_delay_microseconds = 0;
 };
 
@@ -26,9 +27,9 @@ struct FaultControl {
 inline constexpr int64_t kKillBefore = -1;
 inline constexpr int64_t kKillInside = -2;
 
-// Of this process. From the environment, once: QUIRE_FAULTS names a folder with a file for each program that is to be
-// controlled, named as the program; QUIRE_FAIL_ALLOC=N sets allocation_countdown. With QUIRE_FAULT_TRACE each failing event
-// writes its stack to standard error.
+// The control of this process. From the environment, once: QUIRE_FAULTS names a folder with a file for each
+// program that is to be controlled, named as the program; QUIRE_FAIL_ALLOC=N sets allocation_countdown. With
+// QUIRE_FAULT_TRACE each failing event writes its stack to standard error.
 FaultControl& Faults();
 
 // Counts down. True: this event fails.

@@ -1,5 +1,5 @@
-// Processes that are killed while they write prefixes: at every call that changes a file, before it, and within a write.
-// QUIRE_TIER_ALL: more than 1,000 points instead of a sample.
+// Processes that are killed while they write prefixes: at every call that changes a file, before it, and
+// within a write. QUIRE_TIER_ALL: more than 1,000 points instead of a sample.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <spdlog/spdlog.h>

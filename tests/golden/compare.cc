@@ -71,8 +71,8 @@ bool EndsItsChunk(const models::Model& model, const std::string& name, size_t of
   return false;
 }
 
-// Whether the state is of a layer with latent attention: references dump the keys and values of its heads, which
-// no cache has.
+// Whether the state is of a layer with latent attention: references dump the keys and values of its heads,
+// which no cache has.
 bool IsLatent(const models::Model& model, const std::string& name) {
   const auto bindings = model.cache_bindings();
   for (const models::CacheBinding& binding : bindings) {

@@ -133,7 +133,7 @@ api::Result<EncoderComparison> CompareDecoderVectors(const std::filesystem::path
     const std::span<const float> last = std::span(states).last(hidden);
     float most = 0;
     if (!one.hidden.empty()) {
-      // Of all tokens, or of the last one.
+      // The vectors of all tokens, or of the last one.
       const std::span<const float> recorded = one.hidden;
       ++result.states;
       most = MaxAbsDifference(std::span(states).last(std::min(states.size(), recorded.size())), recorded);

@@ -1,5 +1,5 @@
-// Compares a decoder that embeds, or that ranks by its answer, with what a reference recorded in the form of encoders'
-// goldens.
+// Compares a decoder that embeds, or that ranks by its answer, with what a reference recorded in the form of
+// encoders' goldens.
 #pragma once
 
 #include <filesystem>
@@ -10,9 +10,9 @@
 
 namespace quire::runner::golden {
 
-// Hidden states are those behind the last norm, of all tokens or of the last one, as recorded. A model that does not say
-// how it ranks answers with its tokens "yes" and "no". kBadModel: the model does not load, or its pooling is not
-// supported.
+// Hidden states are those behind the last norm, of all tokens or of the last one, as recorded. A model that
+// does not say how it ranks answers with its tokens "yes" and "no". kBadModel: the model does not load, or
+// its pooling is not supported.
 api::Result<EncoderComparison> CompareDecoderVectors(const std::filesystem::path& model,
                                                      const EncoderGolden& golden, ThreadPool& pool);
 

@@ -30,8 +30,8 @@ DraftPrompts TwoPrompts() {
 
 class DraftVerificationTest : public testing::TestWithParam<const char*> {};
 
-// A model drafts for itself: every token is accepted, and each was scored on a fork behind which the target goes on
-// as if there had been none.
+// A model drafts for itself: every token is accepted, and each was scored on a fork behind which the target
+// goes on as if there had been none.
 TEST_P(DraftVerificationTest, AModelAcceptsItsOwnTokensAndTheTargetKeepsItsBits) {
   const fs::path path = test_data::FindOrTiny(GetParam());
   ASSERT_FALSE(path.empty()) << GetParam();

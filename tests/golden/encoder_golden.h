@@ -1,5 +1,5 @@
-// Goldens of encoders (kind "embedding") and of models that score pairs (kind "reranker"): token ids, hidden states,
-// pooled vectors, scores.
+// Goldens of encoders (kind "embedding") and of models that score pairs (kind "reranker"): token ids, hidden
+// states, pooled vectors, scores.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct EncoderGolden {
 struct EncoderComparison {
   float max_abs = 0;    // of hidden states and vectors
   float max_score = 0;  // of scores
-  // Of vectors; of a model that ranks, of hidden states: the smallest, and the sum over `cosines` of them.
+  // For vectors; for a model that ranks, for hidden states: the smallest, and the sum over `cosines` of them.
   double min_cosine = 1, cosine_sum = 0;
   size_t cosines = 0;
   size_t ids_equal = 0, ids_total = 0;         // texts and pairs whose ids are the reference's

@@ -1,5 +1,5 @@
-// What a model computes does not depend on the CPU: widths of vectors and ways to multiply bytes are compared here;
-// packaging/arm64/compare_architectures.sh compares architectures.
+// What a model computes does not depend on the CPU: widths of vectors and ways to multiply bytes are compared
+// here; packaging/arm64/compare_architectures.sh compares architectures.
 #include "tests/golden/fingerprint.h"
 
 #include <gtest/gtest.h>

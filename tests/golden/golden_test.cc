@@ -81,9 +81,9 @@ TEST(Golden, EveryQuantizedType) {
   ExpectQuantGolden(files / "llama_k256.Q4_K_M.gguf", files / "llama_k256.quant_golden.json", "Q4_K_M");
 }
 
-// Every family from a directory and, where there is one, from the GGUF that a converter made of it; families that are not
-// in tests/data/models from a smaller directory first. Logits are of order 10; delta nets amplify the rounding of float32
-// more than attention does.
+// Every family from a directory and, where there is one, from the GGUF that a converter made of it; families
+// that are not in tests/data/models from a smaller directory first. Logits are of order 10; delta nets
+// amplify the rounding of float32 more than attention does.
 struct FamilyGolden {
   const char* name;
   float tolerance;

@@ -42,8 +42,8 @@ GRANITE = {"layer_types": ["mamba", "attention"], "position_embedding_type": "no
            "mamba_expand": 2, "mamba_n_groups": 1, "mamba_n_heads": 4, "mamba_chunk_size": 16}
 MAMBA2 = {"expand": 2, "head_dim": 16, "num_heads": 4, "state_size": 16, "n_groups": 1, "conv_kernel": 4,
           "chunk_size": 16, "rms_norm": True}
-# One chunk: the reference adds up several wrongly. On CPUs it also limits time steps by their smallest initial value, which
-# no published program does: at 1e-5, logits differ by 2e-3.
+# One chunk: the reference adds up several wrongly. On CPUs it also limits time steps by their smallest
+# initial value, which no published program does: at 1e-5, logits differ by 2e-3.
 NEMOTRON = {"mamba_head_dim": 16, "mamba_num_heads": 4, "n_groups": 2, "ssm_state_size": 16, "chunk_size": 160,
             "time_step_min": 1e-30}
 HALF = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}
@@ -102,8 +102,8 @@ FAMILIES = {
         "rope_parameters": PHI3_ROPE | {
             "partial_rotary_factor": 0.75, "original_max_position_embeddings": 512,
             "short_factor": [1.0, 1.05, 1.1, 1.15, 1.2, 1.25], "long_factor": [1.0, 1.8, 4.0, 7.6, 12.6, 19.0]}}),
-    # Every position uses long_factor, as the context is longer than the original one. The reference takes short_factor
-    # for short texts, so both are equal while it computes.
+    # Every position uses long_factor, as the context is longer than the original one. The reference takes
+    # short_factor for short texts, so both are equal while it computes.
     "phi3_long": ("phi3", {
         "tie_word_embeddings": True, "original_max_position_embeddings": 64,
         "rope_parameters": PHI3_ROPE | {

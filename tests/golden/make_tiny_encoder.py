@@ -21,7 +21,8 @@ SHAPE = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 32, "num_hidd
 XLM = {"pad_token_id": 1, "bos_token_id": 0, "type_vocab_size": 1, "layer_norm_eps": 1e-5}
 ALTERNATING = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 16}
 
-# family: its configuration's type, its class in transformers, what differs from SHAPE, pooling, sizes of dense layers
+# family: its configuration's type, its class in transformers, what differs from SHAPE, pooling, sizes of
+# dense layers
 FAMILIES = {
     "bert": ("bert", "BertModel", {"layer_norm_eps": 1e-12}, "cls", []),
     "xlm_roberta": ("xlm-roberta", "XLMRobertaModel", XLM, "cls", []),

@@ -11,8 +11,8 @@ LINES_MAX = 500
 TEST_BYTES_MAX = 20_000_000  # of tests/, which every clone gets
 SOURCE_SUFFIXES = {".cc", ".h", ".py", ".sh", ".mjs", ".txt"}
 
-# Which folder may include which. A folder may always include itself; naming a folder names the rooms below it that are
-# listed here too. Subfolders of api/, runner/ and server/ are layers of their own.
+# Which folder may include which. A folder may always include itself; naming a folder names the rooms below it
+# that are listed here too. Subfolders of api/, runner/ and server/ are layers of their own.
 MAY_INCLUDE = {
     "api": {"api"},  # tests and fuzzers over several rooms
     "api/base": set(),
@@ -63,7 +63,8 @@ TOP_LEVEL = {
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX)\b")
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
 HEAVY_IN_HEADER = re.compile(r"^\s*#\s*include\s*<(nlohmann/json\.hpp|boost/beast[^>]*)>")
-# gcc 12 (bug 106188) may lay out a coroutine's frame wrongly when an await stands in a condition; name its value first.
+# gcc 12 (bug 106188) may lay out a coroutine's frame wrongly when an await stands in a condition; name its
+# value first.
 AWAIT_IN_CONDITION = re.compile(r"\b(if|while)\s*\((?:[^()=;]|\([^()]*\))*\bco_await\b")
 # It also frees what a braced list in an awaited call's arguments was turned into twice; name the value first.
 AWAIT_OF_BRACES = re.compile(r"\bco_await\b[^;]*[(,]\s*\{[^}]")

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Checks the words of the tree against banned_words.txt and verbs.txt (docs/glossary.md). Prints every hit, exits 1 if any.
+"""Checks the words of the tree against banned_words.txt and verbs.txt (docs/glossary.md), and the form of comments, headings
+and commit subjects. Prints every hit, exits 1 if any.
 
 usage: check_words.py [ROOT]
 """
 import fnmatch
 import pathlib
 import re
+import subprocess
 import sys
 
 SUFFIXES = {".cc", ".h", ".inl", ".py", ".mjs", ".sh", ".md", ".txt", ".cmake", ".json", ".yml", ".service", ".socket",
@@ -18,6 +20,13 @@ EXEMPT = ["LICENSE", "tests/data/*", "tests/real/*.json", "tests/conformance/sui
 # Functions that begin with one of these verbs are listed in verbs.txt, each with its one meaning.
 VERB = re.compile(r"\b((?:Take|Keep|Held|Begin|Note)(?:[A-Z]\w*)?)\s*\(")
 CPP = (".cc", ".h", ".inl")
+COMMENT_COLUMNS = 110
+COMMENT = re.compile(r"^[ \t]*(?://|#(?!include|if|endif|define|!)).*$", re.MULTILINE)
+WITH_COMMENTS = CPP + (".py", ".mjs", ".js", ".sh", ".cmake", "CMakeLists.txt")
+TRAILING_COMMENT = re.compile(r'^(?:[^"/\n]|"(?:[^"\\\n]|\\.)*"|/(?!/))*[ \t]//.*$', re.MULTILINE)
+# "Of a request: its bytes" hides the subject. A sentence begins with it.
+FRONTED = re.compile(r"^[ \t]*(?://+|#+|=+)[ \t]*Of[ \t].*$", re.MULTILINE)
+SUBJECT_MAX, SUBJECTS = 72, 20
 QUOTED_OR_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//.*')
 
 
@@ -60,6 +69,28 @@ def check_text(name, text, rules, verbs, hits):
                 report(found.start(), f"\"{found.group(1)}\" is not in verbs.txt: one verb, one meaning")
 
 
+def check_form(name, text, hits):
+    """Appends comment lines that are too wide, and comments and headings that begin with a fronted "Of"."""
+    def report(start, what):
+        hits.append(f"{name}:{text.count(chr(10), 0, start) + 1}: {what}")
+
+    for found in FRONTED.finditer(text) if name.endswith((*WITH_COMMENTS, ".md")) else ():
+        report(found.start(), "begins with \"Of\": begin with the subject")
+    for kind in [COMMENT] * name.endswith(WITH_COMMENTS) + [TRAILING_COMMENT] * name.endswith(CPP):
+        for found in kind.finditer(text):
+            # A line that a trailing comment ends is reported once.
+            if len(found.group(0)) > COMMENT_COLUMNS and (kind is COMMENT or not COMMENT.match(found.group(0))):
+                report(found.start(), f"a comment of {len(found.group(0))} columns: at most {COMMENT_COLUMNS}")
+
+
+def check_subjects(root, hits):
+    """Appends the subjects of the last commits that are too long; nothing where there is no history."""
+    log = subprocess.run(["git", "-C", str(root), "log", f"-{SUBJECTS}", "--format=%h %s"], capture_output=True, text=True)
+    for commit, _, subject in (line.partition(" ") for line in log.stdout.splitlines()):
+        if len(subject) > SUBJECT_MAX:
+            hits.append(f"{commit}: a commit subject of {len(subject)} characters: at most {SUBJECT_MAX}")
+
+
 def check(root, house=pathlib.Path(__file__).parent):
     rules, verbs = read_rules(house / "banned_words.txt"), read_verbs(house / "verbs.txt")
     hits = []
@@ -68,7 +99,10 @@ def check(root, house=pathlib.Path(__file__).parent):
         if matches_any(name, EXEMPT) or not path.is_file():
             continue
         if path.suffix in SUFFIXES or path.name in NAMES:
-            check_text(name, path.read_text(errors="replace"), rules, verbs, hits)
+            text = path.read_text(errors="replace")
+            check_text(name, text, rules, verbs, hits)
+            check_form(name, text, hits)
+    check_subjects(root, hits)
     return hits
 
 

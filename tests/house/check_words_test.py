@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Plants words that are banned, or verbs with a second meaning, and expects check_words to name each of them."""
 import pathlib
+import subprocess
 import tempfile
 import unittest
 
@@ -52,6 +53,28 @@ class CheckWords(unittest.TestCase):
         # Strings, comments and other languages may use the words.
         self.assertEqual([], self.hits("api/a.cc", 'Log("TakeLicense(x)");  // BeginChat() of others\n'))
         self.assertEqual([], self.hits("a.py", "TakeLicense()\n"))
+
+    def test_form_of_comments(self):
+        for name, line in (("a.cc", "// Of a request: its bytes."), ("a.h", "  // Of it."), ("a.py", "# Of a user: it."), ("docs/a.md", "## Of keys")):
+            self.assertIn('begins with "Of"', "\n".join(self.hits(name, f"x\n{line}\n")), line)
+        wide = "x" * 106
+        for name, line in (("a.cc", f"// {wide}  "), ("a.h", f"int a;  // {wide}"), ("a.py", f"   # {wide}"), ("CMakeLists.txt", f"#   {wide} ")):
+            found = self.hits(name, f"\n{line}\n")
+            self.assertEqual(1, len(found), (line, found))
+            self.assertIn("columns: at most 110", found[0])
+        for name, line in (("a.cc", "// Often."), ("a.cc", "//" + "x" * 108), ("a.cc", f'Url("http://{wide}");'), ("a.cc", f"#include <{wide}>"),
+                           ("a.md", wide * 2), ("a.cc", "int a;  // of one request")):
+            self.assertEqual([], self.hits(name, f"{line}\n"), line)
+
+    def test_commit_subjects(self):
+        with tempfile.TemporaryDirectory() as folder:
+            git = ["git", "-C", folder, "-c", "user.name=a", "-c", "user.email=a@b"]
+            subprocess.run([*git, "init", "-q"], check=True)
+            for subject in ("a: " + "x" * 69, "b: " + "x" * 70):
+                subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", subject], check=True)
+            found = check_words.check(pathlib.Path(folder))
+            self.assertEqual(1, len(found), found)
+            self.assertIn("73 characters: at most 72", found[0])
 
     def test_exempt_files(self):
         for name in ("LICENSE", "tests/data/README.md", "tests/conformance/suite/a.mjs", "packaging/models/quire-demo/config.json",

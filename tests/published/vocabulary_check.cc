@@ -2,12 +2,12 @@
 //
 // usage: quire_vocabulary_check FOLDER [--show N] [NAME...]
 //
-// FOLDER has, as vocabularies.py writes them, for each NAME: NAME.tokenizer.json (and NAME.tokenizer_config.json, if any),
-// NAME.*.gguf and NAME.ids.jsonl, which has a line for each text: {"text", "ids", "decoded", "skipped"}; absent, "decoded" is
-// the text; null: not compared. "skipped" is the text without special tokens, absent: "decoded". NAME.*.gguf.ids.jsonl holds
-// for that GGUF file
-// if it exists. Without a NAME: all of them. Prints a row for each file and up to N (default: 3) differences of each
-// kind. Exit status: 1 where anything differs, 2 where a file cannot be read.
+// FOLDER has, as vocabularies.py writes them, for each NAME: NAME.tokenizer.json (and
+// NAME.tokenizer_config.json, if any), NAME.*.gguf and NAME.ids.jsonl, which has a line for each text:
+// {"text", "ids", "decoded", "skipped"}; absent, "decoded" is the text; null: not compared. "skipped" is the
+// text without special tokens, absent: "decoded". NAME.*.gguf.ids.jsonl holds for that GGUF file if it
+// exists. Without a NAME: all of them. Prints a row for each file and up to N (default: 3) differences of
+// each kind. Exit status: 1 where anything differs, 2 where a file cannot be read.
 #include <fmt/format.h>
 
 #include <algorithm>

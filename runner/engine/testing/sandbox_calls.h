@@ -1,5 +1,5 @@
-// System calls that are made from inside a confined runner, with the result of each. docs/security.md lists every one
-// (House.SecurityDoc).
+// System calls that are made from inside a confined runner, with the result of each. docs/security.md lists
+// every one (House.SecurityDoc).
 #pragma once
 
 #include <sys/types.h>

@@ -1,5 +1,5 @@
-// Products with panels by AMX tiles, on a model of the tile instructions: what int8_gemm_amx.inl does can be tested
-// on processors without them.
+// Products with panels by AMX tiles, on a model of the tile instructions: what int8_gemm_amx.inl does can be
+// tested on processors without them.
 #pragma once
 
 #include "runner/kernels/int8_gemm.h"

@@ -204,7 +204,8 @@ inline double Expected(const Case& c, const Inputs& in, size_t s, int32_t p, int
   return sum / weight;
 }
 
-// What attention may differ from the formula: kI16 and kQ8_0 round queries and weights too, to 12 and 13 or 11 bits.
+// What attention may differ from the formula: kI16 and kQ8_0 round queries and weights too, to 12 and 13 or
+// 11 bits.
 inline double Tolerance(const Case& c) {
   const bool in_integers =
       c.element == ElementType::kI16 || (c.element == ElementType::kQ8_0 && c.latent == 0);

@@ -60,7 +60,7 @@ class Random {
     for (float& value : values) value = Float();
     return values;
   }
-  // Of `below`.
+  // A number below `below`.
   uint32_t Below(uint32_t below) { return static_cast<uint32_t>(engine_() % below); }
 
  private:

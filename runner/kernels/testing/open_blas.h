@@ -1,5 +1,5 @@
-// OpenBLAS as an independent peer of our float products, where it is installed (libopenblas0-pthread). It is loaded
-// when asked for: nothing links it.
+// OpenBLAS as an independent peer of our float products, where it is installed (libopenblas0-pthread). It is
+// loaded when asked for: nothing links it.
 #pragma once
 
 #include <dlfcn.h>
@@ -10,12 +10,14 @@
 
 namespace quire::runner::kernels::test {
 
-// The library has its core for the whole process, from when it is first loaded: tests load the one that blas_test.cc needs.
+// The library has its core for the whole process, from when it is first loaded: tests load the one that
+// blas_test.cc needs.
 inline void UseCoreWithoutAvx2() { ::setenv("OPENBLAS_CORETYPE", "Sandybridge", 1); }
 
 class OpenBlas {
  public:
-  // Nothing where it is not installed, or is the serial one, which several threads may not call at once. It stays loaded.
+  // Nothing where it is not installed, or is the serial one, which several threads may not call at once. It
+  // stays loaded.
   static std::optional<OpenBlas> Load() {
     void* const library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) return std::nullopt;

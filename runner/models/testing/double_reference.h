@@ -1,5 +1,5 @@
-// Test only. What references in double precision have in common: a checkpoint's weights, products, and the logits of
-// the model that they are compared with.
+// Test only. What references in double precision have in common: a checkpoint's weights, products, and the
+// logits of the model that they are compared with.
 #pragma once
 
 #include <cmath>

@@ -13,7 +13,7 @@
 
 namespace quire::runner::models::test {
 
-// Of 1 to 60 tokens, in no order.
+// Texts of 1 to 60 tokens, in no order.
 inline EncoderBatch MixedBatch(int32_t texts, int32_t vocab) {
   EncoderBatch batch;
   batch.row_begin.push_back(0);

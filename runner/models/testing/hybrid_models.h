@@ -1,5 +1,5 @@
-// Small hybrid models with random weights, made of the checkpoint in tests/data/models/llama: its embedding, everything
-// else new. The flags are others than those of the published models.
+// Small hybrid models with random weights, made of the checkpoint in tests/data/models/llama: its embedding,
+// everything else new. The flags are others than those of the published models.
 #pragma once
 
 #include "runner/models/testing/moe_models.h"

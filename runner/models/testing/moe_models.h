@@ -20,7 +20,7 @@ void PutRandom(PatchedModelFiles& files, const std::string& name, const std::vec
 
 void MakeDeepSeek(PatchedModelFiles& files);       // latent attention, groups of experts
 void MakeDeepSeekPlain(PatchedModelFiles& files);  // without compressed queries
-// Of kGgufBase: the first layer of MakeDeepSeek, the matrices of keys and values `apart` or as one.
+// For kGgufBase: the first layer of MakeDeepSeek, the matrices of keys and values `apart` or as one.
 void MakeDeepSeekGguf(PatchedModelFiles& files, bool apart);
 void MakeMistral4(PatchedModelFiles& files);  // latent attention, softmax scores, queries that grow
 void MakeQwen3Moe(PatchedModelFiles& files);

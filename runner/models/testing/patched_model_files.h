@@ -66,8 +66,9 @@ api::Result<std::unique_ptr<Model>> LoadPatched(const std::string& path, const E
 // The logits after some tokens. The second loads the edited model first, and fails the test if it cannot.
 std::vector<float> LastLogits(Model& model);
 
-// The logits behind the same tokens, with a range in their middle removed from the caches and never there. With one
-// layer they agree as far as the caches' type does: keys and values then depend on their own token and position alone.
+// The logits behind the same tokens, with a range in their middle removed from the caches and never there.
+// With one layer they agree as far as the caches' type does: keys and values then depend on their own token
+// and position alone.
 struct RemovalLogits {
   std::vector<float> removed, fresh;
 };

@@ -1,4 +1,5 @@
-# cmake -DOUT=FILE.cc "-DFILES=a.jinja;b.jinja" -P embed.cmake: writes the texts of runner/prompt/format_table.h.
+# cmake -DOUT=FILE.cc "-DFILES=a.jinja;b.jinja" -P embed.cmake: writes the texts of
+# runner/prompt/format_table.h.
 set(rows "")
 foreach(path IN LISTS FILES)
   get_filename_component(name ${path} NAME_WLE)

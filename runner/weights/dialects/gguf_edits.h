@@ -1,9 +1,9 @@
 // What a dialect changes in the view of a GGUF file that the engine reads, and the dialects themselves.
 //
-// A dialect looks at a file and answers with edits; it changes nothing itself. Its edits restate what the file
-// says in the spelling of llama.cpp's converter. Where the file contradicts itself there are no edits but an
-// error that names the key or tensor: nothing is assumed. Edits are bounded by the arrays and tensors of the
-// file, never by a number that the file states.
+// A dialect looks at a file and answers with edits; it changes nothing itself. Its edits restate what the
+// file says in the spelling of llama.cpp's converter. Where the file contradicts itself there are no edits
+// but an error that names the key or tensor: nothing is assumed. Edits are bounded by the arrays and tensors
+// of the file, never by a number that the file states.
 #pragma once
 
 #include <cstddef>
@@ -82,7 +82,8 @@ Dialect DetectOlmo;
 Dialect DetectPhi3;
 // Mistral 3 as Ollama published it: the growth of queries under another name.
 Dialect DetectMistral3;
-// GLM-4.7-Flash as Ollama published it, after its name: the lengths of a head and of a cached token exchanged.
+// GLM-4.7-Flash as Ollama published it, after its name: the lengths of a head and of a cached token
+// exchanged.
 Dialect DetectDeepSeek;
 // Nemotron-H with experts: other names of the projections around the experts.
 Dialect DetectNemotron;

@@ -23,8 +23,8 @@ namespace {
 using nlohmann::ordered_json;
 using Memory = std::vector<std::vector<float>>;
 
-// In this order: each sees what the ones before changed, and what a family means by an absent key comes before what
-// that means in general.
+// In this order: each sees what the ones before changed, and what a family means by an absent key comes
+// before what that means in general.
 constexpr std::array kDialects = {
     &DetectArchitectureName, &DetectGptOss,   &DetectRopeSpelling, &DetectGemma,       &DetectQwenNext,
     &DetectQwenMoe,          &DetectLfm2,     &DetectOlmo,         &DetectPhi3,        &DetectMistral3,

@@ -15,8 +15,8 @@ struct GgufRepairs {
   std::shared_ptr<const void> memory;  // of tensors that do not lie in the file; outlives them
 };
 
-// Edits keys and tensors of `contents` in place. `file` names the source in errors: kBadModel "FILE: KEY: reason"
-// where the file contradicts itself.
+// Edits keys and tensors of `contents` in place. `file` names the source in errors: kBadModel "FILE: KEY:
+// reason" where the file contradicts itself.
 api::Result<GgufRepairs> RepairGguf(GgufContents& contents, const std::string& file);
 
 }  // namespace quire::runner::weights

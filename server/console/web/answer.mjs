@@ -21,8 +21,8 @@ function addUsage(message, usage) {
   };
 }
 
-// Fills `message` (an assistant's message, the leaf of `conversation`), calling `changed` after each piece. Throws what
-// the request throws; what has come by then stays.
+// Fills `message` (an assistant's message, the leaf of `conversation`), calling `changed` after each piece.
+// Throws what the request throws; what has come by then stays.
 export async function streamAnswer(conversation, message, settings, signal, changed) {
   const tools = toolsOf(settings.tools);
   const format = formatOf(settings.schema);

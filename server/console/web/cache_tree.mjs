@@ -1,5 +1,5 @@
-// The prefix tree as a picture: each node a box as wide as its tokens are many (on a logarithmic scale), right of its
-// parent; a parent is as high as its children together.
+// The prefix tree as a picture: each node a box as wide as its tokens are many (on a logarithmic scale),
+// right of its parent; a parent is as high as its children together.
 import {bytes, number, svg} from "./dom.mjs";
 
 const ROW = 40;
@@ -38,7 +38,8 @@ export function layOut(nodes) {
   return {places, width, height: row * ROW};
 }
 
-// What happened between two states of a tree: {kind, node, at}, kind "added", "split", "merged", "evicted" or "used".
+// What happened between two states of a tree: {kind, node, at}, kind "added", "split", "merged", "evicted" or
+// "used".
 export function changesBetween(before, after) {
   const changes = [];
   const old = new Map(before.map((node) => [node.id, node]));

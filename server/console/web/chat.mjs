@@ -158,8 +158,8 @@ function submit() {
   answer(message.id);
 }
 
-// Another text at the place of a message: a branch beside it. A user's is answered, a result goes on with its call, and a
-// model's stays as it is written.
+// Another text at the place of a message: a branch beside it. A user's is answered, a result goes on with its
+// call, and a model's stays as it is written.
 function edit(node) {
   const view = elements.messages.querySelector(`[data-node="${node.id}"]`);
   const text = h("textarea", {rows: 4, "aria-label": "Edited message"});

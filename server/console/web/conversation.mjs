@@ -1,5 +1,5 @@
-// A conversation as a tree of messages: an edited or regenerated message begins a branch beside the old one, and costs
-// only its own tokens, because the server has the common part cached. Plain data; no DOM.
+// A conversation as a tree of messages: an edited or regenerated message begins a branch beside the old one,
+// and costs only its own tokens, because the server has the common part cached. Plain data; no DOM.
 
 export function newConversation(model = "") {
   return {id: crypto.randomUUID(), title: "", model, system: "", changed: Date.now(), nodes: {}, roots: [], leaf: null};

@@ -1,6 +1,7 @@
 // Elements without HTML strings: what comes from models and users is only ever text.
 
-// h("button", {class: "primary", onclick: f}, "Send") - attributes, handlers (on...) and children (elements, text, null).
+// h("button", {class: "primary", onclick: f}, "Send") - attributes, handlers (on...) and children (elements,
+// text, null).
 export function h(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {

@@ -1,4 +1,5 @@
-// The keys view, for admins: who has which key, its limits and its last use, a form for new ones, and their end.
+// The keys view, for admins: who has which key, its limits and its last use, a form for new ones, and their
+// end.
 import {json} from "./api.mjs";
 import {h, milliseconds, notify, number, replace} from "./dom.mjs";
 

@@ -1,4 +1,5 @@
-// What the server does now, from one stream for the whole page; its end is how the page knows that the server is gone.
+// What the server does now, from one stream for the whole page; its end is how the page knows that the server
+// is gone.
 import {events} from "./api.mjs";
 
 // Until the page is looked at.
@@ -10,8 +11,8 @@ function shown(signal) {
   });
 }
 
-// As events(), while the page is looked at: a hidden tab asks the server for nothing, and takes none of the few
-// connections that a browser has to one server.
+// As events(), while the page is looked at: a hidden tab asks the server for nothing, and takes none of the
+// few connections that a browser has to one server.
 export async function* visibleEvents(path, {signal} = {}) {
   while (!signal?.aborted) {
     await shown(signal);

@@ -1,5 +1,5 @@
-// Text of a model as formatted elements. Its HTML goes through the sanitizer; links open nothing but web pages, and no
-// picture is fetched.
+// Text of a model as formatted elements. Its HTML goes through the sanitizer; links open nothing but web
+// pages, and no picture is fetched.
 import {marked} from "./vendor/marked.mjs";
 import DOMPurify from "./vendor/purify.mjs";
 import hljs from "./vendor/highlight.mjs";
@@ -44,7 +44,8 @@ function withCopyButton(pre) {
   box.append(pre);
 }
 
-// An element for `text`, whatever it holds: what cannot be drawn is shown as it is, so that the rest of a conversation is.
+// An element for `text`, whatever it holds: what cannot be drawn is shown as it is, so that the rest of a
+// conversation is.
 export function formatted(text) {
   try {
     if (text.length <= LIMIT && isDrawable(text)) return drawn(text);

@@ -1,5 +1,6 @@
-// Whether a text can be drawn as Markdown in a moment. Parsing takes time by the square of the marks of a paragraph, by the
-// cells of tables, and stack by the depth of quotes and lists; what is beyond is shown as it is.
+// Whether a text can be drawn as Markdown in a moment. Parsing takes time by the square of the marks of a
+// paragraph, by the cells of tables, and stack by the depth of quotes and lists; what is beyond is shown as
+// it is.
 const DEPTH_MAX = 32;        // quotes and lists inside each other
 const CELLS_MAX = 5000;      // of all tables
 const MARKS_MAX = 1500;      // of one paragraph

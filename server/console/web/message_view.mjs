@@ -25,8 +25,8 @@ function toolCall(call, answerCall) {
   return h("div", {class: "call"}, rows);
 }
 
-// `actions`: {edit, regenerate, previous, next, position, count, answerCall}; functions that are missing are not offered,
-// and answerCall is for `openCalls` only.
+// `actions`: {edit, regenerate, previous, next, position, count, answerCall}; functions that are missing are
+// not offered, and answerCall is for `openCalls` only.
 export function messageView(message, actions = {}, busy = false) {
   const body = h("div", {class: "text"});
   if (message.role === "assistant" && !busy) body.append(formatted(message.content));

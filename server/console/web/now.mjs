@@ -63,7 +63,8 @@ function share(label, value, limit) {
     h("span", {class: "number"}, limit > 0 ? `${bytes(value)} of ${bytes(limit)}` : bytes(value)));
 }
 
-// Only an admin sees what models take now, which comes from everybody's requests; others see what was granted.
+// Only an admin sees what models take now, which comes from everybody's requests; others see what was
+// granted.
 function modelsSection({models, loading, memory_budget_bytes: budget}) {
   const total = models.reduce((sum, model) => sum + (model.resident_bytes ?? model.memory_bytes), 0);
   return h("section", {}, h("h3", {}, "Memory"),

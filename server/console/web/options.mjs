@@ -1,4 +1,5 @@
-// The options of a request that the page offers, with what they mean. An empty field leaves the model's own value.
+// The options of a request that the page offers, with what they mean. An empty field leaves the model's own
+// value.
 
 export const OPTIONS = [
   {name: "temperature", label: "Temperature", min: 0, max: 2, step: 0.1,
@@ -44,7 +45,8 @@ export function formatOf(text) {
   return {type: "json_schema", json_schema: {name: "answer", schema: parse(text, "The schema")}};
 }
 
-// Whether an answer is what its schema asked for, as far as a page can tell: it parses, and has what is required.
+// Whether an answer is what its schema asked for, as far as a page can tell: it parses, and has what is
+// required.
 export function schemaProblem(schemaText, answer) {
   const schema = parse(schemaText, "The schema");
   let value;

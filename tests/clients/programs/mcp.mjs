@@ -1,5 +1,5 @@
-// The Model Context Protocol's SDK with four of its servers: each tool list goes to the model, whose call goes to the
-// server and its result back.
+// The Model Context Protocol's SDK with four of its servers: each tool list goes to the model, whose call
+// goes to the server and its result back.
 import assert from 'node:assert';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
@@ -29,7 +29,7 @@ for (const { name, args, tool, refuses } of servers) {
   const tools = listed.map((one) => ({ type: 'function', function: {
     name: one.name, description: one.description, parameters: one.inputSchema } }));
   const messages = [{ role: 'user', content: 'Go on.' }];
-  // Of the model's own choice one of them, with arguments of its schema.
+  // One of them by the model's own choice, with arguments of its schema.
   const free = await ask({ messages, tools });
   assert.ok(listed.some((one) => one.name === free.tool_calls[0].function.name));
   const call = (await ask({ messages, tools, tool_choice: { type: 'function', function: { name: tool } } }));

@@ -1,5 +1,5 @@
-// Conversations of several turns with tools, held by clients that people use: the model calls, the client runs the
-// tool and gives its result back, the model answers, and one more turn follows on all of it.
+// Conversations of several turns with tools, held by clients that people use: the model calls, the client
+// runs the tool and gives its result back, the model answers, and one more turn follows on all of it.
 import { T, assert, MODEL, BASE, U1 } from '../lib/h.mjs';
 import { generateText, streamText, jsonSchema, stepCountIs, tool } from 'ai';
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';

@@ -1,5 +1,5 @@
-// What agents and clients of other servers send: fields, tools of every type, structured output as JSON.stringify writes
-// it, progress, timings.
+// What agents and clients of other servers send: fields, tools of every type, structured output as
+// JSON.stringify writes it, progress, timings.
 import OpenAI from 'openai';
 import Anthropic from '@anthropic-ai/sdk';
 import { T, assert, BASE, MODEL, U1, call, post, ok, oai, cmpl, oaiErr, anthErr, anth, sse } from '../lib/h.mjs';

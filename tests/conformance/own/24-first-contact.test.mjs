@@ -1,5 +1,5 @@
-// What a user meets first: the terminal, settings copied from Ollama, keys with limits, the agents' configurations.
-// These cases run the installed programs, whose folder QUIRE_BIN names.
+// What a user meets first: the terminal, settings copied from Ollama, keys with limits, the agents'
+// configurations. These cases run the installed programs, whose folder QUIRE_BIN names.
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import fs from 'node:fs';
@@ -20,7 +20,8 @@ async function cli(args, { input = '', env = {}, stdout = 'pipe' } = {}) {
   child.stdin.on('error', () => {}); child.stdin.end(input);
   const [code] = await once(child, 'close'); return { code, out, err };
 }
-// quire in a terminal of 80 columns: type() sends keys, shown() waits for a text and gives what came before it.
+// quire in a terminal of 80 columns: type() sends keys, shown() waits for a text and gives what came before
+// it.
 async function terminal(args, use, env = {}) {
   const child = spawn('script', ['-qefc', `stty cols 80 rows 24; exec ${BIN}/quire ${args}`, '/dev/null'], { env: { ...ENV, ...env }, stdio: ['pipe', 'pipe', 'inherit'] });
   let seen = ''; let wake = () => {}; let ended = false;

@@ -1,5 +1,6 @@
-// Embedding and reranking with the clients that indexes are built with: MODEL, a decoder, and a small encoder and a small
-// reranker, whose checkpoints lie in ENCODER_FOLDER and RERANKER_FOLDER. QUIRE_BIN names the folder of the programs.
+// Embedding and reranking with the clients that indexes are built with: MODEL, a decoder, and a small encoder
+// and a small reranker, whose checkpoints lie in ENCODER_FOLDER and RERANKER_FOLDER. QUIRE_BIN names the
+// folder of the programs.
 import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';

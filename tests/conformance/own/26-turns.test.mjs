@@ -1,4 +1,5 @@
-// Histories as clients send them, whatever the template of the model takes: nothing of them is refused or lost.
+// Histories as clients send them, whatever the template of the model takes: nothing of them is refused or
+// lost.
 import { T, assert, MODEL, post } from '../lib/h.mjs';
 const user = (content) => ({ role: 'user', content }), answer = (content, rest = {}) => ({ role: 'assistant', content, ...rest });
 const system = (content) => ({ role: 'system', content });

@@ -1,4 +1,5 @@
-// Log-probabilities of prompts, and what vLLM's server says of a tokenizer: what lm-evaluation-harness asks for.
+// Log-probabilities of prompts, and what vLLM's server says of a tokenizer: what lm-evaluation-harness asks
+// for.
 import OpenAI from 'openai';
 import { T, assert, BASE, MODEL, U1, get, post, ok, oaiErr, sse } from '../lib/h.mjs';
 const client = new OpenAI({ baseURL: BASE + '/v1', apiKey: 'x', maxRetries: 0 });

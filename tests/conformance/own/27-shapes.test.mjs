@@ -1,4 +1,5 @@
-// API shapes of other servers: Cohere's chat, text-embeddings-inference at the root, token ids to embed, many alternatives.
+// API shapes of other servers: Cohere's chat, text-embeddings-inference at the root, token ids to embed, many
+// alternatives.
 import { CohereClientV2 } from 'cohere-ai';
 import { T, assert, BASE, MODEL, post } from '../lib/h.mjs';
 const CHATS = { cap: 'completion' }; const once = { maxRetries: 0 };
