@@ -46,7 +46,7 @@ OwnerShares::Claim OwnerShares::Claim::Copy() const {
 OwnerShares::Claim OwnerShares::Enter(std::string_view owner) {
   auto found = owners_.find(owner);
   if (found == owners_.end()) {
-    found = owners_.emplace(std::string(owner), Owner{.shares = this, .name = std::string(owner)}).first;
+    found = owners_.emplace(std::string(owner), Share{.shares = this, .name = std::string(owner)}).first;
   }
   Claim claim;
   claim.owner_ = &found->second;
@@ -89,7 +89,7 @@ OwnerShares::Spared OwnerShares::AllButLargest() const {
   return spared;
 }
 
-size_t OwnerShares::DueTo(const Owner& owner, const Due& due) {
+size_t OwnerShares::DueTo(const Share& owner, const Due& due) {
   if (!IsHere(owner, due.since)) return 0;
   const size_t part = std::min(owner.bytes, due.part);
   return part - std::min(part, owner.held);
@@ -110,7 +110,7 @@ size_t OwnerShares::BytesDueToOthers(const Due& due, std::string_view owner) con
   return due.total - (found == owners_.end() ? 0 : DueTo(found->second, due));
 }
 
-void OwnerShares::Exit(Owner& owner) {
+void OwnerShares::Exit(Share& owner) {
   if (--owner.claims > 0) return;
   auto& owners = owner.shares->owners_;
   owners.erase(owners.find(owner.name));

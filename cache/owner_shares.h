@@ -27,7 +27,7 @@ class OwnerShares {
   OwnerShares(const OwnerShares&) = delete;
   OwnerShares& operator=(const OwnerShares&) = delete;
 
-  struct Owner {
+  struct Share {
     OwnerShares* shares = nullptr;
     std::string name;
     size_t bytes = 0;  // of all its claims
@@ -47,13 +47,13 @@ class OwnerShares {
 
     void SetBytes(size_t bytes);
     size_t bytes() const { return bytes_; }
-    const Owner* owner() const { return owner_; }
+    const Share* owner() const { return owner_; }
     // One more of the same owner, as long unused, without bytes. Needs no memory.
     Claim Copy() const;
 
    private:
     friend class OwnerShares;
-    Owner* owner_ = nullptr;
+    Share* owner_ = nullptr;
     size_t bytes_ = 0;
     bool runs_ = false;
     Clock::time_point used_;
@@ -95,15 +95,15 @@ class OwnerShares {
   }
 
  private:
-  static void Exit(Owner& owner);
+  static void Exit(Share& owner);
   // Whether it used something lately, or runs.
-  static bool IsHere(const Owner& owner, Clock::time_point since) {
+  static bool IsHere(const Share& owner, Clock::time_point since) {
     return owner.held > 0 || owner.used >= since;
   }
-  static size_t DueTo(const Owner& owner, const Due& due);
+  static size_t DueTo(const Share& owner, const Due& due);
 
   const std::chrono::nanoseconds spared_for_;
-  std::unordered_map<std::string, Owner, TransparentHash, std::equal_to<>> owners_;  // each has a claim
+  std::unordered_map<std::string, Share, TransparentHash, std::equal_to<>> owners_;  // each has a claim
 };
 
 }  // namespace quire::cache

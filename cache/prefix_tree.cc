@@ -43,7 +43,7 @@ PrefixNode::Key PrefixTree::FirstKey(const PrefixNode& node) const {
   return Pair(node.run[0], lookahead_ ? node.run[1] : 0);
 }
 
-std::unique_ptr<PrefixNode>& PrefixTree::Owner(PrefixNode* node) {
+std::unique_ptr<PrefixNode>& PrefixTree::SlotOf(PrefixNode* node) {
   return node->parent->children.find(FirstKey(*node))->second;
 }
 
@@ -76,7 +76,7 @@ PrefixTree::PlannedSplit PrefixTree::PlanSplit(PrefixNode* node, Position at) {
 
 PrefixNode* PrefixTree::Split(PlannedSplit plan) noexcept {
   PrefixNode* const upper = plan.upper.get();
-  std::unique_ptr<PrefixNode>& owner = Owner(plan.node);
+  std::unique_ptr<PrefixNode>& owner = SlotOf(plan.node);
   std::unique_ptr<PrefixNode> lower = std::exchange(owner, std::move(plan.upper));
   lower->run.DropFirst(static_cast<size_t>(upper->to - upper->from));
   lower->from = upper->to;
@@ -102,7 +102,7 @@ PrefixNode* PrefixTree::AddLeaf(PrefixNode* parent, std::span<const TokenId> tok
 
 void PrefixTree::MergeIntoChild(PrefixNode* node) {
   QUIRE_CACHE_CHECK(node->parent != nullptr && node->only_child() != nullptr);
-  std::unique_ptr<PrefixNode>& owner = Owner(node);
+  std::unique_ptr<PrefixNode>& owner = SlotOf(node);
   std::unique_ptr<PrefixNode> child = std::move(node->children.begin()->second);
   TokenRun run = std::move(node->run);
   if (lookahead_) run.DropLast(1);

@@ -98,7 +98,7 @@ class PrefixTree {
   std::expected<void, std::string> CheckInvariants() const;
 
  private:
-  std::unique_ptr<PrefixNode>& Owner(PrefixNode* node);
+  std::unique_ptr<PrefixNode>& SlotOf(PrefixNode* node);
 
   const bool lookahead_;
   PrefixNode root_;

@@ -286,7 +286,7 @@ class SnapshotStore : public Reclaimer {
            int change);  // keeps the node and its tree while an operation is at work on them
   Lease NewLease(std::unique_ptr<Lease::Record> record, PrefixNode* node, Position offset);
   void EndLease(Lease::Record& record);
-  using Owned = std::unordered_map<const OwnerShares::Owner*, size_t>;
+  using Owned = std::unordered_map<const OwnerShares::Share*, size_t>;
   std::expected<void, std::string> CheckTree(Tree& tree, StoreAccounting* bytes, Owned* owned, size_t* leases,
                                              size_t* queued) const;
 

@@ -66,7 +66,7 @@ std::expected<void, std::string> SnapshotStore::CheckInvariants() const {
   }
   if (!(again == bytes_)) return std::unexpected("bytes held are miscounted");
   bool counted = true;
-  owners_.ForEachOwner([&](const OwnerShares::Owner& owner) {
+  owners_.ForEachOwner([&](const OwnerShares::Share& owner) {
     const auto found = owned.find(&owner);
     const size_t of_nodes = found == owned.end() ? 0 : found->second;
     counted = counted && owner.claims > 0 && owner.bytes == of_nodes + owner.held;

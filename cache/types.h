@@ -8,9 +8,11 @@
 #include <string_view>
 #include <utility>
 
+#include "api/base/ids.h"
+
 namespace quire::cache {
 
-using TokenId = int32_t;
+using api::TokenId;
 using Position = int64_t;  // index of a token in its sequence; ranges are half-open [a, b)
 
 // kI16: vectors of int16 numbers with one float32 scale (layout.h).

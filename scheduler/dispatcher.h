@@ -106,11 +106,11 @@ struct EngineView {
   ModelSpec spec;
   int runner_pid = 0;
   api::ipc::EngineInspected engine;
-  struct Owner {
+  struct Origin {
     std::string exchange;  // api::Client::exchange; empty: the request has ended since
     int32_t weight = 1;
   };
-  std::vector<Owner> owners;  // of engine.sequences
+  std::vector<Origin> owners;  // of engine.sequences
 };
 // The prefixes that a loaded model's caches hold.
 struct CacheView {

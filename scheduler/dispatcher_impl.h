@@ -36,7 +36,7 @@
 namespace quire::scheduler {
 
 // I/O thread only. Coroutines of clients and of runners share it; the Dispatcher's destructor closes it.
-class Dispatcher::Impl : public ModelRunner::Owner,
+class Dispatcher::Impl : public ModelRunner::Observer,
                          public RequestCarrier,
                          public std::enable_shared_from_this<Impl> {
  public:

@@ -142,7 +142,7 @@ std::vector<EngineView> Dispatcher::Impl::Engines() const {
     view.engine = *engine;
     view.owners.reserve(engine->sequences.size());
     for (const api::ipc::InspectedSequence& sequence : engine->sequences) {
-      EngineView::Owner& owner = view.owners.emplace_back();
+      EngineView::Origin& owner = view.owners.emplace_back();
       const auto running = running_.find(sequence.id);
       if (running == running_.end()) continue;
       owner = {running->second.request.client.exchange, running->second.request.client.weight};

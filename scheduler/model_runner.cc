@@ -42,10 +42,10 @@ std::string OneLine(std::string text) {
 
 }  // namespace
 
-ModelRunner::ModelRunner(RunnerHost host, Job job, std::weak_ptr<Owner> owner)
+ModelRunner::ModelRunner(RunnerHost host, Job job, std::weak_ptr<Observer> observer)
     : RunnerSession(std::move(host), job.name, {job.path, job.draft_path}),
       job_(std::move(job)),
-      owner_(std::move(owner)),
+      observer_(std::move(observer)),
       preparing_(job_.preparation) {}
 
 void ModelRunner::Start() {
@@ -69,7 +69,7 @@ boost::asio::awaitable<void> ModelRunner::Run(std::shared_ptr<ModelRunner> self)
          {api::ErrorCode::kUnavailable, std::string("the model runner failed: ") + e.what()}});
     self->Kill();
   }
-  if (const auto owner = self->owner_.lock()) owner->OnReaped(*self);
+  if (const auto observer = self->observer_.lock()) observer->OnReaped(*self);
 }
 
 // What the bytes of a prefix depend on: the model's files and how they are read. A file of the store is named
@@ -101,7 +101,7 @@ boost::asio::awaitable<ModelRunner::End> ModelRunner::Serve() {
   spdlog::info("loaded model={} runner_pid={} load_ms={:.1f} memory_bytes={} cache_bytes={}", job_.name,
                pid(), std::chrono::duration<double, std::milli>(load_time_).count(), memory_bytes(),
                cache_granted_);
-  if (const auto owner = owner_.lock()) owner->OnLoaded(*this);
+  if (const auto observer = observer_.lock()) observer->OnLoaded(*this);
   std::optional<End> stalled;
   while (!over() && !stop_requested() && !stalled) stalled = co_await Watch(Time::max());
   if (stop_reason_) co_return End{Scheduler::ExitCause::kRefused, *stop_reason_};
@@ -228,7 +228,7 @@ void ModelRunner::StartStopping(const End& end) {
   EndCacheQuestions();
   const auto requests = std::exchange(requests_, {});
   tokens_held_ = 0;
-  if (const auto owner = owner_.lock()) return owner->OnStopping(*this, end.cause, end.why);
+  if (const auto observer = observer_.lock()) return observer->OnStopping(*this, end.cause, end.why);
   for (const auto& [id, request] : requests) request.stream->Fail(end.why);
 }
 
@@ -279,7 +279,7 @@ void ModelRunner::CountTokens(Served& request) {
 }
 
 void ModelRunner::OnRoom() {
-  if (const auto owner = owner_.lock()) owner->OnRoom();
+  if (const auto observer = observer_.lock()) observer->OnRoom();
 }
 
 void ModelRunner::GiveCredit(api::RequestId id, int32_t deltas) {
@@ -348,7 +348,7 @@ api::Result<void> ModelRunner::HandleMemoryEstimate(const api::ipc::MemoryEstima
   state_ = State::kAwaitingMemory;
   estimated_at_ = Clock::now();
   changed().Notify();
-  if (const auto owner = owner_.lock()) owner->OnMemoryEstimate(*this, estimate_);
+  if (const auto observer = observer_.lock()) observer->OnMemoryEstimate(*this, estimate_);
   return {};
 }
 
@@ -409,17 +409,17 @@ api::Result<void> ModelRunner::OnRequestEvent(api::ipc::RequestEvent message) {
                   fmt::format("the model's answers have more than {} tokens together", kTokensHeldMax)});
   }
   stream->changed.Notify();
-  const auto owner = owner_.lock();
-  if (is_ready && owner) owner->OnRequestStarted(message.id);
+  const auto observer = observer_.lock();
+  if (is_ready && observer) observer->OnRequestStarted(message.id);
   // One whose client takes nothing is not computed, and shows nothing more.
   const bool progress = stream->events.progressed() || !stream->events.has_credit();
-  if (progress && !had_progress && !only_failed && owner) owner->OnRequestProgress(message.id);
+  if (progress && !had_progress && !only_failed && observer) observer->OnRequestProgress(message.id);
   if (stream->events.ended()) {
     Remove(found);
     if (!is_end) Send(api::ipc::Cancel{message.id});  // the runner has not ended it
     const bool got_through = is_end && !only_failed;
-    if (owner && got_through) owner->OnRequestEnded(message.id);
-    if (owner && !got_through) owner->OnRequestAbandoned(message.id);
+    if (observer && got_through) observer->OnRequestEnded(message.id);
+    if (observer && !got_through) observer->OnRequestAbandoned(message.id);
   }
   return {};
 }

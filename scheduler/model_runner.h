@@ -63,13 +63,13 @@ class ModelRunner : public RunnerSession {
 
   // Called in this order: OnMemoryEstimate and OnLoaded at most once, OnStopping, OnReaped. May call back
   // into the runner, except from OnReaped.
-  class Owner {
+  class Observer {
    public:
-    virtual ~Owner() = default;
+    virtual ~Observer() = default;
     // It has estimated its model's memory and waits for ApproveLoad() or Stop().
     virtual void OnMemoryEstimate(ModelRunner& runner, Scheduler::MemoryEstimate estimate) = 0;
     virtual void OnLoaded(ModelRunner& runner) = 0;
-    // The runner takes nothing more: it failed to load, died, or was stopped. The owner ends the requests
+    // The runner takes nothing more: it failed to load, died, or was stopped. The observer ends the requests
     // that it has not ended, or submits them to another runner.
     virtual void OnStopping(ModelRunner& runner, Scheduler::ExitCause cause, const api::Error& why) = 0;
     virtual void OnReaped(ModelRunner& runner) = 0;  // reaped
@@ -82,7 +82,7 @@ class ModelRunner : public RunnerSession {
     virtual void OnRoom() {}  // a runner was sent a request, or has prepared one: there is room for others
   };
 
-  ModelRunner(RunnerHost host, Job job, std::weak_ptr<Owner> owner);
+  ModelRunner(RunnerHost host, Job job, std::weak_ptr<Observer> observer);
   void Start();  // REQUIRES: held by shared_ptr
 
   // Approves the load with this cache size. Ignored unless the runner waits for it.
@@ -184,7 +184,7 @@ class ModelRunner : public RunnerSession {
   void EndCacheQuestions();
 
   const Job job_;
-  const std::weak_ptr<Owner> owner_;
+  const std::weak_ptr<Observer> observer_;
   State state_ = State::kStarting;
   api::ipc::ModelInfo info_;
   std::optional<api::Error> load_failure_;

@@ -251,14 +251,14 @@ class Scheduler {
     int32_t whole_turns_lost = 0;
   };
   // A party, or a member of it. Points into requests_.
-  using Owner = std::pair<std::string_view, std::string_view>;
-  static Owner OwnerOf(const Request& request) { return {request.party, request.member}; }
+  using PartyMember = std::pair<std::string_view, std::string_view>;
+  static PartyMember MemberOf(const Request& request) { return {request.party, request.member}; }
   // An owner that waits for room.
   struct Waiter {
     KeepAlive longest_run{};       // of all its requests
     int32_t whole_turns_lost = 0;  // of those that wait for room: the most
   };
-  using Waiters = std::map<Owner, Waiter>;
+  using Waiters = std::map<PartyMember, Waiter>;
   // Runners of a model that died, one after the other, with no request served in between.
   struct Deaths {
     int32_t count = 0;
@@ -308,8 +308,8 @@ class Scheduler {
   void Admit(Models::iterator model, Time now, Plan& plan);
   void AdmitTurn(Model& model, Time now, Plan& plan);
   void AdmitOne(Model& model, api::RequestId id, Time now, Plan& plan);
-  std::set<Owner> OwnersInQuarantine(const Model& model) const;
-  std::vector<api::RequestId> OpenTurnOf(const Model& model, const std::set<Owner>& quarantined) const;
+  std::set<PartyMember> MembersInQuarantine(const Model& model) const;
+  std::vector<api::RequestId> OpenTurnOf(const Model& model, const std::set<PartyMember>& quarantined) const;
   api::RequestId NextOnProbation(const Model& model) const;
   void StartUnload(Models::iterator model, Plan& plan, UnloadReason reason);
   void PassTurnsOn(Time now);

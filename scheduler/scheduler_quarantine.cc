@@ -160,7 +160,7 @@ void Scheduler::Admit(Models::iterator position, Time now, Plan& plan) {
 
 void Scheduler::AdmitTurn(Model& model, Time now, Plan& plan) {
   model.in_turn.clear();
-  const std::set<Owner> quarantined = OwnersInQuarantine(model);
+  const std::set<PartyMember> quarantined = MembersInQuarantine(model);
   if (quarantined.empty()) {
     model.last_probations.clear();
     for (const api::RequestId id : std::exchange(model.waiting, {})) AdmitOne(model, id, now, plan);
@@ -206,20 +206,20 @@ bool Scheduler::Sent(api::RequestId id, Time now) {
 }
 
 // The owners of those that wait.
-std::set<Scheduler::Owner> Scheduler::OwnersInQuarantine(const Model& model) const {
-  std::set<Owner> owners;
+std::set<Scheduler::PartyMember> Scheduler::MembersInQuarantine(const Model& model) const {
+  std::set<PartyMember> owners;
   for (const api::RequestId id : model.waiting) {
     const Request& request = requests_.find(id)->second;
-    if (request.quarantined) owners.insert(OwnerOf(request));
+    if (request.quarantined) owners.insert(MemberOf(request));
   }
   return owners;
 }
 
 std::vector<api::RequestId> Scheduler::OpenTurnOf(const Model& model,
-                                                  const std::set<Owner>& quarantined) const {
+                                                  const std::set<PartyMember>& quarantined) const {
   std::vector<api::RequestId> turn;
   std::ranges::copy_if(model.waiting, std::back_inserter(turn), [&](api::RequestId id) {
-    return !quarantined.contains(OwnerOf(requests_.find(id)->second));
+    return !quarantined.contains(MemberOf(requests_.find(id)->second));
   });
   return turn;
 }

@@ -130,13 +130,13 @@ Scheduler::Waiters Scheduler::WaitersFor(const std::vector<const Model*>& in_nee
   for (const Model* model : in_need) {
     for (const api::RequestId id : model->waiting) {
       const Request& request = requests_.find(id)->second;
-      int32_t& lost = waiters[OwnerOf(request)].whole_turns_lost;
+      int32_t& lost = waiters[MemberOf(request)].whole_turns_lost;
       lost = std::max(lost, request.whole_turns_lost);
     }
   }
   if (waiters.empty()) return waiters;
   for (const auto& [id, request] : requests_) {
-    const auto found = waiters.find(OwnerOf(request));
+    const auto found = waiters.find(MemberOf(request));
     if (found == waiters.end()) continue;
     const KeepAlive ran = request.ran + (request.admitted ? now - request.admitted_at : KeepAlive::zero());
     found->second.longest_run = std::max(found->second.longest_run, ran);
@@ -146,12 +146,12 @@ Scheduler::Waiters Scheduler::WaitersFor(const std::vector<const Model*>& in_nee
 
 // How long a model may drain.
 Scheduler::KeepAlive Scheduler::TurnOf(const std::string& key, const Waiters& waiters) const {
-  std::set<Owner> here;     // that the model serves
-  int32_t needed_here = 0;  // doublings
+  std::set<PartyMember> here;  // that the model serves
+  int32_t needed_here = 0;     // doublings
   bool owed = false;
   for (const auto& [id, request] : requests_) {
     if (!request.admitted || request.key != key) continue;
-    here.insert(OwnerOf(request));
+    here.insert(MemberOf(request));
     needed_here = std::max(needed_here, request.whole_turns_lost);
     owed = owed || request.short_turns_lost >= kShortTurnsMax;
   }

@@ -377,7 +377,8 @@ std::string Machine::RemoveRange() {
 
 // What runs for an owner takes memory of its, more and less.
 void Machine::RunForOwner() {
-  if (running_.size() < kMaxRunning && choices_.OneIn(2)) running_.push_back(store_->EnterRunning(Owner()));
+  if (running_.size() < kMaxRunning && choices_.OneIn(2))
+    running_.push_back(store_->EnterRunning(OwnerName()));
   if (running_.empty()) return;
   const auto one = running_.begin() + choices_.Below(static_cast<uint32_t>(running_.size()));
   Free([&] { one->SetBytes(choices_.Below(static_cast<uint32_t>(budget_ / 2))); });

@@ -178,7 +178,7 @@ class Machine {
   Live* Pick(bool idle);  // a sequence, without an open draft if `idle`; null when there is none
   TokenId Token() { return static_cast<TokenId>(choices_.Below(3)); }
   std::string_view Key() { return choices_.OneIn(4) ? "b" : "a"; }
-  std::string_view Owner() { return std::array{"x", "y", "z"}[choices_.Below(3)]; }
+  std::string_view OwnerName() { return std::array{"x", "y", "z"}[choices_.Below(3)]; }
 
   static constexpr size_t kMaxRunning = 3;
   static constexpr size_t kMaxLive = 6;

@@ -209,7 +209,7 @@ std::string Machine::Insert() {
   const bool legal = !truth.tokens.empty() && truth.ready() && truth.exact();
   const bool empty = truth.tokens.empty();
   const std::string_view key = Key();
-  const std::string_view owner = Owner();
+  const std::string_view owner = OwnerName();
   const bool user_point = choices_.OneIn(6);
   const auto insert = [&] { return store_->Insert(key, tokens, std::move(snapshot), user_point, owner); };
   // A snapshot that is kept here cannot be had again.
@@ -252,7 +252,7 @@ std::string Machine::RestoreFromStore() {
   if (choices_.OneIn(3)) prompt.resize(static_cast<size_t>(choices_.Between(0, other->truth.offset())));
   for (uint32_t n = choices_.Below(6); n > 0; --n) prompt.push_back(Token());
   const std::string_view key = Key();
-  const std::string_view owner = Owner();
+  const std::string_view owner = OwnerName();
   const Probed probed = store_->Probe(key, prompt);
   if (std::string wrong = CheckProbe(key, prompt, probed); !wrong.empty()) return wrong;
   Free([&] { live->lease = Lease(); });

@@ -215,7 +215,7 @@ void Engine::Cancel(api::RequestId id) {
   }
 }
 
-// One that waits has stepped back while its last deltas waited for credit.
+// One that waits was preempted while its last deltas waited for credit.
 bool Engine::RemoveEnded() {
   size_t removed = 0;
   for (auto* list : {&running_, &waiting_}) {

@@ -149,37 +149,37 @@ class Engine {
   // Admission (engine_admission.cc).
   void Admit();
   void TrackStalls();
-  struct Succession {
+  struct AdmissionChoice {
     size_t next = 0;              // index into waiting_
     std::vector<size_t> leaving;  // indexes into running_; empty: it needs nobody's place
     std::optional<PlaceRotation::Scope> rotation = {};  // it is a handover of this
   };
-  enum class StepBackFor : uint8_t { kMemory, kClaim, kHandover };
-  std::optional<Succession> ChooseNext();
+  enum class PreemptedFor : uint8_t { kMemory, kClaim, kHandover };
+  std::optional<AdmissionChoice> ChooseNext();
   enum class Claim : uint8_t {
     kIdleParty,     // its party runs nothing
     kIdleMember,    // it is of a member that runs nothing, and another of its party has more than one place
     kStalledPlace,  // a reader takes nothing
   };
   // Valid for one decision.
-  struct Contenders {
+  struct AdmissionCandidates {
     std::vector<Place> places;          // of running_
     std::vector<WaitingState> waiting;  // of waiting_
     bool memory_is_taken = false;       // what is left of it is for requests that were preempted
   };
-  Contenders FindContenders();
-  std::optional<Succession> ChooseForPlaces(Claim claim, const Contenders& contenders);
-  std::optional<Succession> ChooseByRotation(const Contenders& contenders);
+  AdmissionCandidates FindCandidates();
+  std::optional<AdmissionChoice> ChooseForPlaces(Claim claim, const AdmissionCandidates& candidates);
+  std::optional<AdmissionChoice> ChooseByRotation(const AdmissionCandidates& candidates);
   Leaving LeavingOf(const ActiveRequest& request, size_t paused_bytes) const;
   std::vector<Place> Places() const;
   std::vector<WaitingState> WaitingStates(const std::vector<Place>& places);
-  void StepBack(size_t running, StepBackFor what);
+  void Preempt(size_t running, PreemptedFor what);
   size_t MemoryLeft() const;
   size_t PausedBytes() const;
   size_t GiveUpPaused();  // bytes that this frees
   // Marks those as crowded for which there is no memory beside what is due to other parties.
   void LimitToOwnMemory(const PlaceCounts& counts, size_t left, std::vector<WaitingState>& states) const;
-  std::optional<size_t> PickNext(const Contenders& contenders);  // index into waiting_
+  std::optional<size_t> PickNext(const AdmissionCandidates& candidates);  // index into waiting_
   bool StillFollows(const ActiveRequest& request) const;
   std::optional<Leader> FindLeaderOf(const ActiveRequest& request);
   void Start(std::unique_ptr<ActiveRequest> request);

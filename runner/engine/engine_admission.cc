@@ -34,7 +34,7 @@ void Engine::Admit() {
     auto choice = ChooseNext();
     if (!choice) return;
     ActiveRequest& request = *waiting_[choice->next];
-    // Before anybody steps back: a follower needs no place yet.
+    // Before anybody is preempted: a follower needs no place yet.
     if (!request.sequence) {  // else it was paused
       if (auto leader = FindLeaderOf(request)) {
         request.leader = leader;
@@ -46,8 +46,8 @@ void Engine::Admit() {
     waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(choice->next));
     std::ranges::sort(choice->leaving, std::ranges::greater());
     if (choice->rotation) rotation_.Record(*choice->rotation, Places(), Clock::now());
-    const auto what = choice->rotation ? StepBackFor::kHandover : StepBackFor::kClaim;
-    for (const size_t running : choice->leaving) StepBack(running, what);
+    const auto what = choice->rotation ? PreemptedFor::kHandover : PreemptedFor::kClaim;
+    for (const size_t running : choice->leaving) Preempt(running, what);
     Start(std::move(admitted));
   }
 }
@@ -62,25 +62,25 @@ void Engine::TrackStalls() {
   }
 }
 
-std::optional<Engine::Succession> Engine::ChooseNext() {
-  const Contenders contenders = FindContenders();
+std::optional<Engine::AdmissionChoice> Engine::ChooseNext() {
+  const AdmissionCandidates candidates = FindCandidates();
   const bool full = static_cast<int32_t>(running_.size()) >= limits_.running_max;
   if (!full) {
-    if (const auto next = PickNext(contenders)) return Succession{*next, {}};
+    if (const auto next = PickNext(candidates)) return AdmissionChoice{*next, {}};
   }
   for (const auto claim : {Claim::kIdleParty, Claim::kIdleMember, Claim::kStalledPlace}) {
-    if (auto choice = ChooseForPlaces(claim, contenders)) return choice;
+    if (auto choice = ChooseForPlaces(claim, candidates)) return choice;
   }
-  return ChooseByRotation(contenders);
+  return ChooseByRotation(candidates);
 }
 
-Engine::Contenders Engine::FindContenders() {
-  Contenders contenders;
-  contenders.places = Places();
-  contenders.waiting = WaitingStates(contenders.places);
-  contenders.memory_is_taken =
-      admission_paused_ || std::ranges::any_of(contenders.waiting, &WaitingState::preempted);
-  return contenders;
+Engine::AdmissionCandidates Engine::FindCandidates() {
+  AdmissionCandidates candidates;
+  candidates.places = Places();
+  candidates.waiting = WaitingStates(candidates.places);
+  candidates.memory_is_taken =
+      admission_paused_ || std::ranges::any_of(candidates.waiting, &WaitingState::preempted);
+  return candidates;
 }
 
 std::vector<Place> Engine::Places() const {
@@ -115,14 +115,15 @@ Leaving Engine::LeavingOf(const ActiveRequest& request, size_t paused_bytes) con
   return has_snapshot ? Leaving::kSnapshot : Leaving::kInexact;
 }
 
-// The first request that has the claim, and who steps back for it. It is admitted at once, so that they do
+// The first request that has the claim, and who is preempted for it. It is admitted at once, so that they do
 // not change places forever. A request that was preempted for lack of memory takes no place of one that is
 // read: it would soon be preempted again. But neither does it keep an idle party out.
-std::optional<Engine::Succession> Engine::ChooseForPlaces(Claim claim, const Contenders& contenders) {
-  const std::vector<Place>& places = contenders.places;
+std::optional<Engine::AdmissionChoice> Engine::ChooseForPlaces(Claim claim,
+                                                               const AdmissionCandidates& candidates) {
+  const std::vector<Place>& places = candidates.places;
   if (claim == Claim::kStalledPlace && std::ranges::none_of(places, &Place::stalled)) return std::nullopt;
   const PlaceCounts counts(places);
-  std::vector<WaitingState> states = contenders.waiting;
+  std::vector<WaitingState> states = candidates.waiting;
   for (size_t i = 0; claim != Claim::kStalledPlace && i < states.size(); ++i) {
     const std::string& party = waiting_[i]->party;
     const bool has_claim = claim == Claim::kIdleParty
@@ -132,9 +133,9 @@ std::optional<Engine::Succession> Engine::ChooseForPlaces(Claim claim, const Con
   }
   const auto next = NextToAdmit(states, SIZE_MAX, !running_.empty());
   if (!next) return std::nullopt;
-  size_t left = contenders.memory_is_taken ? 0 : MemoryLeft();
+  size_t left = candidates.memory_is_taken ? 0 : MemoryLeft();
   const size_t bytes = states[*next].bytes;
-  const Owner owner{waiting_[*next]->party, waiting_[*next]->member};
+  const PartyMember owner{waiting_[*next]->party, waiting_[*next]->member};
   auto leaving = PlacesToGive(places, owner, bytes - std::min(bytes, left));
   // It is memory that the rule does not find.
   if (leaving.empty() && PausedBytes() > 0 && !PlacesToGive(places, owner, 0).empty()) {
@@ -142,30 +143,30 @@ std::optional<Engine::Succession> Engine::ChooseForPlaces(Claim claim, const Con
     leaving = PlacesToGive(places, owner, bytes - std::min(bytes, left));
   }
   if (leaving.empty()) return std::nullopt;
-  return Succession{*next, std::move(leaving)};
+  return AdmissionChoice{*next, std::move(leaving)};
 }
 
 // As with claims, one that was preempted for lack of memory takes no place.
-std::optional<Engine::Succession> Engine::ChooseByRotation(const Contenders& contenders) {
+std::optional<Engine::AdmissionChoice> Engine::ChooseByRotation(const AdmissionCandidates& candidates) {
   if (running_.empty()) return std::nullopt;
-  std::vector<RotationCandidate> candidates;
+  std::vector<RotationCandidate> rotating;
   std::vector<size_t> indexes;
   for (size_t i = 0; i < waiting_.size(); ++i) {
-    const WaitingState& state = contenders.waiting[i];
+    const WaitingState& state = candidates.waiting[i];
     const ActiveRequest& request = *waiting_[i];
     if (state.preempted || state.follows || state.has_place) continue;
-    candidates.push_back({.owner = {request.party, request.member},
-                          .arrival = request.arrival,
-                          .waits_since = request.waits_since,
-                          .has_run = request.place_given > 0,
-                          .work = WorkOf(request),
-                          .bytes = state.bytes});
+    rotating.push_back({.owner = {request.party, request.member},
+                        .arrival = request.arrival,
+                        .waits_since = request.waits_since,
+                        .has_run = request.place_given > 0,
+                        .work = WorkOf(request),
+                        .bytes = state.bytes});
     indexes.push_back(i);
   }
-  const size_t left = contenders.memory_is_taken ? 0 : MemoryLeft();
-  auto handover = rotation_.Choose(contenders.places, candidates, left, Clock::now());
+  const size_t left = candidates.memory_is_taken ? 0 : MemoryLeft();
+  auto handover = rotation_.Choose(candidates.places, rotating, left, Clock::now());
   if (!handover) return std::nullopt;
-  return Succession{indexes[handover->next], std::move(handover->leaving), std::move(handover->scope)};
+  return AdmissionChoice{indexes[handover->next], std::move(handover->leaving), std::move(handover->scope)};
 }
 
 size_t Engine::MemoryLeft() const {
@@ -192,15 +193,15 @@ size_t Engine::GiveUpPaused() {
   return bytes;
 }
 
-std::optional<size_t> Engine::PickNext(const Contenders& contenders) {
+std::optional<size_t> Engine::PickNext(const AdmissionCandidates& candidates) {
   if (admission_paused_ && !running_.empty()) return std::nullopt;
-  std::vector<WaitingState> states = contenders.waiting;
-  const PlaceCounts counts(contenders.places);
+  std::vector<WaitingState> states = candidates.waiting;
+  const PlaceCounts counts(candidates.places);
   const size_t left = MemoryLeft();
   for (size_t i = 0; i < states.size(); ++i) {
-    const Owner owner{waiting_[i]->party, waiting_[i]->member};
+    const PartyMember owner{waiting_[i]->party, waiting_[i]->member};
     states[i].crowded =
-        owner != Owner{} && std::cmp_greater_equal(counts.Of(owner), PlacesOfOne(limits_.running_max));
+        owner != PartyMember{} && std::cmp_greater_equal(counts.Of(owner), PlacesOfOne(limits_.running_max));
   }
   LimitToOwnMemory(counts, left, states);
   return NextToAdmit(states, left, !running_.empty());
@@ -334,22 +335,22 @@ bool Engine::PreemptYoungest() {
   // when nobody else is left.
   std::vector<Place> places = Places();
   for (size_t i = 0; i < places.size(); ++i) places[i].stalled = running_[i]->generation->backpressured();
-  StepBack(PlaceToPreempt(places), StepBackFor::kMemory);
+  Preempt(PlaceToPreempt(places), PreemptedFor::kMemory);
   admission_paused_ = true;
   return true;
 }
 
 // What it computed becomes a snapshot, or it keeps its sequence.
-void Engine::StepBack(size_t running, StepBackFor what) {
+void Engine::Preempt(size_t running, PreemptedFor what) {
   const auto position = running_.begin() + static_cast<ptrdiff_t>(running);
   ActiveRequest& request = **position;
   EndDraft(request);
-  if (what != StepBackFor::kHandover || LeavingOf(request, PausedBytes()) != Leaving::kPaused) {
+  if (what != PreemptedFor::kHandover || LeavingOf(request, PausedBytes()) != Leaving::kPaused) {
     prefixes_.StorePrefix(request);
   }
   request.sits_out = false;
   request.stalled_since.reset();
-  request.preempted = what == StepBackFor::kMemory;
+  request.preempted = what == PreemptedFor::kMemory;
   request.waits_since = ++waits_;
   waiting_.push_back(std::move(*position));
   running_.erase(position);

@@ -129,7 +129,7 @@ TEST(Engine, PartiesTakeTurnsWhereSamplingIsCostly) {
   EXPECT_GE(steps.get_future().get(), 100) << "eight streams go on beside one in few of its steps";
 }
 
-// One place of 16 stays free of a tenant, so nobody steps back for the next.
+// One place of 16 stays free of a tenant, so nobody is preempted for the next.
 TEST(Engine, AFewPlacesStayFreeOfOneTenant) {
   EngineHarness harness({.limits = {.running_max = 16, .cache_bytes = kPlenty}, .model_stops = false});
   const auto of = [](std::string tenant, int32_t tokens) {

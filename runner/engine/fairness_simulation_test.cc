@@ -192,7 +192,7 @@ class FairnessSimulation {
       admitted.produced = false;
       waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(*next));
       if (leaving)
-        StepBack(*leaving, admitted, rotates);
+        Preempt(*leaving, admitted, rotates);
       else
         ASSERT_LT(MemberPlaces(admitted), PlacesOfOne(running_max_));
       running_.push_back(admitted);
@@ -282,7 +282,7 @@ class FairnessSimulation {
     }
     return places;
   }
-  void StepBack(size_t index, const SimulatedRequest& admitted, bool rotates) {
+  void Preempt(size_t index, const SimulatedRequest& admitted, bool rotates) {
     SimulatedRequest leaves = running_[index];
     leaves.waits_since = ++waits_;
     const bool within = leaves.party == admitted.party;

@@ -11,8 +11,8 @@ namespace {
 
 using Candidates = std::span<const RotationCandidate>;
 
-std::set<Owner> OwnersThatHaveRun(Candidates waiting) {
-  std::set<Owner> owners;
+std::set<PartyMember> OwnersThatHaveRun(Candidates waiting) {
+  std::set<PartyMember> owners;
   for (const RotationCandidate& candidate : waiting) {
     if (candidate.has_run) owners.insert(candidate.owner);
   }
@@ -85,7 +85,7 @@ std::optional<PlaceRotation::Handover> PlaceRotation::Choose(std::span<const Pla
   const auto have_run = OwnersThatHaveRun(waiting);
   std::map<Scope, std::vector<size_t>> scopes;
   for (size_t i = 0; i < waiting.size(); ++i) {
-    const Owner& owner = waiting[i].owner;
+    const PartyMember& owner = waiting[i].owner;
     const bool all = counts.OfParty(owner.party) == 0;
     // Who has more than one gives it up at once, by PlaceToGive().
     if (counts.Of(owner) > 0 || (!waiting[i].has_run && have_run.contains(owner))) continue;

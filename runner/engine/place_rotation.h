@@ -28,7 +28,7 @@ namespace quire::runner::engine {
 
 // A request whose member has no place.
 struct RotationCandidate {
-  Owner owner;
+  PartyMember owner;
   uint64_t arrival = 0;
   uint64_t waits_since = 0;  // order in which requests began to wait (again)
   bool has_run = false;

@@ -37,7 +37,7 @@ size_t PlaceCounts::OfParty(std::string_view party) const {
   return found == parties_.end() ? 0 : found->second;
 }
 
-size_t PlaceCounts::Of(const Owner& owner) const {
+size_t PlaceCounts::Of(const PartyMember& owner) const {
   const auto found = members_.find(owner);
   return found == members_.end() ? 0 : found->second;
 }
@@ -63,7 +63,7 @@ size_t PlaceCounts::LargestMemberOf(std::string_view party) const {
   return most;
 }
 
-std::optional<size_t> PlaceToGive(std::span<const Place> running, const Owner& owner) {
+std::optional<size_t> PlaceToGive(std::span<const Place> running, const PartyMember& owner) {
   if (const auto stalled = Youngest(running, [](const Place& place) { return place.stalled; }))
     return stalled;
   const PlaceCounts counts(running);
@@ -78,7 +78,7 @@ std::optional<size_t> PlaceToGive(std::span<const Place> running, const Owner& o
   });
 }
 
-std::vector<size_t> PlacesToGive(std::span<const Place> running, const Owner& owner, size_t bytes) {
+std::vector<size_t> PlacesToGive(std::span<const Place> running, const PartyMember& owner, size_t bytes) {
   std::vector<Place> left(running.begin(), running.end());
   std::vector<size_t> indexes(running.size());
   std::iota(indexes.begin(), indexes.end(), size_t{0});

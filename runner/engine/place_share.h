@@ -47,10 +47,10 @@ struct Place {
 uint64_t WorkClass(int64_t work);
 
 // Who asks for a place, or has one.
-struct Owner {
+struct PartyMember {
   std::string_view party;
   std::string_view member = {};
-  auto operator<=>(const Owner&) const = default;
+  auto operator<=>(const PartyMember&) const = default;
 };
 
 // Counts of places.
@@ -58,7 +58,7 @@ class PlaceCounts {
  public:
   explicit PlaceCounts(std::span<const Place> running);
   size_t OfParty(std::string_view party) const;
-  size_t Of(const Owner& owner) const;
+  size_t Of(const PartyMember& owner) const;
   size_t LargestParty() const;
   // The places of the largest member of any party that has this number of places.
   size_t LargestMember(size_t party_places) const;
@@ -66,18 +66,18 @@ class PlaceCounts {
 
  private:
   std::map<std::string_view, size_t> parties_;
-  std::map<Owner, size_t> members_;
+  std::map<PartyMember, size_t> members_;
 };
 
 // First a stalled request, then, if the owner's party runs nothing, one of the party with the most places, if
 // that has more than one, and if only its member runs nothing, one of its party, if a member of that has more
 // than one. Of these the youngest of the member with the most, rather one that can be computed again than one
 // that cannot. Index into `running`.
-std::optional<size_t> PlaceToGive(std::span<const Place> running, const Owner& owner);
+std::optional<size_t> PlaceToGive(std::span<const Place> running, const PartyMember& owner);
 
 // One or more of them, by the same rule, that have `bytes` together: as few as that takes. Empty: the rule
 // finds none, or all that it finds have too little.
-std::vector<size_t> PlacesToGive(std::span<const Place> running, const Owner& owner, size_t bytes);
+std::vector<size_t> PlacesToGive(std::span<const Place> running, const PartyMember& owner, size_t bytes);
 
 // Who is preempted when memory runs out: a stalled request, else the youngest of the party with the most
 // places, there of the member with the most, and of those with the most work left: a short one would wait for

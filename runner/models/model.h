@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "api/base/error.h"
+#include "api/base/ids.h"
 #include "api/base/kv_type.h"
 #include "cache/hybrid_cache.h"
 #include "cache/layout.h"
@@ -25,7 +26,7 @@ class ModelFiles;
 
 namespace quire::runner::models {
 
-using TokenId = int32_t;
+using api::TokenId;
 
 // One step's tokens of many sequences, laid end to end (ragged): rows [row_begin[i], row_begin[i + 1]) belong
 // to sequence i of the StepView. Plain data, owned by the engine.

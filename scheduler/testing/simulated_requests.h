@@ -22,7 +22,7 @@ class SimulatedRequests {
  protected:
   using RequestId = api::RequestId;
   using Time = Scheduler::Time;
-  using Owner = std::pair<std::string, std::string>;  // a party, and its member
+  using PartyMember = std::pair<std::string, std::string>;  // a party, and its member
   struct Places {
     int32_t all = 0;
     int32_t of_model = 0;  // 0: no limit of its own
@@ -108,7 +108,7 @@ class SimulatedRequests {
     return dropped_.contains(party) || Any(waiting_, party, other) || Any(running_, party, other);
   }
   // No request of the party, or of the member, has ever run, of those that there are.
-  bool HasNeverRun(const Owner& owner) const {
+  bool HasNeverRun(const PartyMember& owner) const {
     const auto ran = [this, &owner](RequestId id, const auto&) {
       return owners_.at(id) == owner && admitted_.contains(id);
     };
@@ -141,7 +141,7 @@ class SimulatedRequests {
   }
 
   std::map<RequestId, std::string> waiting_, running_;  // their models
-  std::map<RequestId, Owner> owners_;
+  std::map<RequestId, PartyMember> owners_;
   std::map<RequestId, AnswerLength> lengths_;
   std::map<RequestId, std::optional<KeepAliveClaim>> said_;
   std::set<RequestId> started_, admitted_;

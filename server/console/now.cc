@@ -96,7 +96,7 @@ Json ModelOf(const scheduler::LoadedModel& model, bool with_contents) {
 // What the engines said of the sequences of one exchange: one with several choices has several.
 struct SequenceOf {
   const api::ipc::InspectedSequence* sequence = nullptr;
-  const scheduler::EngineView::Owner* owner = nullptr;
+  const scheduler::EngineView::Origin* owner = nullptr;
 };
 using Sequences = std::multimap<std::string_view, SequenceOf>;
 

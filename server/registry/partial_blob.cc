@@ -31,22 +31,22 @@ std::unexpected<StoreError> PathFailure(const fs::path& path, int error) {
 
 // Whose a file is that was opened: ours, locked; somebody else's; or nobody's, as between opening and locking
 // it has become the blob, or was taken away.
-enum class Owner { kMine, kOther, kGone };
+enum class PartialLock { kMine, kOther, kGone };
 
-Owner LockFile(const fs::path& path, const api::FileDescriptor& file) {
-  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) return Owner::kOther;
+PartialLock LockFile(const fs::path& path, const api::FileDescriptor& file) {
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) return PartialLock::kOther;
   struct stat entry {
   }, open{};
   const bool there = ::lstat(path.c_str(), &entry) == 0 && ::fstat(file.get(), &open) == 0 &&
                      entry.st_dev == open.st_dev && entry.st_ino == open.st_ino;
-  return there ? Owner::kMine : Owner::kGone;
+  return there ? PartialLock::kMine : PartialLock::kGone;
 }
 
 // Takes a file away that nobody has locked and nobody has written to since.
 void RemoveFree(const StoreDirectory& blobs, const std::string& name, Clock::time_point since) {
   const fs::path path = blobs.path() / name;
   const api::FileDescriptor file(::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  if (file.get() < 0 || LockFile(path, file) != Owner::kMine) return;
+  if (file.get() < 0 || LockFile(path, file) != PartialLock::kMine) return;
   const auto status = blobs.Status(name);
   if (!status || status->modified_at > since) return;
   if (auto removed = blobs.Remove(name); !removed) spdlog::warn("not removed: {}", removed.error().message);
@@ -69,9 +69,9 @@ StoreResult<std::optional<PartialBlob>> PartialBlob::Open(StoreDirectory blobs, 
     struct stat open {};
     if (::fstat(file.get(), &open) != 0) return PathFailure(path, errno);
     if (!S_ISREG(open.st_mode)) return PathFailure(path, EINVAL);
-    const Owner owner = LockFile(path, file);
-    if (owner == Owner::kOther) return std::nullopt;
-    if (owner == Owner::kGone) continue;
+    const PartialLock owner = LockFile(path, file);
+    if (owner == PartialLock::kOther) return std::nullopt;
+    if (owner == PartialLock::kGone) continue;
     if (::fstat(file.get(), &open) != 0) return PathFailure(path, errno);  // its size now that it is ours
     return PartialBlob(std::move(blobs), std::move(name), std::move(file), open.st_size);
   }

@@ -34,10 +34,10 @@ void EvictionOrder::Touch(const std::string& owner, const Segment& segment, uint
 
 std::optional<SnapshotKey> EvictionOrder::Next(uint64_t now_ns, Scarce scarce) const {
   constexpr auto kSparedNs = static_cast<uint64_t>(std::chrono::nanoseconds(kSparedFor).count());
-  const auto size_of = [scarce](const Owner& owner) {
+  const auto size_of = [scarce](const OwnedSegments& owner) {
     return scarce == Scarce::kBytes ? owner.bytes : uint64_t{owner.segments.size()};
   };
-  const Owner* largest = nullptr;
+  const OwnedSegments* largest = nullptr;
   const Rank* oldest = nullptr;
   for (const auto& [name, owner] : owners_) {
     const Rank& first = *owner.segments.begin();

@@ -39,13 +39,13 @@ class EvictionOrder {
 
  private:
   using Rank = std::tuple<uint64_t, int64_t, SnapshotKey>;
-  struct Owner {
+  struct OwnedSegments {
     std::set<Rank> segments;
     uint64_t bytes = 0;
   };
   static Rank RankOf(const Segment& segment) { return {segment.used_ns, -segment.to, segment.key}; }
 
-  std::map<std::string, Owner> owners_;  // each has a segment
+  std::map<std::string, OwnedSegments> owners_;  // each has a segment
 };
 
 }  // namespace quire::server

@@ -22,7 +22,7 @@ MAY_INCLUDE = {
     "api/ollama": {"api/base", "api/json"},
     "api/openai": {"api/base", "api/json"},
     "api/llama_server": {"api/base", "api/json", "api/openai"},
-    "cache": set(),
+    "cache": {"api/base"},
     "scheduler": {"api"},
     "server": {"scheduler", "api", "server/http", "server/store", "server/registry", "server/routes", "server/console",
                "server/tier"},
