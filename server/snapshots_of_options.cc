@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "api/base/test_switch.h"
 #include "server/exit_deadline.h"
 
 namespace quire::server {
@@ -22,7 +23,7 @@ std::optional<RedisTier::Options> RedisOf(const Options& options) {
   if (!options.redis) return std::nullopt;
   RedisTier::Options redis{.address = *options.redis, .secret = HashOf(options.redis_secret)};
   // For tests, as in the runner: whatever Redis has, and waiting for it.
-  if (std::getenv("QUIRE_SNAPSHOT_ALWAYS_FETCH") != nullptr) {
+  if (api::TestSwitch("QUIRE_SNAPSHOT_ALWAYS_FETCH") != nullptr) {
     redis.lookup_time = std::chrono::seconds(60);
     redis.connect_time = std::chrono::seconds(20);
     redis.transfer_time = std::chrono::seconds(60);
@@ -41,7 +42,7 @@ std::shared_ptr<SnapshotService> SnapshotsOf(const Options& options, const std::
     tier.index_bytes = std::min(tier.index_bytes, static_cast<uint64_t>(reserve_bytes) / kIndexPartOfReserve);
   if (!options.keys_file.empty()) tier.owners = SegmentIndex::Owners::kTenants;
   // For tests: when writing is tried again after a failure.
-  if (const char* retry = std::getenv("QUIRE_SNAPSHOT_RETRY_MS"))
+  if (const char* retry = api::TestSwitch("QUIRE_SNAPSHOT_RETRY_MS"))
     tier.retry_after = std::chrono::milliseconds(std::atoi(retry));
   return std::make_shared<SnapshotService>(std::move(tier), runner, RedisOf(options));
 }

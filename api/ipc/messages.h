@@ -56,8 +56,6 @@ struct RunnerSettings {
   std::string quantize_on_load = {};  // type for floating-point weights: "Q8_0", ...; empty = unchanged
   KvType kv_cache_type = kDefaultKvType;
   KvType state_cache_type = KvType::kF32;  // of recurrent states in the prefix cache; not kF16
-  int32_t prepare_ms =
-      1000;  // CPU time that preparing one prompt may take, beside 4 us per token of the context
 };
 // What a model's manifest says of its prompts, beside a template.
 struct PromptNames {

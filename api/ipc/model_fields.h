@@ -23,7 +23,6 @@ void VisitFields(M& m, V& visit) {
   visit("quantize_on_load", m.quantize_on_load);
   visit("kv_cache_type", m.kv_cache_type, KvType::kI16);
   visit("state_cache_type", m.state_cache_type, KvType::kQ8_0);
-  visit("prepare_ms", m.prepare_ms, 1);
 }
 template <Is<PromptNames> M, class V>
 void VisitFields(M& m, V& visit) {

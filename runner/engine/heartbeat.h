@@ -24,7 +24,7 @@ class HeartbeatSource {
       : engine_stats_(engine_stats), prompts_(prompts), on_stuck_(std::move(on_stuck)) {}
 
   // A runner that is stuck in preparing a prompt reports no progress, so that the daemon replaces it.
-  // `preparation_max`: the CPU time of the longest preparation, by the model and the settings.
+  // `preparation_max`: the CPU time of the longest preparation, by the model.
   api::ipc::Heartbeat Next(std::chrono::nanoseconds preparation_max);
 
  private:

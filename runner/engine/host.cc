@@ -17,6 +17,7 @@
 #include <variant>
 #include <vector>
 
+#include "api/base/test_switch.h"
 #include "runner/constraint/output_format.h"
 #include "runner/engine/byte_class.h"
 #include "runner/engine/cache_budget.h"
@@ -68,7 +69,7 @@ struct Shared {
   PreparationQueue prompts;
   Mailbox<Input> engine;
   EngineStats engine_stats;
-  std::atomic<std::chrono::nanoseconds> preparation_max{};  // of a request, by the model and the settings
+  std::atomic<std::chrono::nanoseconds> preparation_max{};  // of a request, by the model
   int snapshot_fd = -1;                                     // of the tier's socket; -1 = none
   bool require_sandbox = false;
   std::atomic<bool> flushes = false;  // the engine runs, and has a tier
@@ -276,13 +277,13 @@ ipc::Converted Convert(const Shared& shared, Link& link, const ipc::ConvertModel
 // For tests: QUIRE_CHECK_INVARIANTS=N checks the caches every N steps, QUIRE_DRAFT_TOKENS=N drafts N tokens
 // in every step, profitable or not. 0: not set.
 int32_t TestSetting(const char* name) {
-  const char* value = std::getenv(name);
+  const char* value = api::TestSwitch(name);
   return value != nullptr ? std::max(std::atoi(value), 1) : 0;
 }
 
 // For tests: preparing a raw prompt that is QUIRE_STUCK_PREPARATION never ends.
 void WaitForeverIfSet(const PreparationJob& job) {
-  static const char* const text = std::getenv("QUIRE_STUCK_PREPARATION");
+  static const char* const text = api::TestSwitch("QUIRE_STUCK_PREPARATION");
   const auto* prompt = std::get_if<api::RawPrompt>(&job.submit.request.prompt);
   if (text != nullptr && prompt != nullptr && prompt->text == text) std::promise<void>().get_future().wait();
 }
@@ -361,9 +362,9 @@ void ServeEncoder(Shared& shared, Link& link, const ipc::LoadModel& request, Ope
                               .sentence = model->sentence.get()};
   EncoderEngine engine(std::move(model->encoder), ComputeThreads(), shared.engine, shared.engine_stats,
                        [&link](ipc::RequestEvent event) { link.Send(std::move(event)); });
-  shared.preparation_max = PreparationMax(std::chrono::milliseconds(settings.prepare_ms), context);
-  Preparation preparation(shared.prompts, prompts, std::chrono::milliseconds(settings.prepare_ms),
-                          ReceiversOf(shared, link), kEncoderNice);
+  shared.preparation_max = PreparationMax(kPreparationCpuTime, context);
+  Preparation preparation(shared.prompts, prompts, kPreparationCpuTime, ReceiversOf(shared, link),
+                          kEncoderNice);
   if (auto closed = CloseLoading(shared); !closed) return link.Send(ipc::LoadFailed{closed.error()});
   link.Send(ipc::Loaded{info, std::chrono::nanoseconds(Clock::now() - begin).count()});
   engine.Run();
@@ -458,9 +459,8 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
                               .end_of_generation = &end_of_generation,
                               .sentence = sentence.get(),
                               .defaults = &defaults};
-  shared.preparation_max = PreparationMax(std::chrono::milliseconds(settings.prepare_ms), context_length);
-  Preparation preparation(shared.prompts, context, std::chrono::milliseconds(settings.prepare_ms),
-                          ReceiversOf(shared, link));
+  shared.preparation_max = PreparationMax(kPreparationCpuTime, context_length);
+  Preparation preparation(shared.prompts, context, kPreparationCpuTime, ReceiversOf(shared, link));
   if (auto closed = CloseLoading(shared); !closed) return link.Send(ipc::LoadFailed{closed.error()});
   link.Send(ipc::Loaded{info, std::chrono::nanoseconds(Clock::now() - begin).count()});
   shared.flushes = shared.snapshot_fd >= 0;

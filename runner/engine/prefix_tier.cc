@@ -1,9 +1,10 @@
 #include "runner/engine/prefix_tier.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <thread>
 #include <utility>
+
+#include "api/base/test_switch.h"
 
 namespace quire::runner::engine {
 namespace {
@@ -16,7 +17,7 @@ constexpr size_t kBytesPerStep = size_t{4} << 20;
 constexpr auto kSilenceMax = std::chrono::milliseconds(250);
 
 // For tests: fetch whatever lies below, profitable or not, and wait for it.
-bool AlwaysFetch() { return std::getenv("QUIRE_SNAPSHOT_ALWAYS_FETCH") != nullptr; }
+bool AlwaysFetch() { return api::TestSwitch("QUIRE_SNAPSHOT_ALWAYS_FETCH") != nullptr; }
 
 }  // namespace
 

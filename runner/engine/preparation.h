@@ -15,15 +15,15 @@
 
 namespace quire::runner::engine {
 
-// What one request's preparation gets for each token of its context, beside the CPU time that the settings
-// give.
+// The CPU time that one request's preparation may take, and what it gets for each token of its context.
+inline constexpr std::chrono::nanoseconds kPreparationCpuTime = std::chrono::seconds(1);
 inline constexpr std::chrono::nanoseconds kCpuTimePerToken{4000};
 // Its memory, likewise, in programs that count it (runner/work/work_memory.h).
 inline constexpr size_t kPreparationBytes = size_t{256} << 20;
 inline constexpr size_t kBytesPerToken = 256;
 
-// The time of a request whose context has this many tokens, or of the longest one; `cpu_time` is what the
-// settings give.
+// The time of a request whose context has this many tokens, or of the longest one; `cpu_time` as
+// kPreparationCpuTime.
 constexpr std::chrono::nanoseconds PreparationTime(std::chrono::nanoseconds cpu_time,
                                                    int32_t context_tokens) {
   return cpu_time + kCpuTimePerToken * context_tokens;
