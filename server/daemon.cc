@@ -118,7 +118,7 @@ class Daemon {
         .compute = [this](const std::function<void()>& step) { return RunStep(pools_.handshakes, step); }};
     services_.vectors = &vectors_;
     if (snapshots_) {
-      services_.slot_folder = options.snapshot_folder / "slots";
+      services_.slot_folder = options.snapshot_dir / "slots";
     }
     AddRoutes(transport.router, services_);
     AddTransferRoutes(transport.router, transfers_);
@@ -212,8 +212,8 @@ class Daemon {
 };
 
 api::Result<void> Daemon::Start(const ListenPlan& plan) {
-  if (!options_.tls_certificate.empty() && !options_.tls_private_key.empty()) {
-    auto tls = TlsContext::Load(options_.tls_certificate, options_.tls_private_key);
+  if (!options_.tls_cert.empty() && !options_.tls_key.empty()) {
+    auto tls = TlsContext::Load(options_.tls_cert, options_.tls_key);
     if (!tls) return std::unexpected(tls.error());
     server_->SetTls(*std::move(tls));
   }

@@ -81,7 +81,7 @@ api::Result<ListenPlan> PlanListen(const Options& options) {
       if (!allowed) return std::unexpected(allowed.error());
     }
     const bool tls = *bound && socket.name.ends_with("tls");
-    if (tls && (options.tls_certificate.empty() || options.tls_private_key.empty())) {
+    if (tls && (options.tls_cert.empty() || options.tls_key.empty())) {
       return api::Fail(api::ErrorCode::kInvalidArgument,
                        fmt::format("the inherited socket {} requires --tls-cert and --tls-key", address));
     }

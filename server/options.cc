@@ -130,11 +130,11 @@ constexpr std::array kTable = {
                [](Options& o, std::string_view t) { return SetHost(o.tls_host.emplace(), t); }},
     OptionSpec{"--tls-cert", "QUIRE_TLS_CERT", "FILE", "",
                "TLS certificate chain (PEM); default: the credential \"tls-cert\"",
-               [](Options& o, std::string_view t) { return SetPath(o.tls_certificate, t); }, Takes::kValue,
+               [](Options& o, std::string_view t) { return SetPath(o.tls_cert, t); }, Takes::kValue,
                Changes::kAtReload},
     OptionSpec{"--tls-key", "QUIRE_TLS_KEY", "FILE", "",
                "TLS private key (PEM); default: the credential \"tls-key\"",
-               [](Options& o, std::string_view t) { return SetPath(o.tls_private_key, t); }, Takes::kValue,
+               [](Options& o, std::string_view t) { return SetPath(o.tls_key, t); }, Takes::kValue,
                Changes::kAtReload},
     OptionSpec{"--models", "OLLAMA_MODELS", "DIR", "~/.ollama/models", "Model store directory",
                [](Options& o, std::string_view t) {
@@ -172,7 +172,7 @@ constexpr std::array kTable = {
         "--snapshot-dir", "QUIRE_SNAPSHOT_DIR", "DIR", "",
         "Directory of the prefixes on disk; default: prefixes in the service's cache directory, else in "
         "~/.cache/quire",
-        [](Options& o, std::string_view t) { return SetPath(o.snapshot_folder, t); }},
+        [](Options& o, std::string_view t) { return SetPath(o.snapshot_dir, t); }},
     OptionSpec{"--memory", "QUIRE_MEMORY", "BYTES", "",
                "Memory budget of all loaded models; default: auto (cgroup and machine limits)",
                [](Options& o, std::string_view t) { return SetBytes(o.memory_bytes, t); }},
@@ -204,13 +204,13 @@ constexpr std::array kTable = {
     OptionSpec{"--snapshot-redis", "QUIRE_SNAPSHOT_REDIS", "URL", "",
                "Redis or Valkey server that shares the prefixes with other machines: "
                "redis://[USER:PASSWORD@]HOST[:PORT][/DB], rediss:// for TLS, unix:///PATH",
-               [](Options& o, std::string_view t) { return SetRedis(o.redis, t); }},
+               [](Options& o, std::string_view t) { return SetRedis(o.snapshot_redis, t); }},
     OptionSpec{"--snapshot-redis-secret", "QUIRE_SNAPSHOT_REDIS_SECRET", "FILE", "",
                "Secret that all these machines have, at least 16 bytes",
-               [](Options& o, std::string_view t) { return SetRedisSecret(o.redis_secret, t); }},
+               [](Options& o, std::string_view t) { return SetRedisSecret(o.snapshot_redis_secret, t); }},
     OptionSpec{"--snapshot-redis-ca", "QUIRE_SNAPSHOT_REDIS_CA", "FILE", "",
                "Certificates that sign the Redis server's (PEM); default: the system's",
-               [](Options& o, std::string_view t) { return SetPath(o.redis_ca, t); }},
+               [](Options& o, std::string_view t) { return SetPath(o.snapshot_redis_ca, t); }},
     OptionSpec{"--numa", "QUIRE_NUMA", "MODE", "auto",
                "Memory of runners on several NUMA nodes: interleave = the nodes of their processors in turn, "
                "replicate = "
@@ -346,9 +346,9 @@ ValidationError ApplyCredentials(Options& options, const std::filesystem::path& 
       options.keys = *std::move(keys);
     }
   }
-  if (options.tls_certificate.empty()) options.tls_certificate = credential("tls-cert");
-  if (options.tls_private_key.empty()) options.tls_private_key = credential("tls-key");
-  if (options.tls_host && (options.tls_certificate.empty() || options.tls_private_key.empty())) {
+  if (options.tls_cert.empty()) options.tls_cert = credential("tls-cert");
+  if (options.tls_key.empty()) options.tls_key = credential("tls-key");
+  if (options.tls_host && (options.tls_cert.empty() || options.tls_key.empty())) {
     return "QUIRE_TLS_HOST requires a certificate (--tls-cert) and its private key (--tls-key)";
   }
   return std::nullopt;
@@ -427,12 +427,13 @@ api::Result<Options> OptionTable::Resolve(const Environment& environment) const 
     options.warnings.push_back(
         fmt::format("{} ({}) is no option any more: {}", removed.variable, removed.flag, removed.instead));
   }
-  if (options.redis && options.redis_secret.empty()) {
+  if (options.snapshot_redis && options.snapshot_redis_secret.empty()) {
     return api::Fail(api::ErrorCode::kInvalidArgument,
                      "QUIRE_SNAPSHOT_REDIS needs QUIRE_SNAPSHOT_REDIS_SECRET, a secret of all its machines");
   }
-  if (options.redis && options.redis->tls) options.redis->ca_file = options.redis_ca;
-  if (options.snapshot_folder.empty()) options.snapshot_folder = CacheDirectory(environment) / "prefixes";
+  if (options.snapshot_redis && options.snapshot_redis->tls)
+    options.snapshot_redis->ca_file = options.snapshot_redis_ca;
+  if (options.snapshot_dir.empty()) options.snapshot_dir = CacheDirectory(environment) / "prefixes";
   if (const ValidationError error = ApplyCredentials(options, of_environment("CREDENTIALS_DIRECTORY"))) {
     return api::Fail(api::ErrorCode::kInvalidArgument, *error);
   }

@@ -30,7 +30,7 @@ namespace quire::server {
 struct Options {
   HostAddress host;
   std::optional<HostAddress> tls_host;
-  std::filesystem::path tls_certificate, tls_private_key;
+  std::filesystem::path tls_cert, tls_key;
   std::filesystem::path unix_socket;  // empty: none
   bool allow_remote = false;
   std::filesystem::path keys_file;  // empty: no keys
@@ -48,12 +48,12 @@ struct Options {
   int32_t max_queue_per_model = 0;  // 0 = three quarters of max_queue
   api::ipc::RunnerSettings runner_settings;
   std::string numa;  // "auto", "interleave", "replicate" or "off"; empty = the runner's default
-  std::filesystem::path snapshot_folder;
-  uint64_t snapshot_bytes = 0;        // of prefix snapshots on disk; 0 = none
-  bool snapshot_bytes_auto = false;   // a share of the free disk space instead
-  std::optional<RedisAddress> redis;  // shares them with other machines
-  std::string redis_secret;           // of those machines; not empty where `redis` is set
-  std::filesystem::path redis_ca;
+  std::filesystem::path snapshot_dir;
+  uint64_t snapshot_bytes = 0;                 // of prefix snapshots on disk; 0 = none
+  bool snapshot_bytes_auto = false;            // a share of the free disk space instead
+  std::optional<RedisAddress> snapshot_redis;  // shares them with other machines
+  std::string snapshot_redis_secret;           // of those machines; not empty where `snapshot_redis` is
+  std::filesystem::path snapshot_redis_ca;
   uint64_t memory_bytes = 0;                             // of all runners together; 0 = auto
   std::vector<std::string> registries;                   // trusted ones: "host" or "host:port"
   std::map<std::string, std::string> registry_accounts;  // by host: base64 of "user:password"

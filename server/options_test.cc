@@ -187,13 +187,13 @@ TEST(Options, BadValuesNameTheirSource) {
 TEST(Options, PrefixesGoToDiskUnlessTheyMayNot) {
   const auto automatic = Resolve({}, {{"CACHE_DIRECTORY", "/var/cache/quire"}});
   EXPECT_TRUE(automatic->snapshot_bytes_auto);
-  EXPECT_EQ(automatic->snapshot_folder, "/var/cache/quire/prefixes");
-  EXPECT_EQ(Resolve({}, {{"XDG_CACHE_HOME", "/c"}})->snapshot_folder, "/c/quire/prefixes");
-  EXPECT_EQ(Resolve({}, {{"HOME", "/home/a"}})->snapshot_folder.filename(), "prefixes");
+  EXPECT_EQ(automatic->snapshot_dir, "/var/cache/quire/prefixes");
+  EXPECT_EQ(Resolve({}, {{"XDG_CACHE_HOME", "/c"}})->snapshot_dir, "/c/quire/prefixes");
+  EXPECT_EQ(Resolve({}, {{"HOME", "/home/a"}})->snapshot_dir.filename(), "prefixes");
   const auto sized = Resolve({"--snapshot-dir", "/d"}, {{"QUIRE_SNAPSHOT_BYTES", "20GiB"}});
   EXPECT_FALSE(sized->snapshot_bytes_auto);
   EXPECT_EQ(sized->snapshot_bytes, uint64_t{20} << 30);
-  EXPECT_EQ(sized->snapshot_folder, "/d");
+  EXPECT_EQ(sized->snapshot_dir, "/d");
   for (const char* none : {"0", "off"}) {
     const auto off = Resolve({}, {{"QUIRE_SNAPSHOT_BYTES", none}});
     EXPECT_EQ(off->snapshot_bytes, 0u) << none;

@@ -9,8 +9,8 @@ api::Result<Reloadable> ReadReloadable(const std::function<api::Result<Options>(
   if (!options) return std::unexpected(std::move(options).error());
   Reloadable settings{.options = *std::move(options), .tls = {}};
   const Options& read = settings.options;
-  if (!read.tls_certificate.empty() && !read.tls_private_key.empty()) {
-    auto tls = TlsContext::Load(read.tls_certificate, read.tls_private_key);
+  if (!read.tls_cert.empty() && !read.tls_key.empty()) {
+    auto tls = TlsContext::Load(read.tls_cert, read.tls_key);
     if (!tls) return std::unexpected(std::move(tls).error());
     settings.tls = *std::move(tls);
   }

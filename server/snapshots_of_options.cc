@@ -20,8 +20,9 @@ constexpr uint64_t kIndexPartOfReserve = 8;
 constexpr std::chrono::milliseconds kEnd(200);  // beside what a runner waits for its tier
 
 std::optional<RedisTier::Options> RedisOf(const Options& options) {
-  if (!options.redis) return std::nullopt;
-  RedisTier::Options redis{.address = *options.redis, .secret = HashOf(options.redis_secret)};
+  if (!options.snapshot_redis) return std::nullopt;
+  RedisTier::Options redis{.address = *options.snapshot_redis,
+                           .secret = HashOf(options.snapshot_redis_secret)};
   // For tests, as in the runner: whatever Redis has, and waiting for it.
   if (api::TestSwitch("QUIRE_SNAPSHOT_ALWAYS_FETCH") != nullptr) {
     redis.lookup_time = std::chrono::seconds(60);
@@ -36,7 +37,7 @@ std::optional<RedisTier::Options> RedisOf(const Options& options) {
 std::shared_ptr<SnapshotService> SnapshotsOf(const Options& options, const std::filesystem::path& runner,
                                              int64_t reserve_bytes) {
   if (options.snapshot_bytes == 0 && !options.snapshot_bytes_auto) return nullptr;
-  DiskTier::Options tier{.folder = options.snapshot_folder, .budget_bytes = options.snapshot_bytes};
+  DiskTier::Options tier{.folder = options.snapshot_dir, .budget_bytes = options.snapshot_bytes};
   if (options.snapshot_bytes_auto) tier.free_space_share = kFreeSpaceShare;
   if (reserve_bytes > 0)
     tier.index_bytes = std::min(tier.index_bytes, static_cast<uint64_t>(reserve_bytes) / kIndexPartOfReserve);

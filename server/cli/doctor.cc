@@ -185,7 +185,7 @@ int Doctor(const DoctorOptions& options) {
     LookAtPath(findings, "models", models, *account, server::AccessMode::kWrite);
     LookAtSpace(findings, models);
     for (const auto& [what, path] :
-         {std::pair{"certificate", settings->tls_certificate}, {"private key", settings->tls_private_key}}) {
+         {std::pair{"certificate", settings->tls_cert}, {"private key", settings->tls_key}}) {
       if (!path.empty()) LookAtPath(findings, what, path, *account, server::AccessMode::kRead);
     }
   }
