@@ -1,10 +1,11 @@
-"""Compiles every header of the tree alone, as a unit that includes nothing else.
+"""Compiles headers of the tree alone, each as a unit that includes nothing else.
 
 The flags are those of the unit of the build that is nearest to the header, without its optimization; the
 compiler's launcher (ccache) is kept, so that a header costs milliseconds while nothing that it includes has
-changed.
+changed. A header takes some seconds of instantiations, whatever is precompiled: with --newest N only the N headers that
+changed last, by git's history, are looked at; exit code 77 (ctest's "skipped") where there is no history.
 
-usage: check_headers.py ROOT BUILD [FOLDER...]
+usage: check_headers.py ROOT BUILD [--newest N] [FOLDER...]
 """
 import argparse
 import concurrent.futures
@@ -14,6 +15,8 @@ import pathlib
 import shlex
 import subprocess
 import sys
+
+import check_tidy
 
 DROPPED = ("-O", "-g", "-M", "-fsanitize")
 DROPPED_WITH_VALUE = ("-o", "-c", "-include", "-MF", "-MT", "-MQ")
@@ -80,9 +83,12 @@ def main():
     parser.add_argument("root", type=pathlib.Path)
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("folders", nargs="*", default=("api", "bench", "cache", "runner", "scheduler", "server", "tests"))
+    parser.add_argument("--newest", type=int, metavar="N")
     arguments = parser.parse_args()
     root, build = arguments.root.resolve(), arguments.build.resolve()
     headers = sorted(header for folder in arguments.folders for header in (root / folder).rglob("*.h"))
+    if arguments.newest is not None:
+        headers = check_tidy.newest(root, headers, arguments.newest)
     failed = check(root, build, headers)
     for name, text in failed:
         print(f"{name} does not compile alone:\n{text}")

@@ -56,14 +56,14 @@ def git(root, *arguments):
     sys.exit(SKIPPED)
 
 
-def newest(root, units, count):
-    """The `count` units that changed last, themselves or their headers of the same name."""
+def newest(root, files, count):
+    """The `count` units or headers that changed last, themselves or those of the same name."""
     changed = git(root, "status", "--porcelain", "--no-renames")
     logged = git(root, "log", "--no-renames", "--name-only", "--format=")
     age = {}
     for name in [line[3:] for line in changed] + logged:
         age.setdefault(name.rpartition(".")[0], len(age))
-    return sorted(units, key=lambda unit: age.get(unit.relative_to(root).as_posix().removesuffix(".cc"), len(age)))[:count]
+    return sorted(files, key=lambda path: age.get(path.relative_to(root).with_suffix("").as_posix(), len(age)))[:count]
 
 
 def single_units(build):
