@@ -337,9 +337,8 @@ void AddTier(Engine& engine, int snapshot_fd, int32_t context) {
 }
 
 // The second half of Serve() for an encoder.
-void ServeEncoder(Shared& shared, Link& link, const ipc::LoadModel& request, OpenedModel opened,
-                  const Progress& progress, const LoadOptions& options, Clock::time_point begin) {
-  const ipc::RunnerSettings& settings = request.settings;
+void ServeEncoder(Shared& shared, Link& link, OpenedModel opened, const Progress& progress,
+                  const LoadOptions& options, Clock::time_point begin) {
   const int32_t context = opened.loaded.sentence->TokensMax(opened.metadata_encoder->context_length());
   link.Send(EstimateEncoder(*opened.metadata_encoder, ResidentBytes()));
   AwaitLoadApproval(shared);
@@ -401,7 +400,7 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   if (opened->metadata_encoder) {
     // Beside a chat, an encoder gets what the chat leaves. Where it is not allowed, both share.
     static_cast<void>(::setpriority(PRIO_PROCESS, 0, kEncoderNice));
-    return ServeEncoder(shared, link, request, *std::move(opened), progress, options, begin);
+    return ServeEncoder(shared, link, *std::move(opened), progress, options, begin);
   }
   const int32_t context_length = opened->metadata_model->context_length();
   const auto other_task =

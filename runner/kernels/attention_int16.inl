@@ -254,6 +254,8 @@ HWY_INLINE float ShareSteps(const float* scales, const ScoreColumns& columns, fl
 // The integers of the query rows of one item, and of a tile of keys and values.
 class Int16Tiles {
  public:
+  explicit Int16Tiles(cache::ElementType /*kI16*/) {}
+  static size_t Bytes(size_t elements) { return Int16Row::Bytes(elements); }
   // The row's query: float32 numbers [dim], in units of log2 of a weight.
   void SetQuery(size_t row, const float* query, size_t dim) {
     query_scales_[row] = QuantizeToInt16(query, dim, query_ + row * kQueryStride);

@@ -6,11 +6,9 @@
 // keys, the weights times the scales of a block of their values are rounded to kInt8WeightLimit steps of the
 // largest, and multiplied with the block.
 //
-// Sums of products stay below 2^24, so that float32 has them exactly, too: kInt16Limit * 128 * 32 and
-// kInt8WeightLimit * 128
-// * kTile. Many rows multiply pairs of int16, which are made of a tile once; a few rows multiply what lies in
-//   the page as
-// float32 numbers without a fraction. Both are bit-identical.
+// Sums of products stay below 2^24, so that float32 has them exactly, too: kInt16Limit * 128 * 32, and
+// kInt8WeightLimit * 128 * kTile. Many rows multiply pairs of int16, which are made of a tile once; a few
+// rows multiply what lies in the page as float32 numbers without a fraction. Both are bit-identical.
 
 #if defined(QUIRE_RUNNER_KERNELS_ATTENTION_INT8_INL_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QUIRE_RUNNER_KERNELS_ATTENTION_INT8_INL_
@@ -44,10 +42,6 @@ constexpr size_t kBlockVectors = kPairVectors;
 // Fewer rows multiply what lies in the page.
 constexpr size_t kFewRows = 24;
 
-struct Int8Row {
-  static size_t Bytes(size_t elements) { return Q8Row::Bytes(elements); }
-};
-
 // Whole numbers of at most 2^15, rounded as RoundToInt16() does.
 HWY_INLINE VF32 RoundToWhole(VF32 v) {
   const VF32 moved_by = hn::Set(F32(), 1.5F * (1 << 23));
@@ -75,6 +69,8 @@ struct Int8Part {
 // The integers of the query rows of one item, and of a tile of keys and values.
 class Int8Tiles {
  public:
+  explicit Int8Tiles(cache::ElementType /*kQ8_0*/) {}
+  static size_t Bytes(size_t elements) { return Q8Row::Bytes(elements); }
   // The row's query: float32 numbers [dim], in units of log2 of a weight.
   void SetQuery(size_t row, const float* query, size_t dim) {
     int16_t* const numbers = query_ + row * kQueryStride;

@@ -76,7 +76,7 @@ HWY_INLINE VF32 LoadFrom(const Row& row, size_t c) {
 
 // For kRows rows and kWide vectors of a head from element c on: sum = sum * keep + the values of `keys` keys,
 // weighted. Values are `stride` bytes apart.
-template <class Row, size_t kRows, size_t kWide>
+template <size_t kRows, size_t kWide>
 HWY_INLINE void AddValuesTile(const float* weights, size_t keys, const std::byte* values, size_t stride,
                               size_t dim, size_t c, const float* keep, float* sum) {
   const F32 d;
@@ -89,7 +89,7 @@ HWY_INLINE void AddValuesTile(const float* weights, size_t keys, const std::byte
     }
   }
   for (size_t key = 0; key < keys; ++key) {
-    const Row row{values + key * stride};
+    const F32Row row{values + key * stride};
     VF32 value[kWide];
 #pragma GCC unroll 4
     for (size_t w = 0; w < kWide; ++w) value[w] = LoadFrom(row, c + w * kLanes);
@@ -108,26 +108,26 @@ HWY_INLINE void AddValuesTile(const float* weights, size_t keys, const std::byte
 }
 
 // The same for whole heads. Keys that a row does not see have the weight 0, which changes nothing.
-template <class Row, size_t kRows>
+template <size_t kRows>
 HWY_INLINE void AddValues(const float* weights, size_t keys, const std::byte* values, size_t stride,
                           size_t dim, const float* keep, float* sum) {
   constexpr size_t kWide = kValueVectors;
   size_t c = 0;
   for (; c + kWide * kLanes <= dim; c += kWide * kLanes) {
-    AddValuesTile<Row, kRows, kWide>(weights, keys, values, stride, dim, c, keep, sum);
+    AddValuesTile<kRows, kWide>(weights, keys, values, stride, dim, c, keep, sum);
   }
   if (kWide > 2 && c + 2 * kLanes <= dim) {
-    AddValuesTile<Row, kRows, 2>(weights, keys, values, stride, dim, c, keep, sum);
+    AddValuesTile<kRows, 2>(weights, keys, values, stride, dim, c, keep, sum);
     c += 2 * kLanes;
   }
   for (; c + kLanes <= dim; c += kLanes) {
-    AddValuesTile<Row, kRows, 1>(weights, keys, values, stride, dim, c, keep, sum);
+    AddValuesTile<kRows, 1>(weights, keys, values, stride, dim, c, keep, sum);
   }
   for (; c < dim; ++c) {
     for (size_t r = 0; r < kRows; ++r) {
       float one = sum[r * dim + c] * keep[r];
       for (size_t key = 0; key < keys; ++key) {
-        one = MulAddOne(weights[r * kTile + key], Row{values + key * stride}.ToFloat32(c), one);
+        one = MulAddOne(weights[r * kTile + key], F32Row{values + key * stride}.ToFloat32(c), one);
       }
       sum[r * dim + c] = one;
     }
@@ -136,12 +136,11 @@ HWY_INLINE void AddValues(const float* weights, size_t keys, const std::byte* va
 
 // The same for `rows` rows; weights are kTile apart. Some memory of later use is asked for between register
 // tiles.
-template <class Row>
 HWY_INLINE void AddValuesOfRows(const float* weights, size_t rows, size_t keys, const std::byte* values,
                                 size_t stride, size_t dim, const float* keep, float* sum,
                                 MemoryAhead& ahead) {
   const auto add = [&]<size_t kSome>(size_t r) HWY_ATTR {
-    AddValues<Row, kSome>(weights + r * kTile, keys, values, stride, dim, keep + r, sum + r * dim);
+    AddValues<kSome>(weights + r * kTile, keys, values, stride, dim, keep + r, sum + r * dim);
     ahead.Next();
   };
   size_t r = 0;
@@ -151,70 +150,42 @@ HWY_INLINE void AddValuesOfRows(const float* weights, size_t rows, size_t keys, 
   for (; r < rows; ++r) add.template operator()<1>(r);
 }
 
-// A vector of keys, as many as lanes, as they lie in their page, transposed: Load(c) is number c of each.
-template <class Row>
+// A vector of keys, as many as lanes, as they lie in their page, transposed: Load(c) is number c of each if
+// they are float32.
 struct KeyColumn {
   const std::byte* at;
   size_t stride;  // bytes
-  HWY_INLINE VF32 Load(size_t c) const { return typename Row::Block{at + c * stride}.Load(0); }
-};
-
-template <>
-struct KeyColumn<Q8Row> {
-  const std::byte* scales;
-  const std::byte* quants;
-  size_t stride;  // tokens of a page
-  HWY_INLINE VF32 Load(size_t c) const {
-    const hn::Rebind<int32_t, F32> d32;
-    const VF32 scale = F16Row::Block{scales + 2 * (c / Q8Row::kBlock) * stride}.Load(0);
-    const auto quant = LoadAt(hn::Rebind<int8_t, F32>(), quants + c * stride);
-    return hn::Mul(scale, hn::ConvertTo(F32(), hn::PromoteTo(d32, quant)));
-  }
+  HWY_INLINE VF32 Load(size_t c) const { return LoadAt(F32(), at + c * stride); }
 };
 
 // The keys of a head in a page of `stride` tokens.
-template <class Row>
 struct KeysInPage {
   const std::byte* head;
   size_t dim, stride;
-
-  KeyColumn<Row> Column(size_t token) const { return {head + Row::Bytes(token), Row::Bytes(stride)}; }
-  float One(size_t c, size_t token) const { return Row{head}.ToFloat32(c * stride + token); }
-};
-
-template <>
-struct KeysInPage<Q8Row> {
-  const std::byte* head;
-  size_t dim, stride;
-
-  const std::byte* quants() const { return head + 2 * (dim / Q8Row::kBlock) * stride; }
-  KeyColumn<Q8Row> Column(size_t token) const { return {head + 2 * token, quants() + token, stride}; }
-  float One(size_t c, size_t token) const {
-    const float scale = F16Row{head}.ToFloat32(c / Q8Row::kBlock * stride + token);
-    return scale * static_cast<float>(static_cast<int8_t>(quants()[c * stride + token]));
-  }
 };
 
 // Converts vectors of keys to float32, to [dim, kTile].
-template <class Column>
-HWY_INLINE void ConvertKeysToFloat32(const Column* keys, size_t vectors, size_t dim, float* to) {
+template <class Row>
+void ConvertKeysToFloat32(const KeyColumn* keys, size_t vectors, size_t dim, float* to) {
   for (size_t c = 0; c < dim; ++c, to += kTile) {
-    for (size_t w = 0; w < vectors; ++w) hn::Store(keys[w].Load(c), F32(), to + w * kLanes);
+    for (size_t w = 0; w < vectors; ++w) {
+      hn::Store(typename Row::Block{keys[w].at + c * keys[w].stride}.Load(0), F32(), to + w * kLanes);
+    }
   }
 }
 
 // The same for `count` keys of a page from `token` on, whose vectors would leave the page.
 template <class Row>
-HWY_INLINE void ConvertEachKeyToFloat32(const KeysInPage<Row>& keys, size_t token, size_t count, float* to) {
+void ConvertEachKeyToFloat32(const KeysInPage& keys, size_t token, size_t count, float* to) {
+  const Row row{keys.head};
   for (size_t c = 0; c < keys.dim; ++c, to += kTile) {
-    for (size_t i = 0; i < count; ++i) to[i] = keys.One(c, token + i);
+    for (size_t i = 0; i < count; ++i) to[i] = row.ToFloat32(c * keys.stride + token + i);
   }
 }
 
 // Converts `rows` rows of `size` numbers, `stride` bytes apart, to float32, one after the other.
 template <class Row>
-HWY_INLINE void ConvertRowsToFloat32(const std::byte* from, size_t stride, size_t rows, size_t size,
-                                     float* to) {
+void ConvertRowsToFloat32(const std::byte* from, size_t stride, size_t rows, size_t size, float* to) {
   for (size_t i = 0; i < rows; ++i, to += size) {
     const Row row{from + i * stride};
     size_t c = 0;
@@ -222,6 +193,51 @@ HWY_INLINE void ConvertRowsToFloat32(const std::byte* from, size_t stride, size_
     for (; c < size; ++c) to[c] = row.ToFloat32(c);
   }
 }
+
+// How keys and values of a page are read that are multiplied as float32 numbers. What is not float32 is
+// converted, a tile at a time, so that nothing else is compiled for its type.
+class FloatTiles {
+ public:
+  explicit FloatTiles(cache::ElementType type) : loader_(LoaderFor(type)) {}
+  bool are_float32() const { return loader_.bytes == F32Row::Bytes; }
+  size_t Bytes(size_t elements) const { return loader_.bytes(elements); }
+  void ConvertKeys(const KeyColumn* keys, size_t vectors, size_t dim, float* to) const {
+    loader_.keys(keys, vectors, dim, to);
+  }
+  void ConvertEachKey(const KeysInPage& keys, size_t token, size_t count, float* to) const {
+    loader_.each_key(keys, token, count, to);
+  }
+  void ConvertRows(const std::byte* from, size_t stride, size_t rows, size_t size, float* to) const {
+    loader_.rows(from, stride, rows, size, to);
+  }
+
+ private:
+  struct Loader {
+    size_t (*bytes)(size_t elements);
+    void (*rows)(const std::byte* from, size_t stride, size_t rows, size_t size, float* to);
+    // Null for q8_0, which is here for latent attention: its keys are rows.
+    void (*keys)(const KeyColumn* keys, size_t vectors, size_t dim, float* to);
+    void (*each_key)(const KeysInPage& keys, size_t token, size_t count, float* to);
+  };
+  template <class Row>
+  static Loader LoaderOf() {
+    return {Row::Bytes, ConvertRowsToFloat32<Row>, ConvertKeysToFloat32<Row>, ConvertEachKeyToFloat32<Row>};
+  }
+  static Loader LoaderFor(cache::ElementType type) {
+    switch (type) {
+      case cache::ElementType::kF16:
+        return LoaderOf<F16Row>();
+      case cache::ElementType::kBF16:
+        return LoaderOf<BF16Row>();
+      case cache::ElementType::kQ8_0:
+        return {Q8Row::Bytes, ConvertRowsToFloat32<Q8Row>, nullptr, nullptr};
+      default:
+        return LoaderOf<F32Row>();
+    }
+  }
+
+  Loader loader_;
+};
 
 // scores [kRows, kTile] of kWide vectors of keys = q [kRows, dim] times the keys. An element is summed in the
 // order of `dim`.

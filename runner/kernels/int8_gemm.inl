@@ -378,6 +378,20 @@ bool IsMany(std::span<const QuantizedActivations::Group> groups) {
   return kMany != 0 && groups.back().row + groups.back().count - groups.front().row >= kMany;
 }
 
+// Whether few rows are another function's: AMX leaves them to AVX-512, whose code is not compiled again.
+template <class Isa>
+inline constexpr bool kLeavesFewRows = requires { Isa::kLeavesFewRows; };
+
+// The first type with panels of this format.
+template <PanelFormat kFormat>
+consteval weights::DataType TypeOf() {
+#define QUIRE_TYPE_OF_FORMAT(name, ...) \
+  if (PanelFormatOf(weights::DataType::k##name) == kFormat) return weights::DataType::k##name;
+  QUIRE_DATA_TYPES(QUIRE_TYPE_OF_FORMAT)
+#undef QUIRE_TYPE_OF_FORMAT
+  return {};
+}
+
 template <class Isa, PanelFormat kFormat>
 void Gemm(const GemmTask& work) {
   const size_t panel_bytes = PanelBytes(kFormat, static_cast<int64_t>(work.in));
@@ -386,6 +400,16 @@ void Gemm(const GemmTask& work) {
     const size_t left = all.size() - g;
     auto groups = all.subspan(g, left < Isa::kChunkGroups ? left : Isa::kChunkGroups);
     const bool many = IsMany<Isa, kFormat>(groups);
+    if constexpr (kLeavesFewRows<Isa>) {
+      if (!many) {
+        GemmTask few = work;
+        few.first_group += g;
+        few.last_group = few.first_group + groups.size();
+        Int8GemmAvx512(TypeOf<kFormat>())(few);
+        g += groups.size();
+        continue;
+      }
+    }
     if (!many) {
       const size_t group_bytes = groups.front().count * work.in;
       const size_t cached = group_bytes < kActivationBytes ? kActivationBytes / group_bytes : 1;
@@ -394,7 +418,7 @@ void Gemm(const GemmTask& work) {
     g += groups.size();
     const bool together = !many && AreTogether<Isa>(groups);
     for (size_t p = work.begin; p < work.end; ++p) {
-      if constexpr (requires { Isa::kTogetherRows; }) {
+      if constexpr (!kLeavesFewRows<Isa> && requires { Isa::kTogetherRows; }) {
         if (together) {
           MultiplyFewRows<Twice<Isa>, kFormat>(work, {work, p, 0, panel_bytes}, groups);
           continue;
@@ -409,7 +433,7 @@ void Gemm(const GemmTask& work) {
             continue;
           }
         }
-        MultiplyFewRows<Isa, kFormat>(work, half, groups);
+        if constexpr (!kLeavesFewRows<Isa>) MultiplyFewRows<Isa, kFormat>(work, half, groups);
       }
     }
   }

@@ -1,5 +1,5 @@
 // AMX primitives for products with panels (int8_gemm.inl): integer products with whole groups of rows in
-// tiles, all else as with AVX-512 VNNI. Included inside an unnamed namespace, behind int8_gemm_avx512.inl.
+// tiles, all else by AVX-512 VNNI. Included inside an unnamed namespace, behind int8_gemm_avx512.inl.
 //
 // `Unit` is what has the tiles: the processor (int8_gemm_amx.cc) or a model of it (testing/amx_model.cc). Its
 // members are instructions:
@@ -119,6 +119,7 @@ class TileDots {
 
 template <class Unit>
 struct Amx : Avx512 {
+  static constexpr bool kLeavesFewRows = true;
   // With fewer rows, most of a tile would be empty.
   template <PanelFormat>
   static constexpr size_t kManyRows = 13;

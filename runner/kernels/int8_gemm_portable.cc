@@ -14,7 +14,7 @@ namespace {
 // Plain loops over four outputs, which compilers turn into whatever vectors the machine has.
 struct Portable {
   static constexpr size_t kLanes = 4;
-  static constexpr int kRowsMax = 2;
+  static constexpr int kRowsMax = 1;
   static constexpr bool kSignedWeights = false;
   template <PanelFormat>
   static constexpr size_t kManyRows = 0;

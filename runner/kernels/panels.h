@@ -34,6 +34,7 @@ struct PanelFormat : weights::QuantFormat {
     return group_min_offset_at() + (min_offset ? groups() * kPanelOuts : 0);
   }
   constexpr size_t k_block_bytes() const { return static_cast<size_t>(bits) * 64; }
+  bool operator==(const PanelFormat&) const = default;
 };
 
 constexpr PanelFormat PanelFormatOf(weights::DataType type) {

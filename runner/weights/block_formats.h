@@ -61,6 +61,7 @@ struct QuantFormat {
 
   // The bits of the numbers that integer kernels multiply.
   constexpr int value_bits() const { return codebook == Codebook::kNone ? bits : zero_point_log2 + 1; }
+  bool operator==(const QuantFormat&) const = default;
 };
 
 struct BlockFormat {
