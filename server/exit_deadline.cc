@@ -7,18 +7,18 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <exception>
-#include <mutex>
 #include <stop_token>
 
+#include "api/base/mutex.h"
 #include "server/journal.h"
 
 namespace quire::server {
 namespace {
 
 void ExitAfter(std::chrono::seconds time, const std::stop_token& stop) {
-  std::mutex mutex;
+  api::Mutex mutex;
   std::condition_variable_any stopped;
-  std::unique_lock lock(mutex);
+  api::UniqueLock lock(mutex);
   stopped.wait_for(lock, stop, time, [] { return false; });
   if (stop.stop_requested()) return;
   spdlog::warn("stopping with work that does not end seconds={}", time.count());

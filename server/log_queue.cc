@@ -9,9 +9,10 @@
 #include <condition_variable>
 #include <deque>
 #include <exception>
-#include <mutex>
 #include <thread>
 #include <utility>
+
+#include "api/base/mutex.h"
 
 namespace quire::server {
 
@@ -22,17 +23,17 @@ struct LogQueue::State {
   void WriteAll();
   // Takes the next entries to write: the oldest, behind one for those that were dropped before it. Empty: the
   // end.
-  std::vector<Entry> Next();
+  std::vector<Entry> Next() EXCLUDES(mutex);
 
   const Output output;
   const Limits limits;
-  std::mutex mutex;
+  api::Mutex mutex;
   std::condition_variable changed;
-  std::deque<Entry> entries;  // guarded by `mutex`, as all below
-  size_t bytes = 0;           // of `entries`
-  uint64_t dropped = 0;
-  uint64_t described = 0;  // of those dropped
-  bool ending = false;
+  std::deque<Entry> entries GUARDED_BY(mutex);
+  size_t bytes GUARDED_BY(mutex) = 0;  // of `entries`
+  uint64_t dropped GUARDED_BY(mutex) = 0;
+  uint64_t described GUARDED_BY(mutex) = 0;  // of those dropped
+  bool ending GUARDED_BY(mutex) = false;
   std::atomic<size_t> pending = 0;  // entries not written yet; read without the mutex by signal handlers
 };
 
@@ -62,7 +63,7 @@ void WaitAndCrash(int signal) {
 }  // namespace
 
 void LogQueue::State::Add(Entry entry) {
-  const std::lock_guard lock(mutex);
+  const api::MutexLock lock(mutex);
   bytes += BytesOf(entry);
   entries.push_back(std::move(entry));
   ++pending;
@@ -76,8 +77,8 @@ void LogQueue::State::Add(Entry entry) {
 }
 
 std::vector<LogQueue::Entry> LogQueue::State::Next() {
-  std::unique_lock lock(mutex);
-  changed.wait(lock, [this] { return !entries.empty() || ending; });
+  api::UniqueLock lock(mutex);
+  changed.wait(lock, [this]() REQUIRES(mutex) { return !entries.empty() || ending; });
   std::vector<Entry> next;
   if (entries.empty()) return next;
   next.reserve(2);  // what throws comes before the entry leaves the queue
@@ -112,7 +113,7 @@ void LogQueue::State::WriteAll() {
       } catch (const std::exception&) {  // this line is lost
       }
     }
-    const std::lock_guard lock(mutex);
+    const api::MutexLock lock(mutex);
     --pending;
     changed.notify_all();
   }
@@ -130,7 +131,7 @@ LogQueue::LogQueue(Output output, Limits limits)
 
 LogQueue::~LogQueue() {
   Drain(kDrainTime);
-  const std::lock_guard lock(state_->mutex);
+  const api::MutexLock lock(state_->mutex);
   state_->ending = true;
   state_->changed.notify_all();
 }
@@ -138,12 +139,12 @@ LogQueue::~LogQueue() {
 void LogQueue::Push(Entry entry) { state_->Add(std::move(entry)); }
 
 bool LogQueue::Drain(std::chrono::nanoseconds limit) const {
-  std::unique_lock lock(state_->mutex);
+  api::UniqueLock lock(state_->mutex);
   return state_->changed.wait_for(lock, limit, [this] { return state_->pending == 0; });
 }
 
 uint64_t LogQueue::dropped() const {
-  const std::lock_guard lock(state_->mutex);
+  const api::MutexLock lock(state_->mutex);
   return state_->dropped;
 }
 

@@ -41,10 +41,10 @@ TraceExporter::TraceExporter(const std::string& endpoint, std::string instance,
 
 TraceExporter::~TraceExporter() {
   {
-    std::unique_lock lock(mutex_);
+    api::UniqueLock lock(mutex_);
     stopping_ = true;
     wake_.notify_all();
-    wake_.wait_for(lock, kLastBatch, [this] { return ended_; });
+    wake_.wait_for(lock, kLastBatch, [this]() REQUIRES(mutex_) { return ended_; });
   }
   aborted_ = true;
   thread_.join();
@@ -56,7 +56,7 @@ void TraceExporter::Observe(const RequestLog& log) {
 }
 
 void TraceExporter::Export(RequestTrace trace) {
-  const std::lock_guard lock(mutex_);
+  const api::MutexLock lock(mutex_);
   if (waiting_.size() >= kTracesMax) {
     ++dropped_;
     return;
@@ -66,10 +66,11 @@ void TraceExporter::Export(RequestTrace trace) {
 }
 
 void TraceExporter::Run() {
-  std::unique_lock lock(mutex_);
+  api::UniqueLock lock(mutex_);
   while (!stopping_ || !waiting_.empty()) {
     if (!stopping_)
-      wake_.wait_for(lock, kBatchTime, [this] { return stopping_ || waiting_.size() >= kBatchMax; });
+      wake_.wait_for(lock, kBatchTime,
+                     [this]() REQUIRES(mutex_) { return stopping_ || waiting_.size() >= kBatchMax; });
     if (waiting_.empty()) continue;
     std::vector<RequestTrace> batch;
     const size_t count = std::min(waiting_.size(), kBatchMax);

@@ -8,11 +8,11 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "api/base/mutex.h"
 #include "server/trace_spans.h"
 
 namespace quire::server {
@@ -47,13 +47,13 @@ class TraceExporter {
   const std::chrono::milliseconds time_max_;
   std::atomic<bool> aborted_ = false;
   std::atomic<uint64_t> sent_ = 0, dropped_ = 0;
-  std::mutex mutex_;
+  api::Mutex mutex_;
   std::condition_variable wake_;
-  std::deque<RequestTrace> waiting_;  // guarded by mutex_
-  bool stopping_ = false;             // likewise
-  bool failed_ = false;               // of the thread: the last batch
-  bool ended_ = false;                // guarded by mutex_
-  std::thread thread_;                // last
+  std::deque<RequestTrace> waiting_ GUARDED_BY(mutex_);
+  bool stopping_ GUARDED_BY(mutex_) = false;
+  bool failed_ = false;  // of the thread: the last batch
+  bool ended_ GUARDED_BY(mutex_) = false;
+  std::thread thread_;  // last
 };
 
 }  // namespace quire::server

@@ -9,7 +9,7 @@
 namespace quire::runner::constraint {
 
 bool FormatMemory::MayBegin(const std::string& party) const {
-  std::lock_guard lock(mutex_);
+  const api::MutexLock lock(mutex_);
   const size_t left = bytes_max_ - std::min(bytes_max_, in_use_);
   const auto own = by_party_.find(party);
   return (own == by_party_.end() ? 0 : own->second) < left;
@@ -25,7 +25,7 @@ std::shared_ptr<Constraint> FormatMemory::Use(const std::string& party,
     memory->Release(party, bytes);
   };
   {
-    std::lock_guard lock(mutex_);
+    const api::MutexLock lock(mutex_);
     by_party_[party] += bytes;
     in_use_ += bytes;
   }
@@ -34,7 +34,7 @@ std::shared_ptr<Constraint> FormatMemory::Use(const std::string& party,
 }
 
 void FormatMemory::Release(const std::string& party, size_t bytes) {
-  std::lock_guard lock(mutex_);
+  const api::MutexLock lock(mutex_);
   in_use_ -= bytes;
   const auto own = by_party_.find(party);
   own->second -= bytes;
@@ -42,22 +42,22 @@ void FormatMemory::Release(const std::string& party, size_t bytes) {
 }
 
 size_t FormatMemory::in_use() const {
-  std::lock_guard lock(mutex_);
+  const api::MutexLock lock(mutex_);
   return in_use_;
 }
 
 void MaskMemory::Add(MaskTable& table) {
-  std::lock_guard lock(mutex_);
+  const api::MutexLock lock(mutex_);
   tables_.push_back(&table);
 }
 
 void MaskMemory::Remove(MaskTable& table) {
-  std::lock_guard lock(mutex_);
+  const api::MutexLock lock(mutex_);
   std::erase(tables_, &table);
 }
 
 void MaskMemory::MakeRoom(size_t bytes) {
-  std::lock_guard lock(mutex_);
+  const api::MutexLock lock(mutex_);
   while (Sum() + bytes > bytes_max_) {
     const auto largest =
         std::ranges::max_element(tables_, {}, [](const MaskTable* table) { return table->bytes(); });
@@ -67,7 +67,7 @@ void MaskMemory::MakeRoom(size_t bytes) {
 }
 
 size_t MaskMemory::bytes() const {
-  std::lock_guard lock(mutex_);
+  const api::MutexLock lock(mutex_);
   return Sum();
 }
 

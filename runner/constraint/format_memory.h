@@ -3,10 +3,11 @@
 
 #include <cstddef>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
+
+#include "api/base/mutex.h"
 
 namespace quire::runner::constraint {
 
@@ -34,9 +35,9 @@ class FormatMemory : public std::enable_shared_from_this<FormatMemory> {
   void Release(const std::string& party, size_t bytes);
 
   const size_t bytes_max_;
-  mutable std::mutex mutex_;
-  size_t in_use_ = 0;  // guarded by mutex_, as all below
-  std::unordered_map<std::string, size_t> by_party_;
+  mutable api::Mutex mutex_;
+  size_t in_use_ GUARDED_BY(mutex_) = 0;
+  std::unordered_map<std::string, size_t> by_party_ GUARDED_BY(mutex_);
 };
 
 // The masks of all formats together. Any thread, but for MakeRoom().
@@ -51,11 +52,11 @@ class MaskMemory {
   size_t bytes() const;
 
  private:
-  size_t Sum() const;
+  size_t Sum() const REQUIRES(mutex_);
 
   const size_t bytes_max_;
-  mutable std::mutex mutex_;
-  std::vector<MaskTable*> tables_;  // guarded by mutex_
+  mutable api::Mutex mutex_;
+  std::vector<MaskTable*> tables_ GUARDED_BY(mutex_);
 };
 
 }  // namespace quire::runner::constraint

@@ -153,7 +153,7 @@ ConstraintCache::Compiled ConstraintCache::Compile(const MakeGrammar& make) {
 api::Result<std::shared_ptr<Constraint>> ConstraintCache::Get(const std::string& key, const MakeGrammar& make,
                                                               const FormatUser& user) {
   {
-    std::lock_guard lock(mutex_);
+    const api::MutexLock lock(mutex_);
     if (auto found = Find(key, user)) return *std::move(found);
   }
   WaitUnlessItMayBegin(*memory_, user);
@@ -161,7 +161,7 @@ api::Result<std::shared_ptr<Constraint>> ConstraintCache::Get(const std::string&
   Compiled compiled = Compile(make);
   // It has its memory now; what others began meanwhile does not matter.
   const FormatUser now{.party = user.party, .resumed = user.resumed};
-  std::lock_guard lock(mutex_);
+  const api::MutexLock lock(mutex_);
   if (auto found = Find(key, now)) return *std::move(found);
   entries_.push_front({key, std::move(compiled)});
   Compiled used = Use(entries_.front(), now);
@@ -172,7 +172,7 @@ api::Result<std::shared_ptr<Constraint>> ConstraintCache::Get(const std::string&
 // Who waits for another thread to do it counts as at work, and may be canceled.
 void ConstraintCache::IndexVocabularyOnce() {
   constexpr auto kPatience = std::chrono::milliseconds(50);
-  std::unique_lock lock(vocabulary_mutex_);
+  api::UniqueLock lock(vocabulary_mutex_);
   while (vocabulary_state_ == VocabularyState::kIndexing) {
     vocabulary_changed_.wait_for(lock, kPatience);
     CheckWork();

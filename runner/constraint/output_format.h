@@ -8,11 +8,11 @@
 #include <functional>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 
 #include "api/base/error.h"
+#include "api/base/mutex.h"
 #include "api/base/output_format.h"
 #include "runner/constraint/format_memory.h"
 #include "runner/constraint/grammar_expr.h"
@@ -71,7 +71,7 @@ class ConstraintCache {
     return std::max(memory_->bytes_max() / 3, std::min(memory_->bytes_max(), kGrammarBytesMin));
   }
   size_t size() const {
-    std::lock_guard lock(mutex_);
+    const api::MutexLock lock(mutex_);
     return entries_.size();
   }
 
@@ -83,22 +83,22 @@ class ConstraintCache {
     std::weak_ptr<Constraint> in_use = {};  // what its users hold
   };
   // Nothing: it is to be compiled. Moves it to the front.
-  std::optional<Compiled> Find(const std::string& key, const FormatUser& user);
-  Compiled Use(Entry& entry, const FormatUser& user);
+  std::optional<Compiled> Find(const std::string& key, const FormatUser& user) REQUIRES(mutex_);
+  Compiled Use(Entry& entry, const FormatUser& user) REQUIRES(mutex_);
   void IndexVocabularyOnce();
   Compiled Compile(const MakeGrammar& make);
-  void Evict();
+  void Evict() REQUIRES(mutex_);
 
   const MakeVocabulary make_vocabulary_;
   const std::shared_ptr<FormatMemory> memory_;
   const std::shared_ptr<MaskMemory> masks_;
   enum class VocabularyState : uint8_t { kNone, kIndexing, kDone };
-  std::mutex vocabulary_mutex_;
+  api::Mutex vocabulary_mutex_;
   std::condition_variable vocabulary_changed_;
-  VocabularyState vocabulary_state_ = VocabularyState::kNone;  // guarded by vocabulary_mutex_
-  std::shared_ptr<const VocabularyIndex> vocabulary_;          // once it is kDone
-  mutable std::mutex mutex_;
-  std::list<Entry> entries_;  // the last used first; guarded by mutex_
+  VocabularyState vocabulary_state_ GUARDED_BY(vocabulary_mutex_) = VocabularyState::kNone;
+  std::shared_ptr<const VocabularyIndex> vocabulary_;  // once it is kDone
+  mutable api::Mutex mutex_;
+  std::list<Entry> entries_ GUARDED_BY(mutex_);  // the last used first
 };
 
 }  // namespace quire::runner::constraint

@@ -38,7 +38,7 @@ Link::~Link() {
 void Link::Send(const api::ipc::ToDaemon& message) {
   bool first = false;
   {
-    const std::lock_guard lock(mutex_);
+    const api::MutexLock lock(mutex_);
     first = queued_.empty();
     api::ipc::AppendFrame(message, queued_);
   }
@@ -50,7 +50,7 @@ bool Link::HasOutput() {
   if (written_ < writing_.size()) return true;
   writing_.clear();
   written_ = 0;
-  std::lock_guard lock(mutex_);
+  const api::MutexLock lock(mutex_);
   std::swap(writing_, queued_);
   return !writing_.empty();
 }

@@ -5,12 +5,12 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <thread>
 
 #include "api/base/error.h"
 #include "api/base/file_descriptor.h"
+#include "api/base/mutex.h"
 #include "api/ipc/messages.h"
 
 namespace quire::runner::engine {
@@ -50,8 +50,8 @@ class Link {
   api::ipc::FrameReader reader_{api::ipc::Receiver::kRunner};  // I/O thread
   std::string writing_;                                        // I/O thread
   size_t written_ = 0;                                         // of writing_
-  std::mutex mutex_;
-  std::string queued_;  // guarded by mutex_
+  api::Mutex mutex_;
+  std::string queued_ GUARDED_BY(mutex_);
   std::atomic<bool> stopping_ = false;
   std::thread thread_;
 };

@@ -3,9 +3,10 @@
 
 #include <chrono>
 #include <condition_variable>
-#include <mutex>
 #include <utility>
 #include <vector>
+
+#include "api/base/mutex.h"
 
 namespace quire::runner::engine {
 
@@ -16,7 +17,7 @@ class Mailbox {
  public:
   void Post(T message) {
     {
-      std::lock_guard lock(mutex_);
+      const api::MutexLock lock(mutex_);
       messages_.push_back(std::move(message));
     }
     arrived_.notify_one();
@@ -24,21 +25,21 @@ class Mailbox {
 
   // Everything that is there now; empty when nothing is.
   std::vector<T> PopAll() {
-    std::lock_guard lock(mutex_);
+    const api::MutexLock lock(mutex_);
     return std::exchange(messages_, {});
   }
 
   // Waits for the first message, at most `timeout`.
   std::vector<T> WaitAndPopAll(std::chrono::milliseconds timeout) {
-    std::unique_lock lock(mutex_);
-    arrived_.wait_for(lock, timeout, [this] { return !messages_.empty(); });
+    api::UniqueLock lock(mutex_);
+    arrived_.wait_for(lock, timeout, [this]() REQUIRES(mutex_) { return !messages_.empty(); });
     return std::exchange(messages_, {});
   }
 
  private:
-  std::mutex mutex_;
+  api::Mutex mutex_;
   std::condition_variable arrived_;
-  std::vector<T> messages_;  // guarded by mutex_
+  std::vector<T> messages_ GUARDED_BY(mutex_);
 };
 
 }  // namespace quire::runner::engine

@@ -50,7 +50,7 @@ void PreparationQueue::Push(PreparationJob job) {
   job.due = job.arrived;
   if (job.lane == Lane::kLight) job.due += api::TextBytes(job.submit.request.prompt) * kDelayPerByte;
   {
-    std::lock_guard lock(mutex_);
+    const api::MutexLock lock(mutex_);
     const api::Client& client = job.submit.request.client;
     shares_.Enter(client.Party(), client.weight);
     Waiting(job.lane).push_back(std::move(job));
@@ -59,9 +59,9 @@ void PreparationQueue::Push(PreparationJob job) {
 }
 
 void PreparationQueue::Cancel(api::RequestId id) {
-  std::lock_guard lock(mutex_);
+  const api::MutexLock lock(mutex_);
   for (auto& lane : waiting_) {
-    std::erase_if(lane, [&](const PreparationJob& job) {
+    std::erase_if(lane, [&](const PreparationJob& job) REQUIRES(mutex_) {
       if (job.submit.id != id) return false;
       shares_.Exit(job.submit.request.client.Party());
       return true;
@@ -102,7 +102,7 @@ std::optional<PreparationJob> PreparationQueue::PopFrom(std::deque<PreparationJo
 // Nobody says when memory of formats is given back.
 std::optional<PreparationJob> PreparationQueue::Pop(std::span<const Lane> lanes,
                                                     const MayUseFormat& may_use_format) {
-  std::unique_lock lock(mutex_);
+  api::UniqueLock lock(mutex_);
   while (true) {
     if (stopped_) return std::nullopt;
     for (const Lane lane : lanes) {
@@ -117,7 +117,7 @@ std::optional<PreparationJob> PreparationQueue::Pop(std::span<const Lane> lanes,
 }
 
 bool PreparationQueue::SomeWaitForFormats(std::span<const Lane> lanes) {
-  return std::ranges::any_of(lanes, [this](Lane lane) { return !Waiting(lane).empty(); });
+  return std::ranges::any_of(lanes, [this](Lane lane) REQUIRES(mutex_) { return !Waiting(lane).empty(); });
 }
 
 std::string PreparationQueue::ChargeTry(api::RequestId id) {
@@ -130,7 +130,7 @@ std::string PreparationQueue::ChargeTry(api::RequestId id) {
 }
 
 void PreparationQueue::Finish(api::RequestId id) {
-  std::lock_guard lock(mutex_);
+  const api::MutexLock lock(mutex_);
   shares_.Exit(ChargeTry(id));
 }
 
@@ -147,7 +147,7 @@ void PreparationQueue::Wait(PreparationJob job) {
 
 void PreparationQueue::EndTry(PreparationJob job, Lane next) {
   {
-    std::lock_guard lock(mutex_);
+    const api::MutexLock lock(mutex_);
     const std::string party = ChargeTry(job.submit.id);
     if (*job.canceled) return shares_.Exit(party);
     job.lane = next;
@@ -159,14 +159,14 @@ void PreparationQueue::EndTry(PreparationJob job, Lane next) {
 
 void PreparationQueue::Stop() {
   {
-    std::lock_guard lock(mutex_);
+    const api::MutexLock lock(mutex_);
     stopped_ = true;
   }
   changed_.notify_all();
 }
 
 std::vector<api::RequestId> PreparationQueue::FindStuck(nanoseconds cpu_time) {
-  std::lock_guard lock(mutex_);
+  const api::MutexLock lock(mutex_);
   std::vector<api::RequestId> stuck;
   for (Running& running : running_) {
     const uint64_t checks = running.checks->load(std::memory_order_relaxed);

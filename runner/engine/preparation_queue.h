@@ -18,12 +18,12 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "api/base/mutex.h"
 #include "api/ipc/messages.h"
 #include "runner/engine/fair_share.h"
 
@@ -87,20 +87,22 @@ class PreparationQueue {
     uint64_t checks_seen = 0;  // at the last question
     int unchanged = 0;         // questions since they rose
   };
-  std::deque<PreparationJob>& Waiting(Lane lane) { return waiting_[static_cast<size_t>(lane)]; }
-  std::optional<PreparationJob> PopFrom(std::deque<PreparationJob>& lane, const MayUseFormat& may_use_format);
-  bool SomeWaitForFormats(std::span<const Lane> lanes);
+  std::deque<PreparationJob>& Waiting(Lane lane) REQUIRES(mutex_) {
+    return waiting_[static_cast<size_t>(lane)];
+  }
+  std::optional<PreparationJob> PopFrom(std::deque<PreparationJob>& lane, const MayUseFormat& may_use_format)
+      REQUIRES(mutex_);
+  bool SomeWaitForFormats(std::span<const Lane> lanes) REQUIRES(mutex_);
   void EndTry(PreparationJob job, Lane next);
   // Charges its party, which keeps its place among the parties. REQUIRES: it is being prepared.
-  std::string ChargeTry(api::RequestId id);
+  std::string ChargeTry(api::RequestId id) REQUIRES(mutex_);
 
-  mutable std::mutex mutex_;
+  mutable api::Mutex mutex_;
   std::condition_variable changed_;
-  std::array<std::deque<PreparationJob>, kLanes>
-      waiting_;  // by lane, oldest first; guarded by mutex_, as all below
-  std::vector<Running> running_;
-  FairShare shares_;
-  bool stopped_ = false;
+  std::array<std::deque<PreparationJob>, kLanes> waiting_ GUARDED_BY(mutex_);  // by lane, oldest first
+  std::vector<Running> running_ GUARDED_BY(mutex_);
+  FairShare shares_ GUARDED_BY(mutex_);
+  bool stopped_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace quire::runner::engine

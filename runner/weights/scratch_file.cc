@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include "api/base/file_descriptor.h"
+#include "api/base/mutex.h"
 
 namespace quire::runner::weights {
 namespace {
@@ -56,11 +56,12 @@ Created Create() {
   return created;
 }
 
-std::mutex created_mutex;
-std::optional<std::vector<Created>> created_files;  // nothing: each is created when it is needed
+api::Mutex created_mutex;
+// Nothing: each is created when it is needed.
+std::optional<std::vector<Created>> created_files GUARDED_BY(created_mutex);
 
 Created NextCreated() {
-  const std::lock_guard lock(created_mutex);
+  const api::MutexLock lock(created_mutex);
   if (!created_files) return Create();
   if (created_files->empty()) return {.file = {}, .error = EPERM};
   Created next = std::move(created_files->back());
@@ -71,13 +72,13 @@ Created NextCreated() {
 }  // namespace
 
 void CreateScratchFiles(size_t count) {
-  const std::lock_guard lock(created_mutex);
+  const api::MutexLock lock(created_mutex);
   created_files.emplace();
   for (size_t i = 0; i < count; ++i) created_files->push_back(Create());
 }
 
 void CloseScratchFiles() {
-  const std::lock_guard lock(created_mutex);
+  const api::MutexLock lock(created_mutex);
   if (created_files) created_files->clear();
 }
 

@@ -12,7 +12,7 @@ bool Exceeds(uint64_t others, uint64_t bytes, uint64_t limit) {
 }  // namespace
 
 std::optional<ParseFailure> BodyMemoryLease::ReasonAgainst(uint64_t bytes) const {
-  const std::lock_guard lock(*memory_.mutex_);
+  const api::MutexLock lock(*memory_.mutex_);
   return ReasonFor(bytes);
 }
 
@@ -40,14 +40,14 @@ bool BodyMemoryLease::LeavesRoom(uint64_t of_party, uint64_t of_others) const {
 }
 
 std::optional<ParseFailure> BodyMemoryLease::GrowTo(uint64_t bytes) {
-  const std::lock_guard lock(*memory_.mutex_);
+  const api::MutexLock lock(*memory_.mutex_);
   if (auto reason = ReasonFor(bytes)) return reason;
   if (bytes > leased_) Set(bytes);
   return std::nullopt;
 }
 
 void BodyMemoryLease::ShrinkTo(uint64_t bytes) {
-  const std::lock_guard lock(*memory_.mutex_);
+  const api::MutexLock lock(*memory_.mutex_);
   if (bytes < leased_) Set(bytes);
 }
 

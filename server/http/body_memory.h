@@ -11,11 +11,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "api/base/mutex.h"
 #include "server/http/parser.h"
 
 namespace quire::server {
@@ -31,18 +31,17 @@ struct BodyLimits {
 class BodyMemory {
  public:
   uint64_t held() const {
-    const std::lock_guard lock(*mutex_);
+    const api::MutexLock lock(*mutex_);
     return held_;
   }
 
  private:
   friend class BodyMemoryLease;
-  std::unique_ptr<std::mutex> mutex_ =
-      std::make_unique<std::mutex>();  // what has it is moved before it is used
-  // Guarded by mutex_, with what each lease has:
-  uint64_t held_ = 0;
-  uint64_t large_ = 0;
-  std::map<std::string, uint64_t> parties_;  // what their large bodies hold; no zeros
+  std::unique_ptr<api::Mutex> mutex_ =
+      std::make_unique<api::Mutex>();  // what has it is moved before it is used
+  uint64_t held_ GUARDED_BY(*mutex_) = 0;
+  uint64_t large_ GUARDED_BY(*mutex_) = 0;
+  std::map<std::string, uint64_t> parties_ GUARDED_BY(*mutex_);  // what their large bodies hold; no zeros
 };
 
 // What one request's body holds. Its owner is set before another thread uses it.
@@ -67,16 +66,15 @@ class BodyMemoryLease {
   void ShrinkTo(uint64_t bytes);
 
  private:
-  // Under the memory's mutex:
-  std::optional<ParseFailure> ReasonFor(uint64_t bytes) const;
+  std::optional<ParseFailure> ReasonFor(uint64_t bytes) const REQUIRES(*memory_.mutex_);
   bool IsLarge(uint64_t bytes) const { return bytes > limits_.small; }
   bool LeavesRoom(uint64_t of_party, uint64_t of_others) const;
-  void Set(uint64_t bytes);
+  void Set(uint64_t bytes) REQUIRES(*memory_.mutex_);
 
   BodyMemory& memory_;
   BodyLimits limits_;
   std::string party_;
-  uint64_t leased_ = 0;
+  uint64_t leased_ GUARDED_BY(*memory_.mutex_) = 0;
 };
 
 }  // namespace quire::server

@@ -6,13 +6,13 @@
 #include <atomic>
 #include <chrono>
 #include <exception>
-#include <mutex>
 #include <set>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "api/base/mutex.h"
 #include "server/registry/partial_blob.h"
 #include "server/registry/transfer.h"
 #include "server/store/layout.h"
@@ -201,15 +201,30 @@ class ModelPull {
     return layers;
   }
 
+  // Why the threads of a pull failed.
+  class Outcome {
+   public:
+    // That there is no room counts most: what was brought is in the way.
+    void Add(StoreResult<void> failure) {
+      const api::MutexLock lock(mutex_);
+      if (result_ || IsOutOfRoom(failure.error())) result_ = std::move(failure);
+    }
+    StoreResult<void> Take() {
+      const api::MutexLock lock(mutex_);
+      return std::move(result_);
+    }
+
+   private:
+    api::Mutex mutex_;
+    StoreResult<void> result_ GUARDED_BY(mutex_);
+  };
+
   StoreResult<void> FetchAll(const std::vector<Layer>& layers) const {
     std::atomic<size_t> next = 0;
     std::atomic<bool> given_up = false;
-    std::mutex mutex;
-    StoreResult<void> result;
+    Outcome outcome;
     const auto fail = [&](StoreResult<void> failure) {
-      const std::scoped_lock lock(mutex);
-      // That there is no room counts most: what was brought is in the way.
-      if (result || IsOutOfRoom(failure.error())) result = std::move(failure);
+      outcome.Add(std::move(failure));
       next = layers.size();  // after the reason: whoever ends for this one has another
       given_up = true;
     };
@@ -232,7 +247,7 @@ class ModelPull {
     }
     work();
     threads.clear();
-    return result;
+    return outcome.Take();
   }
 
   static std::vector<std::string> BlobsOf(const std::vector<Layer>& layers) {

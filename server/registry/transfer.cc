@@ -27,12 +27,12 @@ void SetFailure(api::Result<void>& result, const std::exception& error) {
 }  // namespace
 
 void Transfer::SetStatus(std::string status) {
-  const std::scoped_lock lock(mutex_);
+  const api::MutexLock lock(mutex_);
   progress_.push_back({.status = std::move(status)});
 }
 
 void Transfer::Count(const std::string& status, const std::string& digest, int64_t total, int64_t completed) {
-  const std::scoped_lock lock(mutex_);
+  const api::MutexLock lock(mutex_);
   const auto known = std::ranges::find_if(progress_, [&](const TransferProgress& update) {
     return update.digest == digest && update.status == status;
   });
@@ -44,17 +44,17 @@ void Transfer::Count(const std::string& status, const std::string& digest, int64
 }
 
 void Transfer::End(api::Result<void> result) {
-  const std::scoped_lock lock(mutex_);
+  const api::MutexLock lock(mutex_);
   result_ = std::move(result);
 }
 
 std::vector<TransferProgress> Transfer::TakeProgress() {
-  const std::scoped_lock lock(mutex_);
+  const api::MutexLock lock(mutex_);
   return std::exchange(progress_, {});
 }
 
 std::optional<api::Result<void>> Transfer::result() const {
-  const std::scoped_lock lock(mutex_);
+  const api::MutexLock lock(mutex_);
   return result_;
 }
 

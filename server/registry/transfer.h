@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -13,6 +12,7 @@
 
 #include "api/base/error.h"
 #include "api/base/model_name.h"
+#include "api/base/mutex.h"
 #include "server/registry/session.h"
 #include "server/registry/store_transfer.h"
 
@@ -46,9 +46,9 @@ class Transfer {
   const std::atomic<bool>& cancelled() const { return cancelled_; }
 
  private:
-  mutable std::mutex mutex_;
-  std::vector<TransferProgress> progress_;   // guarded by mutex_
-  std::optional<api::Result<void>> result_;  // guarded by mutex_
+  mutable api::Mutex mutex_;
+  std::vector<TransferProgress> progress_ GUARDED_BY(mutex_);
+  std::optional<api::Result<void>> result_ GUARDED_BY(mutex_);
   std::atomic<bool> cancelled_ = false;
 };
 

@@ -56,7 +56,7 @@ size_t VectorCache::BytesOf(const Entry& entry) {
 
 std::optional<CachedVector> VectorCache::Find(const std::string& key) {
   if (key.empty()) return std::nullopt;
-  const std::lock_guard lock(mutex_);
+  const api::MutexLock lock(mutex_);
   const auto place = places_.find(key);
   if (place == places_.end()) {
     ++stats_.misses;
@@ -70,7 +70,7 @@ std::optional<CachedVector> VectorCache::Find(const std::string& key) {
 void VectorCache::Store(const std::string& key, const CachedVector& value) {
   Entry entry{key, value};
   const size_t bytes = BytesOf(entry);
-  const std::lock_guard lock(mutex_);
+  const api::MutexLock lock(mutex_);
   if (key.empty() || bytes > bytes_max_ || places_.contains(key)) return;
   entries_.push_front(std::move(entry));
   places_.emplace(entries_.front().key, entries_.begin());
@@ -83,7 +83,7 @@ void VectorCache::Store(const std::string& key, const CachedVector& value) {
 }
 
 VectorCache::Stats VectorCache::stats() const {
-  const std::lock_guard lock(mutex_);
+  const api::MutexLock lock(mutex_);
   return stats_;
 }
 

@@ -6,13 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <list>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "api/base/mutex.h"
 #include "api/base/request.h"
 #include "api/openai/embedding.h"
 
@@ -60,10 +60,10 @@ class VectorCache {
   static size_t BytesOf(const Entry& entry);
 
   const size_t bytes_max_;
-  mutable std::mutex mutex_;
-  std::list<Entry> entries_;  // guarded by mutex_; newest first
-  std::unordered_map<std::string_view, std::list<Entry>::iterator> places_;  // guarded by mutex_
-  Stats stats_;                                                              // guarded by mutex_
+  mutable api::Mutex mutex_;
+  std::list<Entry> entries_ GUARDED_BY(mutex_);  // newest first
+  std::unordered_map<std::string_view, std::list<Entry>::iterator> places_ GUARDED_BY(mutex_);
+  Stats stats_ GUARDED_BY(mutex_);
 };
 
 }  // namespace quire::server

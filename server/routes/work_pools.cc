@@ -14,7 +14,7 @@ namespace quire::server {
 // party gives up.
 void WorkPool::Queue(std::move_only_function<void()> task, std::string party) {
   ++tasks_;
-  const std::lock_guard lock(mutex_);
+  const api::MutexLock lock(mutex_);
   boost::asio::post(threads_.get_executor(), [this] { RunTasks(); });
   const auto [entry, is_new] = parties_.try_emplace(std::move(party));
   if (is_new) entry->second.turn = ++turns_;
@@ -22,14 +22,14 @@ void WorkPool::Queue(std::move_only_function<void()> task, std::string party) {
 }
 
 size_t WorkPool::WaitingOf(const std::string& party) {
-  const std::lock_guard lock(mutex_);
+  const api::MutexLock lock(mutex_);
   const auto found = parties_.find(party);
   return found == parties_.end() ? 0 : found->second.waiting.size();
 }
 
 bool WorkPool::DropWaiting() {
   Parties dropped;
-  const std::lock_guard lock(mutex_);
+  const api::MutexLock lock(mutex_);
   dropped.swap(parties_);
   return !dropped.empty();
 }
@@ -49,18 +49,22 @@ WorkPool::Parties::iterator WorkPool::NextParty() {
 }
 
 void WorkPool::RunTasks() {
-  std::unique_lock lock(mutex_);
-  for (auto found = NextParty(); found != parties_.end(); found = NextParty()) RunOne(found, lock);
+  api::UniqueLock lock(mutex_);
+  for (auto found = NextParty(); found != parties_.end(); found = NextParty()) {
+    Party& party = found->second;  // stays where it is while others come and go
+    const std::string* name = &found->first;
+    auto task = std::move(party.waiting.front());
+    party.waiting.pop_front();
+    party.turn = ++turns_;
+    ++party.running;
+    lock.unlock();
+    RunOne(std::exchange(task, nullptr));
+    lock.lock();
+    if (--party.running == 0 && party.waiting.empty()) parties_.erase(parties_.find(*name));
+  }
 }
 
-void WorkPool::RunOne(Parties::iterator found, std::unique_lock<std::mutex>& lock) {
-  Party& party = found->second;  // stays where it is while others come and go
-  const std::string* name = &found->first;
-  auto task = std::move(party.waiting.front());
-  party.waiting.pop_front();
-  party.turn = ++turns_;
-  ++party.running;
-  lock.unlock();
+void WorkPool::RunOne(std::move_only_function<void()> task) {
   try {
     const api::StopScope stop(stopped_);
     task();
@@ -68,9 +72,6 @@ void WorkPool::RunOne(Parties::iterator found, std::unique_lock<std::mutex>& loc
     ++failures;
     spdlog::error("a background task failed: {}", error.what());
   }
-  task = nullptr;
-  lock.lock();
-  if (--party.running == 0 && party.waiting.empty()) parties_.erase(parties_.find(*name));
 }
 
 }  // namespace quire::server

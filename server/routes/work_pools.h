@@ -11,12 +11,12 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 
+#include "api/base/mutex.h"
 #include "api/base/reserved_memory.h"
 #include "api/base/stop_request.h"
 
@@ -63,18 +63,16 @@ class WorkPool {
 
   void Queue(std::move_only_function<void()> task, std::string party);
   void RunTasks();
-  // Under mutex_:
-  bool MayRun(const Parties::value_type& party) const;
-  Parties::iterator NextParty();
-  void RunOne(Parties::iterator found, std::unique_lock<std::mutex>& lock);
+  void RunOne(std::move_only_function<void()> task);
+  bool MayRun(const Parties::value_type& party) const REQUIRES(mutex_);
+  Parties::iterator NextParty() REQUIRES(mutex_);
 
   const size_t party_threads_;
   std::atomic<uint64_t> tasks_ = 0;
   std::atomic<bool> stopped_ = false;
-  std::mutex mutex_;
-  // Guarded by mutex_:
-  Parties parties_;  // with tasks that wait or run
-  uint64_t turns_ = 0;
+  api::Mutex mutex_;
+  Parties parties_ GUARDED_BY(mutex_);  // with tasks that wait or run
+  uint64_t turns_ GUARDED_BY(mutex_) = 0;
   boost::asio::thread_pool threads_;  // last: its threads use the others
 };
 

@@ -22,7 +22,7 @@ void EraseFrom(auto& ages_by_name, const std::string& name, auto place) {
 
 void BlobUsers::Lease::Add(const std::string& blob) {
   blobs_.push_back(blob);
-  const std::scoped_lock lock(users_.mutex_);
+  const api::MutexLock lock(users_.mutex_);
   try {
     ++users_.held_[blob];
   } catch (...) {
@@ -38,14 +38,14 @@ void BlobUsers::Lease::Redeem(const std::string& blob, const std::string& party)
 
 void BlobUsers::Lease::Release() {
   for (const std::string& blob : std::exchange(blobs_, {})) {
-    const std::scoped_lock lock(users_.mutex_);
+    const api::MutexLock lock(users_.mutex_);
     const auto held = users_.held_.find(blob);
     if (--held->second == 0) users_.held_.erase(held);
   }
 }
 
 void BlobUsers::Promise(const std::string& blob, const std::string& party, Clock::time_point now) {
-  const std::scoped_lock lock(mutex_);
+  const api::MutexLock lock(mutex_);
   Promises given(1, {.blob = blob, .party = party, .at = now});
   Ages in_blob(1, given.begin());
   Ages in_party(1, given.begin());
@@ -71,7 +71,7 @@ void BlobUsers::Break(Promises::iterator promise) {
 void BlobUsers::Withdraw(const std::string& blob, const std::string& party) { BreakOne(blob, party, false); }
 
 void BlobUsers::BreakOne(const std::string& blob, const std::string& party, bool or_other) {
-  const std::scoped_lock lock(mutex_);
+  const api::MutexLock lock(mutex_);
   const auto promised = of_blob_.find(blob);
   if (promised == of_blob_.end() || promised->second.empty()) return;
   const Ages& ages = promised->second;
@@ -84,7 +84,7 @@ void BlobUsers::BreakOne(const std::string& blob, const std::string& party, bool
 }
 
 bool BlobUsers::Free(const std::string& blob, Clock::time_point now) {
-  const std::scoped_lock lock(mutex_);
+  const api::MutexLock lock(mutex_);
   if (held_.contains(blob)) return false;
   while (!promises_.empty() && now - promises_.front().at > kPromiseTime) Break(promises_.begin());
   const auto promised = of_blob_.find(blob);
@@ -93,13 +93,13 @@ bool BlobUsers::Free(const std::string& blob, Clock::time_point now) {
 
 void BlobUsers::Remove(const std::string& blob, Clock::time_point now, const std::function<void()>& unlink) {
   api::AssertMayBlock();
-  const std::scoped_lock lock(removal_);
+  const api::MutexLock lock(removal_);
   if (Free(blob, now)) unlink();
 }
 
 void BlobUsers::AwaitRemoval() {
   api::AssertMayBlock();
-  const std::scoped_lock lock(removal_);
+  const api::MutexLock lock(removal_);
 }
 
 }  // namespace quire::server

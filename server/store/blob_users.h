@@ -11,9 +11,10 @@
 #include <functional>
 #include <list>
 #include <map>
-#include <mutex>
 #include <string>
 #include <vector>
+
+#include "api/base/mutex.h"
 
 namespace quire::server {
 
@@ -67,15 +68,14 @@ class BlobUsers {
   bool Free(const std::string& blob, Clock::time_point now);
   // The oldest promise of the blob that the party has, or, if there is none and `or_other`, of anybody.
   void BreakOne(const std::string& blob, const std::string& party, bool or_other);
-  // REQUIRES: mutex_ is held.
-  void Break(Promises::iterator promise);
+  void Break(Promises::iterator promise) REQUIRES(mutex_);
 
-  std::mutex removal_;  // held by a removal from its look to its end; before mutex_
-  std::mutex mutex_;
-  std::map<std::string, int> held_;       // guarded by mutex_
-  Promises promises_;                     // oldest first, as all lists of them; guarded by mutex_
-  std::map<std::string, Ages> of_blob_;   // an empty one is as none; guarded by mutex_
-  std::map<std::string, Ages> of_party_;  // likewise
+  api::Mutex removal_;  // held by a removal from its look to its end; before mutex_
+  api::Mutex mutex_;
+  std::map<std::string, int> held_ GUARDED_BY(mutex_);
+  Promises promises_ GUARDED_BY(mutex_);                     // oldest first, as all lists of them
+  std::map<std::string, Ages> of_blob_ GUARDED_BY(mutex_);   // an empty one is as none
+  std::map<std::string, Ages> of_party_ GUARDED_BY(mutex_);  // likewise
 };
 
 }  // namespace quire::server

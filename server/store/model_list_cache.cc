@@ -39,14 +39,13 @@ bool FileStamp::operator==(const FileStamp& other) const {
 }
 
 std::shared_ptr<const ModelListCache::Entry> ModelListCache::Recall(const std::filesystem::path& manifest) {
-  const std::scoped_lock lock(mutex_);
+  const api::MutexLock lock(mutex_);
   const auto found = by_path_.find(manifest);
   if (found == by_path_.end()) return nullptr;
   entries_.splice(entries_.begin(), entries_, found->second);
   return *found->second;
 }
 
-// REQUIRES: the lock is held.
 void ModelListCache::Erase(std::map<std::filesystem::path, Entries::iterator>::iterator found) {
   bytes_ -= (*found->second)->bytes;
   entries_.erase(found->second);
@@ -59,7 +58,7 @@ SharedModel ModelListCache::Find(const std::filesystem::path& manifest) {
   if (entry->manifest == FileStamp(manifest) && entry->weights == FileStamp(entry->model->weights)) {
     return entry->model;
   }
-  const std::scoped_lock lock(mutex_);
+  const api::MutexLock lock(mutex_);
   const auto found = by_path_.find(manifest);
   if (found != by_path_.end() && *found->second == entry) Erase(found);
   return nullptr;
@@ -71,7 +70,7 @@ SharedModel ModelListCache::Insert(const std::filesystem::path& manifest, const 
   const size_t bytes = sizeof(Entry) + sizeof(StoredModel) + TextBytes(*model);
   if (bytes > kModelBytesMax) return model;
   const FileStamp weights(model->weights);
-  const std::scoped_lock lock(mutex_);
+  const api::MutexLock lock(mutex_);
   if (const auto known = by_path_.find(manifest); known != by_path_.end()) {
     const SharedModel& before = (*known->second)->model;
     if (before->digest == model->digest && before->modified_at == model->modified_at) model = before;

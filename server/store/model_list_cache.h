@@ -8,8 +8,8 @@
 #include <list>
 #include <map>
 #include <memory>
-#include <mutex>
 
+#include "api/base/mutex.h"
 #include "server/store/model_store.h"
 
 namespace quire::server {
@@ -49,12 +49,12 @@ class ModelListCache {
   using Entries = std::list<std::shared_ptr<const Entry>>;
 
   std::shared_ptr<const Entry> Recall(const std::filesystem::path& manifest);
-  void Erase(std::map<std::filesystem::path, Entries::iterator>::iterator found);
+  void Erase(std::map<std::filesystem::path, Entries::iterator>::iterator found) REQUIRES(mutex_);
 
-  std::mutex mutex_;
-  Entries entries_;                                             // last used first; guarded by mutex_
-  std::map<std::filesystem::path, Entries::iterator> by_path_;  // guarded by mutex_
-  size_t bytes_ = 0;                                            // of all entries; guarded by mutex_
+  api::Mutex mutex_;
+  Entries entries_ GUARDED_BY(mutex_);  // last used first
+  std::map<std::filesystem::path, Entries::iterator> by_path_ GUARDED_BY(mutex_);
+  size_t bytes_ GUARDED_BY(mutex_) = 0;  // of all entries
 };
 
 }  // namespace quire::server

@@ -35,21 +35,21 @@ uint64_t Now() {
 }  // namespace
 
 // Whoever holds it may wait for the disk. The figures are published at its end.
-class DiskTier::Lock {
+class SCOPED_CAPABILITY DiskTier::Lock {
  public:
-  explicit Lock(DiskTier& tier) : tier_(tier) {
+  explicit Lock(DiskTier& tier) ACQUIRE(tier.mutex_) : tier_(tier) {
     api::AssertMayBlock();
     tier_.mutex_.lock();
   }
   Lock(const Lock&) = delete;
   Lock& operator=(const Lock&) = delete;
-  ~Lock() {
+  ~Lock() RELEASE() {
     TierStats& stats = tier_.stats_;
     stats.bytes = tier_.index_.bytes();
     stats.files = tier_.index_.files();
     stats.writing = !tier_.off_until_;
     {
-      const std::lock_guard published(tier_.published_mutex_);
+      const api::MutexLock published(tier_.published_mutex_);
       tier_.published_ = stats;
     }
     tier_.mutex_.unlock();
@@ -60,10 +60,19 @@ class DiskTier::Lock {
 };
 
 // As Lock, to look something up.
-std::unique_lock<std::mutex> DiskTier::LockToRead() const {
-  api::AssertMayBlock();
-  return std::unique_lock(mutex_);
-}
+class SCOPED_CAPABILITY DiskTier::ReadLock {
+ public:
+  explicit ReadLock(const DiskTier& tier) ACQUIRE(tier.mutex_) : tier_(tier) {
+    api::AssertMayBlock();
+    tier_.mutex_.lock();
+  }
+  ReadLock(const ReadLock&) = delete;
+  ReadLock& operator=(const ReadLock&) = delete;
+  ~ReadLock() RELEASE() { tier_.mutex_.unlock(); }
+
+ private:
+  const DiskTier& tier_;
+};
 
 api::Result<std::unique_ptr<DiskTier>> DiskTier::Open(Options options) {
   const auto secret = OpenTierFolder(options.folder);
@@ -148,38 +157,39 @@ uint64_t DiskTier::BudgetNow() const {
   return static_cast<uint64_t>(static_cast<double>(free + index_.bytes()) * options_.free_space_share);
 }
 
+bool DiskTier::Evict(EvictionOrder::Scarce scarce) {
+  const auto next = index_.NextToEvict(Now(), scarce);
+  if (!next) return false;
+  Unlink(PathOf(*next));
+  index_.Drop(*next);
+  ++stats_.evictions;
+  return true;
+}
+
 bool DiskTier::MakeRoom(uint64_t bytes) {
   const uint64_t budget = BudgetNow();
   stats_.budget_bytes = budget;
   if (bytes > budget) return false;
-  const auto evict = [this](EvictionOrder::Scarce scarce) {
-    const auto next = index_.NextToEvict(Now(), scarce);
-    if (!next) return false;
-    Unlink(PathOf(*next));
-    index_.Drop(*next);
-    ++stats_.evictions;
-    return true;
-  };
-  while (index_.memory_bytes() > options_.index_bytes && evict(EvictionOrder::Scarce::kSegments)) {
+  while (index_.memory_bytes() > options_.index_bytes && Evict(EvictionOrder::Scarce::kSegments)) {
   }
-  while (index_.bytes() + reserved_ + bytes > budget && evict(EvictionOrder::Scarce::kBytes)) {
+  while (index_.bytes() + reserved_ + bytes > budget && Evict(EvictionOrder::Scarce::kBytes)) {
   }
   return index_.bytes() + reserved_ + bytes <= budget;
 }
 
 bool DiskTier::Has(const SnapshotKey& key) const {
-  const auto lock = LockToRead();
+  const ReadLock lock(*this);
   return index_.Find(key) != nullptr;
 }
 
 uint64_t DiskTier::BytesOf(const SnapshotKey& key) const {
-  const auto lock = LockToRead();
+  const ReadLock lock(*this);
   const auto* entry = index_.Find(key);
   return entry == nullptr ? 0 : entry->segment.bytes;
 }
 
 std::vector<int64_t> DiskTier::EndsBehind(const SnapshotKey& parent) const {
-  const auto lock = LockToRead();
+  const ReadLock lock(*this);
   return index_.EndsBehind(parent);
 }
 
@@ -200,7 +210,7 @@ void DiskTier::CountHit(const SnapshotKey& key) {
 }
 
 TierStats DiskTier::stats() const {
-  const std::lock_guard lock(published_mutex_);
+  const api::MutexLock lock(published_mutex_);
   return published_;
 }
 
@@ -211,23 +221,23 @@ uint64_t DiskTier::RefreshBudget() {
 }
 
 std::vector<StoredPrefix> DiskTier::Prefixes() const {
-  const auto lock = LockToRead();
+  const ReadLock lock(*this);
   return index_.Prefixes();
 }
 
 std::optional<StoredPrefix> DiskTier::PrefixOf(const SnapshotKey& id) const {
-  const auto lock = LockToRead();
+  const ReadLock lock(*this);
   return index_.PrefixOf(id);
 }
 
 std::optional<PrefixOrigin> DiskTier::OriginOf(const SnapshotKey& id) const {
-  const auto lock = LockToRead();
+  const ReadLock lock(*this);
   const PrefixOrigin* origin = index_.OriginOf(id);
   return origin == nullptr ? std::nullopt : std::optional(*origin);
 }
 
 std::vector<SnapshotKey> DiskTier::SegmentsOf(const SnapshotKey& id) const {
-  const auto lock = LockToRead();
+  const ReadLock lock(*this);
   return index_.SegmentsOf(id);
 }
 

@@ -19,7 +19,6 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <stop_token>
@@ -29,6 +28,7 @@
 
 #include "api/base/error.h"
 #include "api/base/file_descriptor.h"
+#include "api/base/mutex.h"
 #include "server/tier/keys.h"
 #include "server/tier/segment_file.h"
 #include "server/tier/segment_index.h"
@@ -166,7 +166,7 @@ class DiskTier {
 
  private:
   class Lock;
-  std::unique_lock<std::mutex> LockToRead() const;
+  class ReadLock;
   DiskTier(Options options, const SnapshotKey& secret)
       : options_(std::move(options)), secret_(secret), index_(options_.owners) {
     index_.SetObserver(options_.on_change);
@@ -178,29 +178,29 @@ class DiskTier {
     uint64_t used_ns = 0;
     uint64_t disk_bytes = 0;
   };
-  std::optional<FoundFile> ReadFile(const FoundSegment& found);  // under mutex_
+  std::optional<FoundFile> ReadFile(const FoundSegment& found) REQUIRES(mutex_);
   int Fault(const char* call) const { return options_.fault ? options_.fault(call) : 0; }
   std::filesystem::path PathOf(const SnapshotKey& key) const;
   bool Unlink(const std::filesystem::path& path) const;
-  uint64_t BudgetNow() const;                           // under mutex_
-  bool MakeRoom(uint64_t bytes);                        // under mutex_
-  void Remove(const SnapshotKey& key, Pruned& pruned);  // under mutex_
+  uint64_t BudgetNow() const REQUIRES(mutex_);
+  bool Evict(EvictionOrder::Scarce scarce) REQUIRES(mutex_);  // false: there is nothing
+  bool MakeRoom(uint64_t bytes) REQUIRES(mutex_);
+  void Remove(const SnapshotKey& key, Pruned& pruned) REQUIRES(mutex_);
   void RemoveCorrupt(const SnapshotKey& key, const char* what);
   void WriteFailed(int error, const char* call);
-  void WriteWorked();
+  void WriteWorked() REQUIRES(mutex_);
 
   const Options options_;
   const SnapshotKey secret_;
   uint64_t surplus_ns_ = 0;   // NewestSegments
-  mutable std::mutex mutex_;  // held while files are removed: whoever waits for it waits for the disk
-  // Guarded by mutex_:
-  SegmentIndex index_;
-  uint64_t reserved_ = 0;  // bytes of files being written
-  std::optional<std::chrono::steady_clock::time_point> off_until_;
-  TierStats stats_;
+  mutable api::Mutex mutex_;  // held while files are removed: whoever waits for it waits for the disk
+  SegmentIndex index_ GUARDED_BY(mutex_);
+  uint64_t reserved_ GUARDED_BY(mutex_) = 0;  // bytes of files being written
+  std::optional<std::chrono::steady_clock::time_point> off_until_ GUARDED_BY(mutex_);
+  TierStats stats_ GUARDED_BY(mutex_);
 
-  mutable std::mutex published_mutex_;  // no system call is made under it
-  TierStats published_;                 // guarded by it
+  mutable api::Mutex published_mutex_;  // no system call is made under it
+  TierStats published_ GUARDED_BY(published_mutex_);
 };
 
 }  // namespace quire::server

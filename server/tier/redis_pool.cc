@@ -29,7 +29,7 @@ RedisPool::RedisPool(Options options)
 
 RedisPool::~RedisPool() {
   {
-    const std::lock_guard lock(mutex_);
+    const api::MutexLock lock(mutex_);
     stopping_ = true;
     if (next_) next_->Abort();
     wake_.notify_all();
@@ -38,12 +38,12 @@ RedisPool::~RedisPool() {
 }
 
 bool RedisPool::connected() const {
-  const std::lock_guard lock(mutex_);
+  const api::MutexLock lock(mutex_);
   return !idle_.empty() || borrowed_ > 0;
 }
 
 uint64_t RedisPool::failures() const {
-  const std::lock_guard lock(mutex_);
+  const api::MutexLock lock(mutex_);
   return failures_;
 }
 
@@ -57,12 +57,12 @@ void RedisPool::Failed(std::string_view what) {
 }
 
 void RedisPool::ReportFailure(std::string_view what) {
-  const std::lock_guard lock(mutex_);
+  const api::MutexLock lock(mutex_);
   Failed(what);
 }
 
 std::unique_ptr<RedisClient> RedisPool::Borrow() {
-  const std::lock_guard lock(mutex_);
+  const api::MutexLock lock(mutex_);
   RemoveClosed();
   if (idle_.size() <= kReady) wake_.notify_all();
   if (idle_.empty() || (breaker_.open() && !breaker_.MayTry(Clock::now()))) return nullptr;
@@ -73,7 +73,7 @@ std::unique_ptr<RedisClient> RedisPool::Borrow() {
 }
 
 void RedisPool::Return(std::unique_ptr<RedisClient> client, bool answered) {
-  const std::lock_guard lock(mutex_);
+  const api::MutexLock lock(mutex_);
   --borrowed_;
   if (!answered) {
     Failed("too slow");
@@ -88,12 +88,12 @@ void RedisPool::Return(std::unique_ptr<RedisClient> client, bool answered) {
 bool RedisPool::Connect(RedisClient& client) {
   bool was_open = false;
   {
-    const std::lock_guard lock(mutex_);
+    const api::MutexLock lock(mutex_);
     was_open = breaker_.open();
     if (!breaker_.MayTry(Clock::now())) return false;
   }
   const auto connected = client.Connect(Clock::now() + options_.connect_time);
-  const std::lock_guard lock(mutex_);
+  const api::MutexLock lock(mutex_);
   if (stopping_) return false;
   if (connected) {
     if (was_open) breaker_.AllowOne();
@@ -105,7 +105,7 @@ bool RedisPool::Connect(RedisClient& client) {
 }
 
 void RedisPool::Run() {
-  std::unique_lock lock(mutex_);
+  api::UniqueLock lock(mutex_);
   while (!stopping_) {
     RemoveClosed();
     if (idle_.size() >= kReady) {
@@ -113,13 +113,14 @@ void RedisPool::Run() {
       continue;
     }
     next_ = std::make_unique<RedisClient>(options_.address);
+    RedisClient& next = *next_;
     lock.unlock();
-    const bool connected = Connect(*next_);
+    const bool connected = Connect(next);
     lock.lock();
     if (connected) {
       idle_.push_back(std::move(next_));
     } else if (!stopping_) {
-      wake_.wait_for(lock, kTry, [this] { return stopping_; });
+      wake_.wait_for(lock, kTry, [this]() REQUIRES(mutex_) { return stopping_; });
     }
   }
 }

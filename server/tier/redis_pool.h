@@ -11,11 +11,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string_view>
 #include <thread>
 #include <vector>
 
+#include "api/base/mutex.h"
 #include "server/tier/circuit_breaker.h"
 #include "server/tier/redis_client.h"
 
@@ -51,21 +51,20 @@ class RedisPool {
   static constexpr size_t kIdleMax = 4;
 
   void Run();
-  void RemoveClosed();                 // under mutex_
-  void Failed(std::string_view what);  // under mutex_
+  void RemoveClosed() REQUIRES(mutex_);
+  void Failed(std::string_view what) REQUIRES(mutex_);
 
   const Options options_;
-  mutable std::mutex mutex_;
+  mutable api::Mutex mutex_;
   std::condition_variable wake_;
-  // Guarded by mutex_:
-  std::vector<std::unique_ptr<RedisClient>> idle_;
-  size_t borrowed_ = 0;
-  CircuitBreaker breaker_;
-  bool reported_ = false;  // the outage, in the log
-  uint64_t failures_ = 0;
-  bool stopping_ = false;
-  std::unique_ptr<RedisClient> next_;  // being connected
-  std::thread thread_;                 // last
+  std::vector<std::unique_ptr<RedisClient>> idle_ GUARDED_BY(mutex_);
+  size_t borrowed_ GUARDED_BY(mutex_) = 0;
+  CircuitBreaker breaker_ GUARDED_BY(mutex_);
+  bool reported_ GUARDED_BY(mutex_) = false;  // the outage, in the log
+  uint64_t failures_ GUARDED_BY(mutex_) = 0;
+  bool stopping_ GUARDED_BY(mutex_) = false;
+  std::unique_ptr<RedisClient> next_ GUARDED_BY(mutex_);  // being connected
+  std::thread thread_;                                    // last
 };
 
 }  // namespace quire::server

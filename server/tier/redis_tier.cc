@@ -49,7 +49,7 @@ RedisTier::RedisTier(Options options, DiskTier& disk)
 RedisTier::~RedisTier() { sender_.Stop(); }
 
 RedisStats RedisTier::stats() const {
-  const std::lock_guard lock(stats_mutex_);
+  const api::MutexLock lock(stats_mutex_);
   RedisStats stats = stats_;
   stats.connected = pool_.connected();
   stats.failures += pool_.failures();
@@ -57,7 +57,7 @@ RedisStats RedisTier::stats() const {
 }
 
 void RedisTier::Count(uint64_t RedisStats::*counter) {
-  const std::lock_guard lock(stats_mutex_);
+  const api::MutexLock lock(stats_mutex_);
   ++(stats_.*counter);
 }
 
@@ -107,7 +107,7 @@ bool RedisTier::Store(const std::string& value, const SnapshotKey& key, const St
     if (!disk_.stats().writing) return false;
   }
   spdlog::warn("snapshot tier: a value in Redis is not what was written key={}", HexOf(key));
-  const std::lock_guard lock(stats_mutex_);
+  const api::MutexLock lock(stats_mutex_);
   ++stats_.corrupt;
   return false;
 }
@@ -133,7 +133,7 @@ void RedisTier::Send(const std::vector<Upload>& uploads) {
   const auto now = Clock::now();
   for (const Upload& upload : uploads) {
     {
-      const std::lock_guard lock(sent_mutex_);
+      const api::MutexLock lock(sent_mutex_);
       if (sent_.Contains(upload.key, now)) continue;
     }
     sender_.Post(upload);
@@ -151,7 +151,7 @@ RedisTier::Sender::Sender(RedisTier& tier)
       }) {}
 
 void RedisTier::Sender::Post(const Upload& upload) {
-  const std::lock_guard lock(mutex_);
+  const api::MutexLock lock(mutex_);
   if (uploads_.size() >= kUploadsMax) return tier_.Count(&RedisStats::dropped);
   uploads_.push_back(upload);
   wake_.notify_all();
@@ -159,7 +159,7 @@ void RedisTier::Sender::Post(const Upload& upload) {
 
 void RedisTier::Sender::Stop() {
   {
-    const std::lock_guard lock(mutex_);
+    const api::MutexLock lock(mutex_);
     stopping_ = true;
     wake_.notify_all();
   }
@@ -170,13 +170,13 @@ void RedisTier::Sender::Stop() {
 bool RedisTier::Sender::Connect() {
   if (client_.connected()) return true;
   if (!tier_.pool_.Connect(client_)) return false;
-  const std::lock_guard lock(tier_.sent_mutex_);
+  const api::MutexLock lock(tier_.sent_mutex_);
   tier_.sent_.Clear();  // another Redis, or one that was emptied
   return true;
 }
 
 void RedisTier::Sender::Run() {
-  std::unique_lock lock(mutex_);
+  api::UniqueLock lock(mutex_);
   while (!stopping_) {
     if (uploads_.empty()) {
       wake_.wait(lock);
@@ -220,7 +220,7 @@ std::string RedisTier::ValueOf(const Upload& upload) const {
 }
 
 void RedisTier::RecordSent(const SnapshotKey& key) {
-  const std::lock_guard lock(sent_mutex_);
+  const api::MutexLock lock(sent_mutex_);
   sent_.Insert(key, Clock::now());
 }
 

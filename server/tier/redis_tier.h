@@ -17,12 +17,12 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "api/base/mutex.h"
 #include "server/tier/disk_tier.h"
 #include "server/tier/recent_keys.h"
 #include "server/tier/redis_pool.h"
@@ -102,12 +102,12 @@ class RedisTier {
     bool Connect();
 
     RedisTier& tier_;
-    std::mutex mutex_;
+    api::Mutex mutex_;
     std::condition_variable wake_;
-    std::deque<Upload> uploads_;  // guarded by mutex_
-    bool stopping_ = false;       // likewise
-    RedisClient client_;          // of the thread
-    std::thread thread_;          // last
+    std::deque<Upload> uploads_ GUARDED_BY(mutex_);
+    bool stopping_ GUARDED_BY(mutex_) = false;
+    RedisClient client_;  // of the thread
+    std::thread thread_;  // last
   };
 
   void Count(uint64_t RedisStats::*counter);
@@ -120,10 +120,10 @@ class RedisTier {
 
   const Options options_;
   DiskTier& disk_;
-  mutable std::mutex stats_mutex_;
-  RedisStats stats_;  // guarded by stats_mutex_
-  std::mutex sent_mutex_;
-  RecentKeys sent_;  // that Redis has; guarded by sent_mutex_
+  mutable api::Mutex stats_mutex_;
+  RedisStats stats_ GUARDED_BY(stats_mutex_);
+  api::Mutex sent_mutex_;
+  RecentKeys sent_ GUARDED_BY(sent_mutex_);  // that Redis has
   RedisPool pool_;
   Sender sender_;
 };

@@ -68,6 +68,9 @@ HEAVY_IN_HEADER = re.compile(r"^\s*#\s*include\s*<(nlohmann/json\.hpp|boost/beas
 AWAIT_IN_CONDITION = re.compile(r"\b(if|while)\s*\((?:[^()=;]|\([^()]*\))*\bco_await\b")
 # It also frees what a braced list in an awaited call's arguments was turned into twice; name the value first.
 AWAIT_OF_BRACES = re.compile(r"\bco_await\b[^;]*[(,]\s*\{[^}]")
+# Clang knows which mutex guards what only of the annotated ones.
+MUTEX = "api/base/mutex.h"
+PLAIN_MUTEX = re.compile(r"\bstd::(\w*mutex|lock_guard|unique_lock|scoped_lock|shared_lock)\b")
 VENDORED = ("tests/conformance/suite/", "server/console/web/vendor/")
 
 
@@ -119,6 +122,8 @@ def check_source(name, text, breaches):
             breaches.append(f"{where}: a braced list among the arguments of co_await")
         if header and HEAVY_IN_HEADER.match(line):
             breaches.append(f"{where}: JSON or Beast in a header: {line.strip()}")
+        if name.endswith((".cc", ".h")) and name != MUTEX and not is_test_code(name) and PLAIN_MUTEX.search(line):
+            breaches.append(f"{where}: a mutex that is not of {MUTEX}")
         match = INCLUDE.match(line)
         if not match or not name.endswith((".cc", ".h")):
             continue
