@@ -43,21 +43,24 @@ def check_links(root, name, text, breaches):
             breaches.append(f"{name}: {link}: there is no such heading")
 
 
+def words(root):
+    """The words of each document that is counted."""
+    return {name: len((root / name).read_text().split()) for name in documents(root) if not name.startswith(NOT_COUNTED)}
+
+
 def check(root):
     breaches = []
-    words = {}
+    counts = words(root)
     for name in documents(root):
         text = (root / name).read_text()
         check_links(root, name, text, breaches)
-        if not name.startswith(NOT_COUNTED):
-            words[name] = len(text.split())
         if len(text.splitlines()) > LINES_MAX.get(name, sys.maxsize):
             breaches.append(f"{name}: {len(text.splitlines())} lines, more than {LINES_MAX[name]}")
     for name, most in WORDS_OF_ONE_MAX.items():
-        if words.get(name, 0) > most:
-            breaches.append(f"{name}: {words[name]} words, more than {most}")
-    if sum(words.values()) > WORDS_MAX:
-        breaches.append(f"documents: {sum(words.values())} words, more than {WORDS_MAX}")
+        if counts.get(name, 0) > most:
+            breaches.append(f"{name}: {counts[name]} words, more than {most}")
+    if sum(counts.values()) > WORDS_MAX:
+        breaches.append(f"documents: {sum(counts.values())} words, more than {WORDS_MAX}")
     return breaches
 
 
