@@ -15,12 +15,12 @@
 #include <cstdlib>
 #include <ctime>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "api/base/mutex.h"
 #include "server/log_queue.h"
 
 namespace quire::server {
@@ -79,7 +79,7 @@ int PriorityOf(spdlog::level::level_enum level) {
 }
 
 // Formats where the message is logged, so that its time is right; the queue's thread writes.
-class QueueSink : public spdlog::sinks::base_sink<api::Mutex> {
+class QueueSink : public spdlog::sinks::base_sink<std::mutex> {
  protected:
   void sink_it_(const spdlog::details::log_msg& message) override {
     if (to_journal) {
