@@ -65,6 +65,18 @@ class ConsoleCase(unittest.TestCase):
         page.wait(f"document.querySelectorAll('.message.assistant').length === {count} && "
                   "!document.querySelector('[aria-busy=true]')", f"{count} answers")
 
+    def sent_bodies(self, page):
+        """What returns the bodies of the chats that the page asks for from now on."""
+        page.run("""(() => {
+            const real = window.fetch;
+            window.bodies = [];
+            window.fetch = (path, options) => {
+              if (path === "/v1/chat/completions") bodies.push(JSON.parse(options.body));
+              return real(path, options);
+            };
+        })()""")
+        return lambda: page.run("bodies")
+
     def quiet(self, page):
         """No script failed, nothing was blocked, and nothing was asked of another host."""
         self.assertEqual([], page.messages)

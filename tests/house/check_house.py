@@ -68,7 +68,8 @@ HEAVY_IN_HEADER = re.compile(r"^\s*#\s*include\s*<(nlohmann/json\.hpp|boost/beas
 AWAIT_IN_CONDITION = re.compile(r"\b(if|while)\s*\((?:[^()=;]|\([^()]*\))*\bco_await\b")
 # It also frees what a braced list in an awaited call's arguments was turned into twice; name the value first.
 AWAIT_OF_BRACES = re.compile(r"\bco_await\b[^;]*[(,]\s*\{[^}]")
-# Clang knows which mutex guards what only of the annotated ones. spdlog's library has its sinks for std::mutex.
+# Clang knows which mutex guards what only of the annotated ones. spdlog's library has its sinks for
+# std::mutex.
 MUTEX = "api/base/mutex.h"
 PLAIN_MUTEX = re.compile(r"(?<!base_sink<)\bstd::(\w*mutex|lock_guard|unique_lock|scoped_lock|shared_lock)\b")
 VENDORED = ("tests/conformance/suite/", "server/console/web/vendor/")

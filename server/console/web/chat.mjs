@@ -1,32 +1,43 @@
 // The chat view: conversations, messages as a tree of branches, and what the next request asks for.
 import {streamAnswer} from "./answer.mjs";
 import {json} from "./api.mjs";
-import {addMessage, branch, checkConversation, newConversation, outline, showBranch, siblings} from "./conversation.mjs";
+import {ChatList} from "./chat_list.mjs";
+import {Composer, acceptDrops} from "./composer.mjs";
+import {addMessage, branch, newConversation, outline, showBranch, siblings} from "./conversation.mjs";
 import {h, notify, replace} from "./dom.mjs";
-import {messageView} from "./message_view.mjs";
+import {Drawer, NARROW} from "./drawers.mjs";
+import {iconButton} from "./icons.mjs";
+import {onNow} from "./live.mjs";
+import {PendingView, headingOf, messageView} from "./message_view.mjs";
 import {schemaProblem} from "./options.mjs";
-import {settingsPanel} from "./settings.mjs";
+import {settingsCount, settingsPanel} from "./settings.mjs";
 import {allConversations, deleteConversation, saveConversation, saveSetting, setting} from "./storage.mjs";
+import {prefillWait, queueWait} from "./wait.mjs";
 
-const ATTACHMENT_BYTES = 1 << 20;
-
-const state = {conversations: [], current: null, running: null, settings: setting("settings", {}), models: []};
+// `running`: by conversation, the answer on its way: {message, abort, wait, view}.
+const state = {conversations: [], current: null, running: new Map(), models: []};
 let elements = {};
+let now = null;  // of the server
+onNow((next) => { now = next; });
 
 export async function showChat(view) {
-  const conversations = await allConversations();
-  // The shown conversation is the object that answers are written to.
-  state.conversations = conversations.map((one) => one.id === state.current?.id ? state.current : one);
+  const known = new Map(state.conversations.map((one) => [one.id, one]));
+  // A conversation that is shown or answered is the object that answers are written to.
+  state.conversations = (await allConversations()).map((one) => known.get(one.id) ?? one);
+  state.conversations.forEach(mend);
   await loadModels();
-  if (!state.current) state.current = state.conversations[0] ?? newConversation(setting("model", state.models[0]?.name ?? ""));
-  // Answers that a reload cut off end where they were.
-  for (const node of Object.values(state.current.nodes)) {
-    if (node.pending && !state.running) {
-      delete node.pending;
-      node.error ??= "This answer was cut off when the page was closed. Regenerate it to go on.";
-    }
-  }
+  if (!state.current) state.current = state.conversations[0] ?? newConversation();
   build(view);
+}
+
+// Settings were those of the page once. Answers that a reload cut off end where they were.
+function mend(conversation) {
+  conversation.settings ??= {...setting("settings", {})};
+  for (const node of Object.values(conversation.nodes)) {
+    if (!node.pending || state.running.has(conversation)) continue;
+    delete node.pending;
+    node.error ??= "This answer was cut off when the page was closed.";
+  }
 }
 
 async function loadModels() {
@@ -37,84 +48,143 @@ async function loadModels() {
   }
 }
 
+const thinks = (name) => Boolean(state.models.find((model) => model.name === name)?.capabilities?.includes("thinking"));
+
+function saveStarted(conversation) {
+  if (conversation.leaf) saveConversation(conversation);
+}
+
 function build(view) {
-  const list = h("ul", {class: "conversations"});
-  const messages = h("div", {class: "messages", "aria-live": "off"});
-  const input = h("textarea", {id: "prompt", rows: 3, "aria-label": "Message", placeholder: "Message. Enter sends, Shift+Enter is a new line."});
-  const send = h("button", {type: "submit", class: "primary"}, "Send");
-  const stop = h("button", {type: "button", onclick: () => state.running?.abort()}, "Stop");
-  const model = h("select", {"aria-label": "Model"});
-  const files = h("input", {type: "file", multiple: true, hidden: true, accept: "text/*,.md,.json,.csv,.c,.cc,.h,.py,.js,.ts,.rs,.go"});
-  elements = {list, messages, input, send, stop, model, attachments: []};
-  input.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
-      event.preventDefault();
-      submit();
-    }
+  const composer = new Composer({
+    send, stop: () => state.running.get(state.current)?.abort.abort(),
+    modelChosen: (name) => {
+      state.current.model = name;
+      saveSetting("model", name);
+      saveStarted(state.current);
+      drawModels();
+    },
+    effortChosen: (level) => {
+      state.current.settings.think = level;
+      saveStarted(state.current);
+    },
   });
-  files.addEventListener("change", () => attach([...files.files]).finally(() => { files.value = ""; }));
-  model.addEventListener("change", () => {
-    state.current.model = model.value;
-    saveSetting("model", model.value);
-  });
-  const form = h("form", {class: "composer"}, h("div", {class: "attached"}), input,
-    h("div", {class: "row"}, model, h("button", {type: "button", onclick: () => files.click()}, "Attach text"), files,
-      h("span", {class: "grow"}), stop, send));
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    submit();
-  });
-  elements.attached = form.querySelector(".attached");
-  const panel = settingsPanel(state.current, state.settings, () => {
-    saveSetting("settings", state.settings);
-    if (state.current.leaf) saveConversation(state.current);
-  });
-  replace(view, h("div", {class: "chat-view"},
-    h("aside", {class: "side", "aria-label": "Conversations"},
-      h("button", {type: "button", class: "wide-button", onclick: startNew}, "New conversation"), list,
-      h("div", {class: "row"}, h("button", {type: "button", onclick: exportAll}, "Export"), importButton())),
-    h("section", {class: "conversation", "aria-label": "Conversation"}, messages, form),
-    panel));
+  const list = new ChatList({
+    conversations: () => state.conversations, current: () => state.current, isRunning: (one) => state.running.has(one),
+    open, create: startNew, remove, rename, add: addImported,
+  }, closeDrawers);
+  const listButton = iconButton("menu", "Conversations", {"aria-expanded": "true"});
+  const settingsButton = iconButton("settings", "Settings", {"aria-expanded": "false", class: "settings-button"});
+  const title = h("h2", {class: "chat-title"});
+  const column = h("div", {class: "column"});
+  const messages = h("div", {class: "messages"}, column);
+  const toEnd = iconButton("down", "To the newest message", {class: "to-end round", hidden: true, onclick: scrollToEnd});
+  const status = h("p", {class: "hidden", role: "status"});
+  messages.addEventListener("scroll", () => { toEnd.hidden = isAtEnd(); }, {passive: true});
+  const section = h("section", {class: "conversation", "aria-label": "Conversation"},
+    h("div", {class: "chat-head"}, listButton, title, settingsButton), messages,
+    h("div", {class: "foot-of-chat"}, toEnd, composer.element), status);
+  acceptDrops(section, (files) => composer.attach(files));
+  const scrim = h("div", {class: "scrim", hidden: true, onclick: closeDrawers});
+  const root = h("div", {class: "chat-view"}, list.element, section, scrim);
+  const over = (isOver) => { scrim.hidden = !isOver; };
+  list.search.value = elements.list?.search.value ?? "";
+  const settingsOpen = Boolean(elements.settingsDrawer?.isOpen) && !NARROW.matches;
+  elements = {composer, list, settingsButton, title, messages, column, toEnd, status, root,
+    listDrawer: new Drawer(listButton, section, over), settingsDrawer: new Drawer(settingsButton, section, over)};
+  elements.listDrawer.use(list.element, !NARROW.matches && setting("list", true));
+  listButton.addEventListener("click", () => { if (!NARROW.matches) saveSetting("list", elements.listDrawer.isOpen); });
+  showSettings(settingsOpen);
+  replace(view, root);
   drawModels();
   draw();
+  scrollToEnd();
+}
+
+function closeDrawers() {
+  for (const drawer of [elements.listDrawer, elements.settingsDrawer]) if (drawer.isOpen) drawer.set(false, true);
+}
+
+NARROW.addEventListener("change", () => {
+  if (!elements.root?.isConnected) return;
+  elements.settingsDrawer.set(false);
+  elements.listDrawer.set(!NARROW.matches && setting("list", true));
+});
+
+// The panel of the current conversation, in the place of another's.
+function showSettings(isOpen) {
+  elements.settingsPanel?.remove();
+  const changed = () => {
+    saveStarted(state.current);
+    drawHead();
+  };
+  elements.settingsPanel = settingsPanel(state.current, {
+    changed, close: () => elements.settingsDrawer.set(false, true),
+    reset: () => {
+      Object.assign(state.current, {system: "", settings: {}});
+      changed();
+      showSettings(true);
+      drawModels();
+    },
+  });
+  elements.root.append(elements.settingsPanel);
+  elements.settingsDrawer.use(elements.settingsPanel, isOpen);
 }
 
 function drawModels() {
-  const {model} = elements;
-  replace(model, state.models.map(({name, capabilities}) =>
-    h("option", {value: name, selected: name === state.current.model},
-      name + (capabilities?.length > 1 ? ` (${capabilities.filter((one) => one !== "completion").join(", ")})` : ""))));
-  if (state.models.length === 0) replace(model, h("option", {value: ""}, "no model: pull one first"));
-  if (!state.models.some(({name}) => name === state.current.model) && state.models[0]) state.current.model = state.models[0].name;
-  model.value = state.current.model;
+  if (!state.current.model) state.current.model = setting("model", "");
+  if (!state.current.leaf && !state.models.some(({name}) => name === state.current.model)) state.current.model = state.models[0]?.name ?? "";
+  elements.composer.drawModels(state.models, state.current);
 }
 
 function draw() {
-  drawList();
+  elements.list.draw();
+  drawHead();
   drawMessages();
-  elements.stop.hidden = !state.running;
-  elements.send.disabled = Boolean(state.running);
+  elements.composer.drawState(state.running.has(state.current));
 }
 
-function drawList() {
-  replace(elements.list, state.conversations.map((conversation) => h("li", {class: conversation === state.current ? "current" : ""},
-    h("button", {type: "button", "aria-current": conversation === state.current ? "true" : null, onclick: () => open(conversation)},
-      conversation.title || "Untitled"),
-    h("button", {type: "button", class: "remove", "aria-label": `Delete ${conversation.title}`, onclick: () => remove(conversation)}, "×"))));
+function drawHead() {
+  elements.title.textContent = state.current.title || "New conversation";
+  const count = settingsCount(state.current);
+  const label = count > 0 ? `Settings (${count} set)` : "Settings";
+  elements.settingsButton.title = label;
+  elements.settingsButton.querySelector(".hidden").textContent = label;
+  elements.settingsButton.classList.toggle("marked", count > 0);
 }
 
 function drawMessages() {
   const nodes = branch(state.current);
-  if (nodes.length === 0) {
-    replace(elements.messages, h("p", {class: "empty"}, "Ask something. Every branch of a conversation costs only its new tokens."));
-    return;
+  const end = isAtEnd();
+  if (nodes.length === 0) replace(elements.column, emptyView());
+  else replace(elements.column, branchTree(), nodes.map(nodeView));
+  if (end) scrollToEnd();
+  elements.toEnd.hidden = isAtEnd();
+}
+
+function emptyView() {
+  if (state.models.length === 0) {
+    return h("div", {class: "empty"}, h("h3", {}, "No models yet"), h("p", {}, h("a", {href: "#/models"}, "Pull or create one"), " to begin."));
   }
-  replace(elements.messages, branchTree(), nodes.map(nodeView));
+  return h("div", {class: "empty"}, h("h3", {}, "Ask something"), h("p", {}, "Every branch of a conversation costs only its new tokens."));
+}
+
+function isAtEnd() {
+  const {messages} = elements;
+  return messages.scrollHeight - messages.scrollTop - messages.clientHeight < 80;
+}
+
+function scrollToEnd() {
   elements.messages.scrollTop = elements.messages.scrollHeight;
 }
 
 function nodeView(node) {
-  const busy = Boolean(node.pending);
+  const running = state.running.get(state.current);
+  if (running?.message === node) {
+    running.view = new PendingView(node);
+    running.view.element.dataset.node = node.id;
+    running.view.refresh(running.wait);
+    return running.view.element;
+  }
   const same = siblings(state.current, node);
   const position = same.indexOf(node) + 1;
   const go = (step) => () => {
@@ -122,12 +192,17 @@ function nodeView(node) {
     saveConversation(state.current);
     draw();
   };
+  const idle = !running;
+  const isAnswer = node.role === "assistant";
+  // A call or constrained text cannot be continued in the middle.
+  const continues = idle && isAnswer && node.id === state.current.leaf && node.content && !node.toolCalls && !state.current.settings.schema?.trim();
   const view = messageView(node, {
     count: same.length, position, previous: go(-1), next: go(1),
-    edit: !state.running ? () => edit(node) : null,
-    regenerate: node.role === "assistant" && !state.running ? () => answer(node.parent) : null,
-    answerCall: busy || state.running ? null : answerCall, openCalls: openCalls(node),
-  }, busy);
+    edit: idle ? () => edit(node) : null,
+    regenerate: isAnswer && idle ? () => answer(node.parent) : null,
+    resume: continues ? () => resume(node) : null,
+    answerCall: idle ? answerCall : null, openCalls: openCalls(node),
+  });
   view.dataset.node = node.id;
   return view;
 }
@@ -143,36 +218,41 @@ function branchTree() {
       h("button", {type: "button", class: `depth${Math.min(depth, 8)}`, onclick: () => {
         showBranch(state.current, node);
         draw();
-      }}, `${node.role}: ${node.content.slice(0, 60)}`)))));
+      }}, `${headingOf(node)}: ${(node.content || node.error || "").slice(0, 60)}`)))));
 }
 
-function submit() {
-  const text = [...elements.attachments.map(({name, content}) => `File ${name}:\n\`\`\`\n${content}\n\`\`\``), elements.input.value]
-    .join("\n\n").trim();
-  if (!text || state.running || !state.current.model) return;
-  elements.input.value = "";
-  elements.attachments.length = 0;
-  drawAttachments();
-  const message = addMessage(state.current, state.current.leaf, {role: "user", content: text});
+// Whether it was sent.
+function send(text, files) {
+  if (state.running.has(state.current) || !state.current.model) return false;
+  const message = addMessage(state.current, state.current.leaf, {role: "user", content: text, ...(files.length > 0 && {files})});
   if (!state.conversations.includes(state.current)) state.conversations.unshift(state.current);
   answer(message.id);
+  scrollToEnd();
+  return true;
 }
 
 // Another text at the place of a message: a branch beside it. A user's is answered, a result goes on with its
 // call, and a model's stays as it is written.
 function edit(node) {
-  const view = elements.messages.querySelector(`[data-node="${node.id}"]`);
-  const text = h("textarea", {rows: 4, "aria-label": "Edited message"});
+  const view = elements.column.querySelector(`[data-node="${node.id}"]`);
+  const text = h("textarea", {rows: 3, "aria-label": "Edited message"});
   text.value = node.content;
+  const keep = () => {
+    if (!text.value.trim()) return;
+    const {role, toolCallId, files, model} = node;
+    const message = addMessage(state.current, node.parent, {role, content: text.value,
+      ...(toolCallId && {toolCallId}), ...(files && {files}), ...(model && {model})});
+    if (role === "user") answer(message.id);
+    else if (role === "tool") goOnAfterResult();
+    else keepBranch();
+  };
+  text.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) keep();
+    if (event.key === "Escape") draw();
+  });
+  view.classList.add("edited");
   replace(view, text, h("div", {class: "row"},
-    h("button", {type: "button", class: "primary", onclick: () => {
-      if (!text.value.trim()) return;
-      const {role, toolCallId} = node;
-      const message = addMessage(state.current, node.parent, {role, content: text.value, ...(toolCallId && {toolCallId})});
-      if (role === "user") answer(message.id);
-      else if (role === "tool") goOnAfterResult();
-      else keepBranch();
-    }}, node.role === "assistant" ? "Keep as a new branch" : "Send as a new branch"),
+    h("button", {type: "button", class: "primary", onclick: keep}, node.role === "assistant" ? "Keep as a new branch" : "Send as a new branch"),
     h("button", {type: "button", onclick: draw}, "Cancel")));
   text.focus();
 }
@@ -184,6 +264,7 @@ function keepBranch() {
 
 // Results stand behind the message with their calls. The model goes on when it has all of them.
 function openCalls(node) {
+  if (node.finish === "stopped" || node.error) return [];
   const shown = branch(state.current);
   const behind = shown.slice(shown.indexOf(node) + 1);
   const end = behind.findIndex(({role}) => role !== "tool");
@@ -202,110 +283,121 @@ function answerCall(call, result) {
   goOnAfterResult();
 }
 
-async function answer(parent) {
-  const conversation = state.current;
-  const message = addMessage(conversation, parent, {role: "assistant", content: "", pending: true});
-  const abort = new AbortController();
-  state.running = abort;
+function answer(parent) {
+  run(state.current, addMessage(state.current, parent, {role: "assistant", content: "", model: state.current.model}));
+}
+
+function resume(message) {
+  delete message.error;
+  run(state.current, message);
+}
+
+async function run(conversation, message) {
+  message.pending = true;
+  const running = {message, abort: new AbortController(), wait: queueWait(message.model, now), view: null};
+  state.running.set(conversation, running);
   draw();
   saveConversation(conversation);
   const save = throttled(() => saveConversation(conversation), 1000);
-  const redraw = throttled(() => {
-    if (conversation === state.current) drawPending(message);
+  const redraw = throttled(() => drawRunning(conversation, running), 100);
+  const changed = () => {
+    redraw();
     save();
-  }, 100);
+  };
+  let asked = false;  // whether the model has the prompt
+  const endWatch = onNow((next) => {
+    if (asked) return;
+    running.wait = queueWait(message.model, next);
+    redraw();
+  });
+  const progress = (report) => {
+    asked = true;
+    running.wait = prefillWait(report);
+  };
   try {
-    await streamAnswer(conversation, message, state.settings, abort.signal, redraw);
-    if (state.settings.schema?.trim() && !message.toolCalls) message.error = schemaProblem(state.settings.schema, message.content) || undefined;
+    await streamAnswer(conversation, message, {thinks: thinks(message.model), signal: running.abort.signal, changed, progress});
+    const {schema} = conversation.settings;
+    if (schema?.trim() && !message.toolCalls) message.problem = schemaProblem(schema, message.content) || undefined;
   } catch (error) {
     if (error.name === "AbortError") message.finish = "stopped";
     else message.error = error.message;
   } finally {
+    endWatch();
     delete message.pending;
-    state.running = null;
+    state.running.delete(conversation);
     redraw.cancel();
     save.cancel();
-    await saveConversation(conversation);
-    draw();
+    if (state.conversations.includes(conversation)) await saveConversation(conversation);
+    ended(conversation, message);
   }
 }
 
-// Streams come in many small pieces: the page is drawn ten times a second at most, and saved once.
+function ended(conversation, message) {
+  if (conversation !== state.current) return elements.list.draw();
+  draw();
+  elements.status.textContent = message.error ? "The answer failed" : message.finish === "stopped" ? "Stopped" : "The answer is complete";
+}
+
+// Streams come in many small pieces: the page is drawn ten times a second at most, less often where drawing
+// takes long, and saved once.
 function throttled(action, interval) {
   let timer = null;
-  const call = () => { timer ??= setTimeout(() => { timer = null; action(); }, interval); };
+  let took = 0;
+  const call = () => {
+    timer ??= setTimeout(() => {
+      const begin = performance.now();
+      timer = null;
+      action();
+      took = performance.now() - begin;
+    }, Math.max(interval, 4 * took));
+  };
   call.cancel = () => clearTimeout(timer);
   return call;
 }
 
-function drawPending(message) {
-  const old = elements.messages.querySelector(`[data-node="${message.id}"]`);
-  if (!old) return;
-  const {messages} = elements;
-  const atEnd = messages.scrollHeight - messages.scrollTop - messages.clientHeight < 80;
-  old.replaceWith(nodeView(message));
-  if (atEnd) messages.scrollTop = messages.scrollHeight;
-}
-
-async function attach(files) {
-  for (const file of files) {
-    if (file.size > ATTACHMENT_BYTES) {
-      notify(`${file.name} is larger than 1 MB.`, "error");
-      continue;
-    }
-    const content = await file.text();
-    if (content.includes("\u0000")) notify(`${file.name} is not a text file.`, "error");
-    else elements.attachments.push({name: file.name, content});
-  }
-  drawAttachments();
-}
-
-function drawAttachments() {
-  replace(elements.attached, elements.attachments.map((one, index) => h("span", {class: "chip"}, one.name,
-    h("button", {type: "button", "aria-label": `Remove ${one.name}`, onclick: () => {
-      elements.attachments.splice(index, 1);
-      drawAttachments();
-    }}, "×"))));
+function drawRunning(conversation, {message, wait, view}) {
+  if (conversation !== state.current || !view?.element.isConnected) return;
+  const end = isAtEnd();
+  view.refresh(wait);
+  if (end) scrollToEnd();
+  const phase = message.content ? "Answering" : message.reasoning ? "Thinking" : wait.phase;
+  if (elements.status.dataset.phase === phase) return;
+  elements.status.dataset.phase = phase;
+  elements.status.textContent = phase;
 }
 
 // At once: what is typed while the models are asked for again must not be lost.
 function open(conversation) {
-  if (state.running) return notify("Stop the running answer first.");
   state.current = conversation;
   build(document.getElementById("view"));
+  elements.composer.input.focus();
   loadModels().then(drawModels);
 }
 
 const startNew = () => open(newConversation(state.current.model));
 
+function rename(conversation, title) {
+  conversation.title = title;
+  saveStarted(conversation);
+  drawHead();
+}
+
 async function remove(conversation) {
-  if (conversation === state.current && state.running) return;
   if (!confirm(`Delete "${conversation.title}"?`)) return;
-  await deleteConversation(conversation.id);
   state.conversations = state.conversations.filter((one) => one !== conversation);
+  state.running.get(conversation)?.abort.abort();
+  await deleteConversation(conversation.id);
   if (conversation === state.current) open(state.conversations[0] ?? newConversation(conversation.model));
-  else drawList();
+  else elements.list.draw();
 }
 
-function exportAll() {
-  const file = new Blob([JSON.stringify({conversations: state.conversations}, null, 1)], {type: "application/json"});
-  const link = h("a", {href: URL.createObjectURL(file), download: "quire-conversations.json"});
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
-}
-
-function importButton() {
-  const file = h("input", {type: "file", accept: "application/json", hidden: true});
-  file.addEventListener("change", async () => {
-    try {
-      const {conversations} = JSON.parse(await file.files[0].text());
-      for (const conversation of conversations.map(checkConversation)) await saveConversation(conversation);
-      state.conversations = await allConversations();
-      drawList();
-    } catch (error) {
-      notify(error.message, "error");
-    }
-    file.value = "";
-  });
-  return h("span", {}, h("button", {type: "button", onclick: () => file.click()}, "Import"), file);
+// One that is there already is replaced, unless it is being answered.
+async function addImported(conversations) {
+  const free = conversations.filter(({id}) => ![...state.running.keys()].some((one) => one.id === id));
+  for (const conversation of free) await saveConversation(conversation);
+  const ids = new Set(free.map(({id}) => id));
+  state.conversations = [...free, ...state.conversations.filter(({id}) => !ids.has(id))];
+  const current = free.find(({id}) => id === state.current.id);
+  if (current) open(current);
+  else elements.list.draw();
 }

@@ -2,7 +2,7 @@
 // and costs only its own tokens, because the server has the common part cached. Plain data; no DOM.
 
 export function newConversation(model = "") {
-  return {id: crypto.randomUUID(), title: "", model, system: "", changed: Date.now(), nodes: {}, roots: [], leaf: null};
+  return {id: crypto.randomUUID(), title: "", model, system: "", settings: {}, changed: Date.now(), nodes: {}, roots: [], leaf: null};
 }
 
 // Adds a message behind `parent` (an id, or null for the beginning) and makes it the end of the shown branch.
@@ -12,7 +12,7 @@ export function addMessage(conversation, parent, message) {
   (parent === null ? conversation.roots : conversation.nodes[parent].children).push(id);
   conversation.leaf = id;
   conversation.changed = Date.now();
-  if (!conversation.title && message.role === "user") conversation.title = titleOf(message.content);
+  if (!conversation.title && message.role === "user") conversation.title = titleOf(message.content || message.files[0].name);
   return conversation.nodes[id];
 }
 
@@ -41,14 +41,34 @@ export function showBranch(conversation, node) {
   conversation.leaf = end.id;
 }
 
-// The messages as /v1/chat/completions takes them. Reasoning is not sent back.
+// Whether an answer was stopped or failed. It stays on the page, and the model does not get to see it.
+export const isIncomplete = ({role, finish, error}) => role === "assistant" && (finish === "stopped" || Boolean(error));
+
+// A fence that no line of `content` closes.
+function fenceFor(content) {
+  const longest = Math.max(2, ...(content.match(/`{3,}/g) ?? []).map(({length}) => length));
+  return "`".repeat(longest + 1);
+}
+
+// What the model reads: files stand before the text.
+export function textOf({content, files = []}) {
+  const parts = files.map(({name, content: text}) => `File ${name}:\n${fenceFor(text)}\n${text}\n${fenceFor(text)}`);
+  return [...parts, content].join("\n\n").trim();
+}
+
+// The messages as /v1/chat/completions takes them. Reasoning is not sent back, nor are incomplete answers and
+// the results of their calls.
 export function messagesFor(conversation, leaf = conversation.leaf) {
-  const messages = branch(conversation, leaf).map(({role, content, toolCalls, toolCallId}) => {
-    const message = {role, content};
-    if (toolCalls?.length) message.tool_calls = toolCalls;
-    if (toolCallId) message.tool_call_id = toolCallId;
-    return message;
-  });
+  const messages = [];
+  let left = false;  // whether the newest answer was left out
+  for (const node of branch(conversation, leaf)) {
+    if (node.role !== "tool") left = isIncomplete(node);
+    if (left) continue;
+    const message = {role: node.role, content: textOf(node)};
+    if (node.toolCalls?.length) message.tool_calls = node.toolCalls;
+    if (node.toolCallId) message.tool_call_id = node.toolCallId;
+    messages.push(message);
+  }
   if (conversation.system.trim()) messages.unshift({role: "system", content: conversation.system});
   return messages;
 }
@@ -72,10 +92,17 @@ export function checkConversation(value) {
   const fail = (reason) => { throw new Error(`not a conversation of this page: ${reason}`); };
   if (typeof value !== "object" || value === null) fail("no object");
   for (const name of ["id", "title", "model", "system"]) if (typeof value[name] !== "string") fail(`${name} is no text`);
+  const hasOnly = (object, type) => typeof object === "object" && object !== null && Object.values(object).every((one) => typeof one === type);
+  value.settings ??= {};
+  if (!hasOnly(value.settings, "string")) fail("settings that are no text");
   if (!Array.isArray(value.roots) || typeof value.nodes !== "object" || value.nodes === null) fail("no messages");
   for (const [id, node] of Object.entries(value.nodes)) {
     if (node.id !== id || typeof node.content !== "string" || !Array.isArray(node.children)) fail(`message ${id}`);
     if (!["user", "assistant", "tool"].includes(node.role)) fail(`role of message ${id}`);
+    const files = node.files ?? [];
+    if (!Array.isArray(files) || !files.every((file) => hasOnly(file, "string") && "name" in file && "content" in file)) fail(`files of message ${id}`);
+    const {model = "", error = "", finish = "", reasoning = "", problem = ""} = node;
+    if (!hasOnly([model, error, finish, reasoning, problem], "string") || !hasOnly(node.figures ?? {}, "number")) fail(`message ${id}`);
     if (node.parent !== null && !value.nodes[node.parent]?.children.includes(id)) fail(`parent of message ${id}`);
     for (const child of node.children) if (value.nodes[child]?.parent !== id) fail(`child of message ${id}`);
   }
