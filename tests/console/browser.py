@@ -80,8 +80,17 @@ class Page:
             self.send("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code,
                       **({"text": "\r"} if key == "Enter" and kind == "keyDown" else {}))
 
+    def point_at(self, selector):
+        """Moves the mouse to the middle of an element."""
+        self.send("Page.bringToFront")
+        element = f"document.querySelector({json.dumps(selector)})"
+        self.run(f"{element}.scrollIntoView({{block: 'nearest'}})")
+        x, y = self.run(f"(({{x, y, width, height}}) => [x + width / 2, y + height / 2])({element}.getBoundingClientRect())")
+        self.send("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+
     def size(self, width, height, mobile=False):
         self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)
+        self.send("Emulation.setTouchEmulationEnabled", enabled=mobile)
 
     def theme(self, name):
         self.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])

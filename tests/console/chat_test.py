@@ -202,6 +202,7 @@ class Chat(console_case.ConsoleCase):
         page.run("window.exported = []; const url = URL.createObjectURL; URL.createObjectURL = (blob) => { exported.push(blob); return url.call(URL, blob); }")
         page.click(".side button", "Export")
         saved.write_text(page.run("exported[0].text()"))
+        page.point_at(".conversations li.current")
         page.click(".conversations li.current .remove")
         page.wait("!document.querySelector('.conversations').innerText.includes('Read this.')")
         saved_whole = saved.read_text()
@@ -247,6 +248,7 @@ class Chat(console_case.ConsoleCase):
         page.reload()
         page.click(".conversations button", "Many marks")
         self.assertEqual(2000, page.wait("document.querySelector('.message.assistant .text pre')?.innerText.length"))
+        page.point_at(".conversations li.current")
         page.click(".conversations li.current .remove")
         page.wait("!document.querySelector('.conversations').innerText.includes('Many marks')")
         self.assertEqual(0, page.run("import('/ui/storage.mjs').then(({allConversations}) => allConversations()).then((all) => "

@@ -2,9 +2,14 @@
 
 QUIRE_PICTURES=DIR writes a picture of each view there. Without Debian's chromium nothing runs: exit code 77.
 """
+import functools
 import os
 import pathlib
+import shutil
+import subprocess
 import sys
+import tarfile
+import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
@@ -24,6 +29,28 @@ def picture(page, name):
         page.theme(theme)
         page.run("new Promise((done) => setTimeout(done, 300))")
         page.picture(pathlib.Path(folder) / f"{name}-{theme}.png")
+
+
+@functools.cache
+def axe_core():
+    """The text of axe-core from npm's registry, or nothing."""
+    if not shutil.which("npm"):
+        return None
+    with tempfile.TemporaryDirectory(prefix="quire-axe-") as folder:
+        try:
+            done = subprocess.run(["npm", "pack", "--silent", "--fetch-retries=0", "axe-core@4.14.1"], cwd=folder, capture_output=True,
+                                  text=True, timeout=180, check=True)
+        except subprocess.SubprocessError:
+            return None
+        with tarfile.open(pathlib.Path(folder) / done.stdout.split()[-1]) as packed:
+            return packed.extractfile("package/axe.min.js").read().decode()
+
+
+def violations(page, axe):
+    """What axe-core, whose text is `axe`, finds in the page as it is."""
+    page.send("Runtime.evaluate", expression=axe)
+    return page.run("axe.run().then(({violations}) => violations.map(({id, impact, nodes}) => "
+                    "`${impact}: ${id}: ${nodes.map((one) => one.html).join(' ')}`))")
 
 
 class ConsoleCase(unittest.TestCase):
