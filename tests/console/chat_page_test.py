@@ -319,7 +319,11 @@ class ChatPage(console_case.ConsoleCase):
 
     def test_on_a_phone_list_and_settings_are_drawers(self):
         page = self.slow_chat(width=390, height=844, mobile=True)
-        self.ask(page, "Hello", "Yes.")
+        page.fill("#prompt", "Hello")
+        page.press("Enter", 13)
+        self.assertEqual("Hello\n", page.run("document.querySelector('#prompt').value"))
+        page.click("button", "Send")
+        self.answer(page, 0, "Yes.")
         box = page.run("(({width, height}) => [width, height])(document.querySelector('.conversation').getBoundingClientRect())")
         self.assertEqual([390, 844], box)
         self.assertLessEqual(page.run("document.documentElement.scrollWidth"), 390)

@@ -85,6 +85,9 @@ class ConsoleCase(unittest.TestCase):
 
     def say(self, page, text):
         page.fill("#prompt", text)
+        if page.run("matchMedia('(pointer: coarse)').matches"):  # Enter is a new line there
+            page.click("button", "Send")
+            return
         page.run("document.getElementById('prompt').focus()")
         page.press("Enter", 13)
 

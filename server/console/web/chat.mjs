@@ -335,11 +335,12 @@ async function run(conversation, message) {
 function ended(conversation, message) {
   if (conversation !== state.current) return elements.list.draw();
   draw();
+  delete elements.status.dataset.phase;
   elements.status.textContent = message.error ? "The answer failed" : message.finish === "stopped" ? "Stopped" : "The answer is complete";
 }
 
-// Streams come in many small pieces: the page is drawn ten times a second at most, less often where drawing
-// takes long, and saved once.
+// Streams come in many small pieces: the page is drawn ten times a second at most, and saved once. Where that
+// takes long it is done less often, because the model may be computed by the same machine.
 function throttled(action, interval) {
   let timer = null;
   let took = 0;
@@ -349,7 +350,7 @@ function throttled(action, interval) {
       timer = null;
       action();
       took = performance.now() - begin;
-    }, Math.max(interval, 4 * took));
+    }, Math.max(interval, 10 * took));
   };
   call.cancel = () => clearTimeout(timer);
   return call;

@@ -42,8 +42,9 @@ export class Composer {
       event.preventDefault();
       this.#send();
     });
+    // The keyboard of a touch screen has one key for a new line.
     this.input.addEventListener("keydown", (event) => {
-      if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+      if (event.key !== "Enter" || event.shiftKey || event.isComposing || matchMedia("(pointer: coarse)").matches) return;
       event.preventDefault();
       this.#send();
     });
