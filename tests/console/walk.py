@@ -22,8 +22,8 @@ BUSY = "document.querySelector('[aria-busy]')"
 
 
 class Walk:
-    def __init__(self, page, folder, device):
-        self.page, self.folder, self.device = page, folder, device
+    def __init__(self, page, folder, device, model):
+        self.page, self.folder, self.device, self.model = page, folder, device, model
         self.steps = []
 
     def take(self, what):
@@ -47,7 +47,7 @@ class Walk:
     def go(self):
         page = self.page
         page.wait("document.querySelector('.empty') && document.querySelector('select[aria-label=Model]').value")
-        page.fill("select[aria-label=Model]", "walk:latest")
+        page.fill("select[aria-label=Model]", f"{self.model}:latest")
         self.drop_book()
         page.fill("#prompt", "This is the log of a lighthouse. What does it record? Then write a Python function that counts its days.")
         self.take("compose: a dropped file, and the question")
@@ -57,7 +57,7 @@ class Walk:
         page.wait("/ left/.test(document.querySelector('.wait')?.innerText)")
         page.run("new Promise((done) => setTimeout(done, 4000))")
         self.take("prefill: tokens, rate, time left")
-        page.wait(f"{BUSY}?.querySelector('.text').innerText.length > 150")
+        page.wait(f"{BUSY}?.querySelector('.text').innerText.length > 60")
         self.take("answer: formatted as it comes, with its rate")
         page.click("button", "Stop")
         self.idle()
@@ -104,10 +104,11 @@ def main(model, folder):
     with harness.Daemon() as daemon, browsers.Browser() as browser, tempfile.NamedTemporaryFile("w", suffix=".modelfile") as recipe:
         recipe.write(f"FROM {pathlib.Path(model).resolve()}\nPARAMETER temperature 0\nPARAMETER num_predict 160\n")
         recipe.flush()
-        made = daemon.cli("create", "walk", "-f", recipe.name)
+        name = pathlib.Path(model).stem
+        made = daemon.cli("create", name, "-f", recipe.name)
         assert made.returncode == 0, made.stderr
         for device, size, columns, shown in (("desktop", (1280, 800), 2, 640), ("phone", (390, 844), 5, 260)):
-            while daemon.post("/api/generate", {"model": "walk", "keep_alive": 0}) and daemon.get("/api/ps").json["models"]:
+            while daemon.post("/api/generate", {"model": name, "keep_alive": 0}) and daemon.get("/api/ps").json["models"]:
                 time.sleep(0.1)
             page = browser.page()
             page.size(*size, mobile=device == "phone")
@@ -115,7 +116,7 @@ def main(model, folder):
             page.send("Storage.clearDataForOrigin", origin=f"http://127.0.0.1:{daemon.port}", storageTypes="local_storage,indexeddb")
             page.open(f"http://127.0.0.1:{daemon.port}/ui/#/chat")
             page.send("Page.bringToFront")
-            walk = Walk(page, folder, device)
+            walk = Walk(page, folder, device, name)
             walk.go()
             assert page.messages == [], page.messages
             page.close()

@@ -14,6 +14,7 @@ function figuresText(message) {
   if (tokensPerSecond !== undefined) parts.push(`${tokensPerSecond.toFixed(1)} tokens/s`);
   if (firstTokenMs !== undefined) parts.push(`first token after ${milliseconds(firstTokenMs)}`);
   if (promptTokens !== undefined) parts.push(`${number(cachedTokens)} of ${number(promptTokens)} prompt tokens from cache`);
+  if (message.finish === "length") parts.push("cut off at the limit of tokens");
   return parts.join(" · ");
 }
 
@@ -42,7 +43,7 @@ function mark(message, {regenerate, resume}) {
     return h("div", {class: "mark"}, h("p", {}, h("strong", {}, "Stopped. "), "The model does not see this answer."), h("p", {class: "row"}, more, again));
   }
   if (message.problem) return h("div", {class: "mark"}, h("p", {}, message.problem));
-  if (message.finish === "length") return h("div", {class: "mark"}, h("p", {}, "Cut off at the limit of tokens."), more && h("p", {class: "row"}, more));
+  if (message.finish === "length" && more) return h("div", {class: "mark"}, h("p", {}, "Cut off at the limit of tokens."), h("p", {class: "row"}, more));
   return null;
 }
 
