@@ -98,7 +98,7 @@ void DeclareLaunch(CLI::App& app, LaunchOptions& launch) {
   auto* command = app.add_subcommand(
       "launch",
       fmt::format("Start a coding agent with a model of this server: {}", fmt::join(kLaunchClients, ", ")));
-  command->add_option("CLIENT", launch.client, "The agent")->required();
+  command->add_option("CLIENT", launch.client, "The agent or chat program")->required();
   command->add_option("ARGUMENTS", launch.arguments, "Arguments of the agent, after --");
   command->add_option("--model", launch.model, "Model name (default: the only model)");
   command->add_flag("--print", launch.print_only, "Only print the agent's settings; write and start nothing");

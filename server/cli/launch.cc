@@ -61,36 +61,30 @@ api::Result<std::string> ChooseModel(Client& client, const std::string& wanted) 
   return api::Fail(api::ErrorCode::kInvalidArgument, fmt::format("choose a model with --model: {}", names));
 }
 
-// What an agent will miss, said before it starts.
-api::Result<void> WarnOfLimits(Client& client, const LaunchOptions& options, const LaunchTarget& target) {
-  const auto shown = client.Post("/api/show", Dump(Json{{"model", target.model}}));
+// What the server says of the model, which it need not load for that.
+api::Result<Json> Describe(Client& client, const std::string& model) {
+  const auto shown = client.Post("/api/show", Dump(Json{{"model", model}}));
   if (!shown) return std::unexpected(shown.error());
-  const Json model = Json::parse(*shown, nullptr, false);
-  const Json can = model.is_object() ? model.value("capabilities", Json::array()) : Json::array();
+  Json described = Json::parse(*shown, nullptr, false);
+  return described.is_object() ? std::move(described) : Json::object();
+}
+
+// What an agent will miss, said before it starts.
+void WarnOfLimits(const Json& model, const LaunchOptions& options, const LaunchTarget& target) {
+  const Json can = model.value("capabilities", Json::array());
   if (std::ranges::find(can, Json("tools")) == can.end()) {
     fmt::print(stderr, "Warning: {} does not support tools; {} can only chat with it.\n", target.model,
                options.client);
   }
-  if (target.num_ctx > 0 && target.num_ctx < kRoomyContext) {
-    const Json info = model.is_object() ? model.value("model_info", Json::object()) : Json::object();
-    const std::string architecture = info.value("general.architecture", "");
-    const bool trained = info.value(architecture + ".context_length", int64_t{0}) <= target.num_ctx;
-    fmt::print(stderr, "Warning: the context is {} tokens, too few for most agents. {}\n", target.num_ctx,
-               trained ? "Choose a model with more."
-                       : fmt::format("Start the daemon with OLLAMA_CONTEXT_LENGTH={}, or give the model "
-                                     "PARAMETER num_ctx.",
-                                     kRoomyContext));
-  }
-  return {};
-}
-
-// Tokens that the loaded model has for a request; 0 = not known.
-int64_t ContextOf(Client& client, const std::string& model) {
-  for (const Json& loaded : ModelsIn(client.Get("/api/ps"))) {
-    const std::string name = NameIn(loaded);
-    if (name == model || name == model + ":latest") return loaded.value("context_length", int64_t{0});
-  }
-  return 0;
+  if (target.num_ctx <= 0 || target.num_ctx >= kRoomyContext) return;
+  const Json info = model.value("model_info", Json::object());
+  const std::string architecture = info.value("general.architecture", "");
+  const bool trained = info.value(architecture + ".context_length", int64_t{0}) <= target.num_ctx;
+  fmt::print(stderr, "Warning: the context is {} tokens, too few for most agents. {}\n", target.num_ctx,
+             trained ? "Choose a model with more."
+                     : fmt::format("Start the daemon with OLLAMA_CONTEXT_LENGTH={}, or give the model "
+                                   "PARAMETER num_ctx.",
+                                   kRoomyContext));
 }
 
 std::string ContentOf(const fs::path& path) {
@@ -139,9 +133,8 @@ int Become(const LaunchPlan& plan) {
   ::execvp(arguments.front(), arguments.data());
   const int why = errno;
   if (why == ENOENT) {
-    return PrintError(
-        {api::ErrorCode::kNotFound, fmt::format("{} is not installed; install it with: npm install -g {}",
-                                                plan.command.front(), plan.package)});
+    return PrintError({api::ErrorCode::kNotFound, fmt::format("{} is not installed; install it with: {}",
+                                                              plan.command.front(), plan.install)});
   }
   return PrintError(
       {api::ErrorCode::kUnavailable,
@@ -160,15 +153,17 @@ int Launch(Client& client, const LaunchOptions& options) {
   if (!model) return PrintError(model.error());
   LaunchTarget target{.url = client.Url(), .key = std::string(ApiKey()), .model = *std::move(model)};
   if (!options.print_only) {
-    // So that the first prompt of the agent does not wait for it, and its context is known.
+    // So that the first prompt of the agent does not wait for it. Once it is loaded, its context is exact.
     ChatOptions chat;
     chat.model = target.model;
     if (const auto loaded = Chat(client, std::move(chat)).Load(); !loaded) return PrintError(loaded.error());
   }
-  target.num_ctx = ContextOf(client, target.model);
-  if (const auto warned = WarnOfLimits(client, options, target); !warned) return PrintError(warned.error());
+  const auto described = Describe(client, target.model);
+  if (!described) return PrintError(described.error());
+  target.num_ctx = described->value("context_length", int64_t{0});
   auto plan = PlanLaunch(options.client, target, *folder);
   if (!plan) return PrintError(plan.error());
+  if (plan->is_agent) WarnOfLimits(*described, options, target);
   plan->command.insert(plan->command.end(), options.arguments.begin(), options.arguments.end());
   fmt::print("{}", LaunchText(*plan, target));
   if (options.print_only) return 0;

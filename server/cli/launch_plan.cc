@@ -16,11 +16,14 @@ constexpr int64_t kPatienceMs = 3'600'000;
 // Clients refuse to start without a key, also where the server needs none.
 std::string KeyOf(const LaunchTarget& target) { return target.key.empty() ? "none" : target.key; }
 
+// Of an answer, so that the prompt has room beside it. 0 = not known.
+int64_t OutputOf(const LaunchTarget& target) { return target.num_ctx / 4; }
+
 // A string in TOML, and in YAML.
 std::string QuotedText(const std::string& text) { return Json(text).dump(); }
 
 LaunchPlan PlanClaude(const LaunchTarget& target, const std::filesystem::path&) {
-  LaunchPlan plan{.command = {"claude"}, .package = "@anthropic-ai/claude-code"};
+  LaunchPlan plan{.command = {"claude"}, .install = "npm install -g @anthropic-ai/claude-code"};
   plan.variables = {
       {"ANTHROPIC_BASE_URL", target.url},
       {"ANTHROPIC_AUTH_TOKEN", KeyOf(target)},
@@ -34,11 +37,15 @@ LaunchPlan PlanClaude(const LaunchTarget& target, const std::filesystem::path&) 
         "ANTHROPIC_DEFAULT_HAIKU_MODEL", "CLAUDE_CODE_SUBAGENT_MODEL"}) {
     plan.variables.emplace_back(variable, target.model);
   }
+  if (target.num_ctx > 0) {
+    plan.variables.emplace_back("CLAUDE_CODE_MAX_CONTEXT_TOKENS", std::to_string(target.num_ctx));
+    plan.variables.emplace_back("CLAUDE_CODE_MAX_OUTPUT_TOKENS", std::to_string(OutputOf(target)));
+  }
   return plan;
 }
 
 LaunchPlan PlanCodex(const LaunchTarget& target, const std::filesystem::path&) {
-  LaunchPlan plan{.command = {"codex"}, .package = "@openai/codex"};
+  LaunchPlan plan{.command = {"codex"}, .install = "npm install -g @openai/codex"};
   const std::string provider = "model_providers.quire.";
   std::vector<std::string> settings = {
       "model=" + QuotedText(target.model), "model_provider=\"quire\"",
@@ -58,7 +65,7 @@ LaunchPlan PlanCodex(const LaunchTarget& target, const std::filesystem::path&) {
 
 LaunchPlan PlanOpencode(const LaunchTarget& target, const std::filesystem::path& folder) {
   Json model = {{"name", target.model}};
-  if (target.num_ctx > 0) model["limit"] = {{"context", target.num_ctx}, {"output", target.num_ctx / 4}};
+  if (target.num_ctx > 0) model["limit"] = {{"context", target.num_ctx}, {"output", OutputOf(target)}};
   const Json provider = {
       {"npm", "@ai-sdk/openai-compatible"},
       {"name", "Quire"},
@@ -66,14 +73,15 @@ LaunchPlan PlanOpencode(const LaunchTarget& target, const std::filesystem::path&
       {"models", {{target.model, model}}}};
   const std::string name = "quire/" + target.model;
   const Json settings = {{"provider", {{"quire", provider}}}, {"model", name}, {"small_model", name}};
-  LaunchPlan plan{.command = {"opencode"}, .package = "opencode-ai"};
+  LaunchPlan plan{.command = {"opencode"}, .install = "npm install -g opencode-ai"};
   plan.files.push_back({folder / "opencode.json", settings.dump(2) + "\n"});
   plan.variables.emplace_back("OPENCODE_CONFIG", plan.files.front().path);
   return plan;
 }
 
 LaunchPlan PlanQwen(const LaunchTarget& target, const std::filesystem::path&) {
-  LaunchPlan plan{.command = {"qwen", "--auth-type", "openai"}, .package = "@qwen-code/qwen-code"};
+  LaunchPlan plan{.command = {"qwen", "--auth-type", "openai"},
+                  .install = "npm install -g @qwen-code/qwen-code"};
   plan.variables = {{"OPENAI_BASE_URL", target.url + "/v1"},
                     {"OPENAI_API_KEY", KeyOf(target)},
                     {"OPENAI_MODEL", target.model}};
@@ -94,7 +102,7 @@ LaunchPlan PlanCline(const LaunchTarget& target, const std::filesystem::path& fo
                      {"providers", providers}};
   const std::filesystem::path data = folder / "cline";
   LaunchPlan plan{.command = {"cline", "--data-dir", data, "--provider", "openai-compatible"},
-                  .package = "cline"};
+                  .install = "npm install -g cline"};
   plan.files.push_back({data / "settings/providers.json", file.dump(2) + "\n"});
   return plan;
 }
@@ -108,9 +116,87 @@ LaunchPlan PlanContinue(const LaunchTarget& target, const std::filesystem::path&
   if (target.num_ctx > 0) {
     text += fmt::format("    defaultCompletionOptions:\n      contextLength: {}\n", target.num_ctx);
   }
-  LaunchPlan plan{.package = "@continuedev/cli"};
+  LaunchPlan plan{.install = "npm install -g @continuedev/cli"};
   plan.files.push_back({folder / "continue.yaml", std::move(text)});
   plan.command = {"cn", "--config", plan.files.front().path};
+  return plan;
+}
+
+LaunchPlan PlanCopilot(const LaunchTarget& target, const std::filesystem::path&) {
+  LaunchPlan plan{.command = {"copilot"}, .install = "npm install -g @github/copilot"};
+  plan.variables = {{"COPILOT_PROVIDER_BASE_URL", target.url + "/v1"},
+                    {"COPILOT_PROVIDER_TYPE", "openai"},
+                    {"COPILOT_PROVIDER_API_KEY", KeyOf(target)},
+                    {"COPILOT_MODEL", target.model},
+                    {"COPILOT_OFFLINE", "true"}};  // without an account
+  if (target.num_ctx > 0) {
+    plan.variables.emplace_back("COPILOT_PROVIDER_MAX_PROMPT_TOKENS",
+                                std::to_string(target.num_ctx - OutputOf(target)));
+    plan.variables.emplace_back("COPILOT_PROVIDER_MAX_OUTPUT_TOKENS", std::to_string(OutputOf(target)));
+  }
+  return plan;
+}
+
+LaunchPlan PlanGrok(const LaunchTarget& target, const std::filesystem::path&) {
+  LaunchPlan plan{.command = {"grok"}, .install = "npm install -g @vibe-kit/grok-cli"};
+  plan.variables = {
+      {"GROK_BASE_URL", target.url + "/v1"}, {"GROK_API_KEY", KeyOf(target)}, {"GROK_MODEL", target.model}};
+  if (target.num_ctx > 0) plan.variables.emplace_back("GROK_MAX_TOKENS", std::to_string(OutputOf(target)));
+  return plan;
+}
+
+// An extension that has a provider with one model.
+LaunchPlan PlanPi(const LaunchTarget& target, const std::filesystem::path& folder) {
+  Json model = {{"id", target.model},
+                {"name", target.model},
+                {"reasoning", false},
+                {"input", {"text"}},
+                {"cost", {{"input", 0}, {"output", 0}, {"cacheRead", 0}, {"cacheWrite", 0}}}};
+  if (target.num_ctx > 0) {
+    model["contextWindow"] = target.num_ctx;
+    model["maxTokens"] = OutputOf(target);
+  }
+  Json provider = {{"name", "Quire"},
+                   {"baseUrl", target.url + "/v1"},
+                   {"apiKey", KeyOf(target)},
+                   {"api", "openai-completions"}};
+  provider["models"] = Json::array({std::move(model)});
+  LaunchPlan plan{.install = "npm install -g @mariozechner/pi-coding-agent"};
+  plan.files.push_back(
+      {folder / "pi.ts",
+       fmt::format("export default function (pi) {{\n  pi.registerProvider(\"quire\", {});\n}}\n",
+                   provider.dump(2))});
+  plan.command = {"pi",      "--extension", plan.files.front().path, "--provider", "quire",
+                  "--model", target.model};
+  return plan;
+}
+
+LaunchPlan PlanAider(const LaunchTarget& target, const std::filesystem::path& folder) {
+  const std::string name = "openai/" + target.model;
+  LaunchPlan plan{.command = {"aider", "--model", name, "--timeout", std::to_string(kPatienceMs / 1000),
+                              "--no-show-model-warnings"},
+                  .install = "pip install aider-chat",
+                  .is_agent = false};  // edits are text
+  plan.variables = {{"OPENAI_API_BASE", target.url + "/v1"}, {"OPENAI_API_KEY", KeyOf(target)}};
+  if (target.num_ctx <= 0) return plan;
+  const Json known = {{name,
+                       {{"max_input_tokens", target.num_ctx},
+                        {"max_output_tokens", OutputOf(target)},
+                        {"litellm_provider", "openai"},
+                        {"mode", "chat"}}}};
+  plan.files.push_back({folder / "aider.json", known.dump(2) + "\n"});
+  plan.command.insert(plan.command.end(), {"--model-metadata-file", plan.files.front().path});
+  return plan;
+}
+
+LaunchPlan PlanOpenWebui(const LaunchTarget& target, const std::filesystem::path&) {
+  LaunchPlan plan{.command = {"open-webui", "serve"}, .install = "pip install open-webui", .is_agent = false};
+  plan.variables = {{"OPENAI_API_BASE_URL", target.url + "/v1"},
+                    {"OPENAI_API_KEY", KeyOf(target)},
+                    {"ENABLE_OLLAMA_API", "false"},
+                    {"DEFAULT_MODELS", target.model},
+                    {"ENABLE_PERSISTENT_CONFIG", "false"},  // else those of its first start
+                    {"AIOHTTP_CLIENT_TIMEOUT", std::to_string(kPatienceMs / 1000)}};
   return plan;
 }
 
@@ -128,7 +214,8 @@ std::string ShellWord(const std::string& word) {
 
 api::Result<LaunchPlan> PlanLaunch(std::string_view client, const LaunchTarget& target,
                                    const std::filesystem::path& folder) {
-  constexpr std::array kPlans = {PlanClaude, PlanCodex, PlanOpencode, PlanQwen, PlanCline, PlanContinue};
+  constexpr std::array kPlans = {PlanClaude,  PlanCodex, PlanOpencode, PlanQwen,  PlanCline,    PlanContinue,
+                                 PlanCopilot, PlanGrok,  PlanPi,       PlanAider, PlanOpenWebui};
   static_assert(kPlans.size() == kLaunchClients.size());
   for (size_t i = 0; i < kPlans.size(); ++i) {
     if (kLaunchClients[i] == client) return kPlans[i](target, folder);

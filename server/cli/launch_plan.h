@@ -1,4 +1,4 @@
-// What a coding agent needs to work with this server: its settings, as variables, files and arguments.
+// What an agent or a chat program needs to work with this server: its settings, as variables, files and arguments.
 #pragma once
 
 #include <array>
@@ -13,8 +13,9 @@
 
 namespace quire::cli {
 
-inline constexpr std::array<std::string_view, 6> kLaunchClients = {"claude", "codex", "opencode",
-                                                                   "qwen",   "cline", "continue"};
+inline constexpr auto kLaunchClients =
+    std::to_array<std::string_view>({"claude", "codex", "opencode", "qwen", "cline", "continue", "copilot",
+                                     "grok", "pi", "aider", "open-webui"});
 
 struct LaunchTarget {
   std::string url = {};    // of the server: "http://127.0.0.1:11434"
@@ -32,7 +33,8 @@ struct LaunchPlan {
   std::vector<std::pair<std::string, std::string>> variables = {};
   std::vector<LaunchFile> files = {};     // of ours only: no file of the client is touched
   std::vector<std::string> command = {};  // program and arguments
-  std::string package = {};               // npm's name of the program
+  std::string install = {};               // the command that installs the program
+  bool is_agent = true;                   // works with tools, in a long context
 };
 
 // `folder`: for our files. kInvalidArgument for a client that is not in kLaunchClients.

@@ -29,7 +29,7 @@ TEST(LaunchPlan, EveryClientGetsAddressModelAndKey) {
   target.key = "quire-0123456789";
   for (const std::string_view client : kLaunchClients) {
     const LaunchPlan plan = Planned(client, target);
-    EXPECT_FALSE(plan.command.empty() || plan.package.empty()) << client;
+    EXPECT_FALSE(plan.command.empty() || plan.install.empty()) << client;
     const std::string text = LaunchText(plan, target);
     EXPECT_THAT(text, HasSubstr(target.url)) << client;
     EXPECT_THAT(text, HasSubstr(target.model)) << client;
@@ -46,7 +46,30 @@ TEST(LaunchPlan, ClaudeHasOneModelForAllItsRoles) {
   EXPECT_THAT(plan.variables, Contains(Pair("ANTHROPIC_BASE_URL", kTarget.url)));
   EXPECT_THAT(plan.variables, Contains(Pair("ANTHROPIC_MODEL", kTarget.model)));
   EXPECT_THAT(plan.variables, Contains(Pair("ANTHROPIC_DEFAULT_HAIKU_MODEL", kTarget.model)));
+  EXPECT_THAT(plan.variables, Contains(Pair("CLAUDE_CODE_MAX_CONTEXT_TOKENS", "32768")));
+  EXPECT_THAT(plan.variables, Contains(Pair("CLAUDE_CODE_MAX_OUTPUT_TOKENS", "8192")));
   EXPECT_TRUE(plan.files.empty());
+}
+
+TEST(LaunchPlan, BoundsThatAreNotKnownAreNotSaid) {
+  LaunchTarget target = kTarget;
+  target.num_ctx = 0;
+  for (const std::string_view client : kLaunchClients) {
+    const std::string text = LaunchText(Planned(client, target), target);
+    for (const char* bound : {"MAX_", "context", "max_", "maxTokens", "\"limit\""}) {
+      EXPECT_THAT(text, Not(HasSubstr(bound))) << client;
+    }
+  }
+  EXPECT_THAT(Planned("copilot").variables, Contains(Pair("COPILOT_PROVIDER_MAX_PROMPT_TOKENS", "24576")));
+  EXPECT_THAT(Planned("grok").variables, Contains(Pair("GROK_MAX_TOKENS", "8192")));
+}
+
+TEST(LaunchPlan, AiderKnowsTheModelByItsProvider) {
+  const LaunchPlan plan = Planned("aider");
+  EXPECT_THAT(plan.command, Contains("openai/coder:7b"));
+  const auto known = nlohmann::json::parse(plan.files.at(0).content);
+  EXPECT_EQ(known["openai/coder:7b"]["max_input_tokens"], 32'768);
+  EXPECT_FALSE(plan.is_agent);
 }
 
 TEST(LaunchPlan, CodexReadsTheKeyFromAVariableOnlyIfThereIsOne) {

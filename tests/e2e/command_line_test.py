@@ -114,15 +114,17 @@ class Output(unittest.TestCase):
 class Launch(unittest.TestCase):
     """With programs in place of the agents, which print how they were started."""
 
-    CLIENTS = ("claude", "codex", "opencode", "qwen", "cline", "continue")
-    VARIABLES = {"claude": "ANTHROPIC_BASE_URL", "qwen": "OPENAI_BASE_URL", "opencode": "OPENCODE_CONFIG"}
+    AGENTS = ("claude", "codex", "opencode", "qwen", "cline", "continue", "copilot", "grok", "pi")
+    CLIENTS = (*AGENTS, "aider", "open-webui")
+    VARIABLES = {"claude": "ANTHROPIC_BASE_URL", "qwen": "OPENAI_BASE_URL", "opencode": "OPENCODE_CONFIG",
+                 "open-webui": "OPENAI_API_BASE_URL"}
 
     @classmethod
     def setUpClass(cls):
         cls.daemon = Daemon({"OLLAMA_API_KEY": ""}).start()
         programs = pathlib.Path(cls.daemon.folder.name) / "programs"
         programs.mkdir()
-        for name in ("claude", "codex", "opencode", "qwen", "cline", "cn"):
+        for name in ("claude", "codex", "opencode", "qwen", "cline", "cn", "copilot", "grok", "pi", "aider", "open-webui"):
             program = programs / name
             program.write_text("#!/bin/sh\nprintf 'started %s:' \"${0##*/}\"\nprintf ' [%s]' \"$@\"\necho\n"
                                "env | grep -E '^(ANTHROPIC|OPENAI|OPENCODE|CLAUDE)' | sort\n")
@@ -155,7 +157,7 @@ class Launch(unittest.TestCase):
             self.assertTrue(started.partition("\n")[0].endswith("[-p] [two words]"), started)
             if client in self.VARIABLES:
                 self.assertIn(self.VARIABLES[client] + "=", started)
-            self.assertIn("too few for most agents", done.stderr)
+            self.assertEqual(client in self.AGENTS, "too few for most agents" in done.stderr, client)
         opencode = self.folder / "quire/launch/opencode.json"
         self.assertEqual(f"quire/{MODEL}:latest", json.loads(opencode.read_text())["model"])
         self.assertEqual(0o600, opencode.stat().st_mode & 0o777)
