@@ -126,7 +126,7 @@ TEST(ResponsesParse, ToolsOfAgents) {
   const auto parsed = ParseResponses(ResponseWith(std::string(R"("input":"hi","tools":)") + kAgentTools));
   ASSERT_TRUE(parsed) << parsed.error().message;
   EXPECT_THAT(parsed->unknown_options,
-              ElementsAre("tools.web_search", "tools.web_search_preview_2025_03_11", "tools.patch.format"));
+              ElementsAre("tools.web_search", "tools.web_search_preview_2025_03_11"));
   const Request request = ToRequest(*parsed, {});
   std::vector<std::string> names, fields;
   for (const Tool& tool : std::get<ChatPrompt>(request.prompt).tools) {
@@ -136,6 +136,8 @@ TEST(ResponsesParse, ToolsOfAgents) {
   EXPECT_THAT(names, ElementsAre("f", "n.g", "patch", "local_shell"));
   EXPECT_THAT(fields, ElementsAre("tools[0].parameters", "tools[1].tools[0].parameters", "", ""));
   EXPECT_THAT(std::get<ChatPrompt>(request.prompt).tools[2].definition_json, HasSubstr("(lark):\\nstart: A"));
+  EXPECT_EQ(json::parse(std::get<ChatPrompt>(request.prompt).tools[2].parameters_json)["properties"]["input"],
+            json::parse(R"({"type":"string","x-grammar":{"syntax":"lark","definition":"start: A"}})"));
   EXPECT_EQ(json::parse(parsed->tools_json), json::parse(kAgentTools));
   for (const auto& [choice, name] : std::vector<std::pair<std::string, std::string>>{
            {R"({"type":"function","namespace":"n","name":"g"})", "n.g"},
@@ -145,6 +147,17 @@ TEST(ResponsesParse, ToolsOfAgents) {
         ResponseWith(std::string(R"("input":"hi","tools":)") + kAgentTools + R"(,"tool_choice":)" + choice));
     ASSERT_TRUE(forced) << forced.error().message;
     EXPECT_EQ(forced->tools.forced_tool, name);
+  }
+}
+
+TEST(ResponsesParse, FormatsOfCustomToolsThatAreNotKnownAreLeftOut) {
+  for (const std::string format : {R"({"type":"grammar","syntax":"abnf","definition":"a"})",
+                                   R"({"type":"grammar","syntax":"regex"})", R"({"type":"xml"})"}) {
+    const auto parsed = ParseResponses(
+        ResponseWith(R"("input":"hi","tools":[{"type":"custom","name":"f","format":)" + format + "}]"));
+    ASSERT_TRUE(parsed) << parsed.error().message;
+    EXPECT_THAT(parsed->unknown_options, ElementsAre("tools.f.format")) << format;
+    EXPECT_THAT(parsed->tools.tools[0].parameters_json, ::testing::Not(HasSubstr("x-grammar")));
   }
 }
 

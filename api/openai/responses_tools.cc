@@ -42,6 +42,21 @@ bool RunsOnTheServer(std::string_view type) {
   });
 }
 
+// The arguments of a custom tool whose input has a grammar: runner/constraint reads "x-grammar".
+std::string ConstrainedParameters(std::string_view syntax, std::string_view definition) {
+  Json input = {{"type", "string"}};
+  input["x-grammar"] = {{"syntax", syntax}, {"definition", definition}};
+  Json parameters = {{"type", "object"}, {"additionalProperties", false}};
+  parameters["properties"] = {{"input", std::move(input)}};
+  parameters["required"] = Json::array({"input"});
+  return DumpJson(parameters);
+}
+
+struct ToolSchema {
+  std::string field = {};  // as the request names it
+  std::string json = {};   // what the arguments must match, where that is more than the model is shown
+};
+
 Json ChatTool(Json function) {
   Json tool = {{"type", "function"}};
   tool["function"] = std::move(function);
@@ -57,10 +72,10 @@ Json NamedFunction(std::string_view name) {
 // "tools" in the shape of a chat's.
 class ToolList {
  public:
-  // `parameters`: the field of each tool's parameters, as the request names it.
+  // `schemas`: of each tool.
   ToolList(Fields& body, std::vector<ResponsesTool>& special, std::vector<std::string>& left_out,
-           std::vector<std::string>& parameters)
-      : body_(body), special_(special), left_out_(left_out), parameters_(parameters) {}
+           std::vector<ToolSchema>& schemas)
+      : body_(body), special_(special), left_out_(left_out), schemas_(schemas) {}
 
   Json Get(const Json& list) {
     if (!CheckToolCount(body_, "tools", list.size())) return Json::array();
@@ -95,7 +110,7 @@ class ToolList {
     }
     if (!space.empty()) special_.push_back({Kind::kMember, name, std::string(space)});
     tools_.push_back(ChatTool(std::move(function)));
-    parameters_.push_back(tool.PathOf("parameters"));
+    schemas_.push_back({.field = tool.PathOf("parameters")});
   }
 
   void AddNamespace(Fields& tool) {
@@ -124,6 +139,7 @@ class ToolList {
   void AddCustom(Fields& tool) {
     const std::string name = NonEmpty(tool, "name");
     std::string description;
+    std::string enforced;
     tool.Get("description", description);
     if (const Json* format = tool.FindObject("format")) {
       Fields fields(*format, tool.PathOf("format"), body_.error());
@@ -133,12 +149,16 @@ class ToolList {
       fields.Get("type", type);
       fields.Get("syntax", syntax);
       fields.Get("definition", definition);
-      if (type != "text") left_out_.push_back(name + ".format");
+      if (type == "grammar" && (syntax == "lark" || syntax == "regex") && !definition.empty()) {
+        enforced = ConstrainedParameters(syntax, definition);
+      } else if (type != "text") {
+        left_out_.push_back(name + ".format");
+      }
       if (!definition.empty())
         description += fmt::format("\nThe input follows this grammar ({}):\n{}", syntax, definition);
     }
     special_.push_back({Kind::kCustom, name});
-    AddDefined(name, description, kCustomParameters);
+    AddDefined(name, description, kCustomParameters, std::move(enforced));
   }
 
   void AddLocalShell() {
@@ -146,11 +166,12 @@ class ToolList {
     AddDefined(kLocalShell, "Runs a program on the user's computer.", kShellParameters);
   }
 
-  void AddDefined(std::string_view name, std::string_view description, std::string_view parameters) {
+  void AddDefined(std::string_view name, std::string_view description, std::string_view parameters,
+                  std::string enforced = {}) {
     Json function = {{"name", name}, {"description", description}};
     function["parameters"] = Json::parse(parameters);
     tools_.push_back(ChatTool(std::move(function)));
-    parameters_.emplace_back();
+    schemas_.push_back({.json = std::move(enforced)});
   }
 
   Fields& body_;
@@ -159,7 +180,7 @@ class ToolList {
   std::vector<ResponsesTool>& special_;
   std::vector<std::string>& left_out_;
   Json tools_ = Json::array();
-  std::vector<std::string>& parameters_;
+  std::vector<ToolSchema>& schemas_;
 };
 
 // The name of a tool in "tool_choice"; empty after an error. `left_out`: such a tool is no error.
@@ -229,17 +250,21 @@ bool IsServerItem(std::string_view type) {
 }
 
 ToolUse GetResponsesTools(Fields& body, std::vector<ResponsesTool>& special) {
-  std::vector<std::string> left_out, parameters;
+  std::vector<std::string> left_out;
+  std::vector<ToolSchema> schemas;
   Json chat = Json::object();
   if (const Json* tools = body.FindArray("tools")) {
-    chat["tools"] = ToolList(body, special, left_out, parameters).Get(*tools);
+    chat["tools"] = ToolList(body, special, left_out, schemas).Get(*tools);
   }
   if (const Json* choice = body.Find("tool_choice")) chat["tool_choice"] = ChoiceOfChat(body, *choice);
   if (const Json* parallel = body.Find("parallel_tool_calls")) chat["parallel_tool_calls"] = *parallel;
   if (!body.ok()) return {};
   Fields fields(chat, "", body.error());
   ToolUse use = GetToolUse(fields);
-  for (size_t i = 0; i < use.tools.size(); ++i) use.tools[i].parameters_field = std::move(parameters[i]);
+  for (size_t i = 0; i < use.tools.size(); ++i) {
+    use.tools[i].parameters_field = std::move(schemas[i].field);
+    if (!schemas[i].json.empty()) use.tools[i].parameters_json = std::move(schemas[i].json);
+  }
   use.left_out = std::move(left_out);
   return use;
 }

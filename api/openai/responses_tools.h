@@ -23,7 +23,7 @@ struct ResponsesTool {
 inline constexpr std::string_view kLocalShell = "local_shell";
 
 // "tools", "tool_choice" and "parallel_tool_calls". ToolUse::left_out has the types of tools that are left
-// out, and "NAME.format" of custom tools whose format is shown to the model but not enforced.
+// out, and "NAME.format" of custom tools whose format is of a kind that is not known.
 ToolUse GetResponsesTools(Fields& body, std::vector<ResponsesTool>& special);
 
 // The name of a function as the model has it.

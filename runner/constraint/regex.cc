@@ -20,13 +20,17 @@ constexpr int kDepthMax = 64;  // nested groups
 constexpr uint32_t kRepeatMax = 10'000;
 constexpr size_t kPatternBytesMax = size_t{16} << 10;
 
-CodePoints DotSet() { return CodePoints({{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}).Complement(); }
+CodePoints DotSet(Dot dot) {
+  if (dot == Dot::kNoLineFeed) return CodePoints({{'\n', '\n'}}).Complement();
+  return CodePoints({{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}).Complement();
+}
 
 // Recursive descent; after the first error everything gives Never().
 class Parser {
  public:
-  Parser(std::string_view pattern, Anchoring anchoring, ExprRef (*encode)(const CodePoints&), bool* loosened)
-      : search_(anchoring == Anchoring::kSearch), encode_(encode), loosened_(loosened) {
+  Parser(std::string_view pattern, Anchoring anchoring, ExprRef (*encode)(const CodePoints&), bool* loosened,
+         Dot dot)
+      : search_(anchoring == Anchoring::kSearch), encode_(encode), loosened_(loosened), dot_(dot) {
     while (!pattern.empty()) {
       const api::CodePoint next = api::CodePointAt(pattern);
       pattern_.push_back(next.value);
@@ -170,7 +174,7 @@ class Parser {
   ExprRef Atom() {
     if (Consume('(')) return Group();
     if (Consume('[')) return encode_(Class());
-    if (Consume('.')) return encode_(dot_all_ ? CodePoints::All() : DotSet());
+    if (Consume('.')) return encode_(dot_all_ ? CodePoints::All() : DotSet(dot_));
     if (Consume("\\b")) return Assert(Assertion::kWordBoundary);
     if (Consume("\\B")) return Assert(Assertion::kNoWordBoundary);
     if (Consume('\\')) return encode_(Cased(Escape(false)));
@@ -367,6 +371,7 @@ class Parser {
   const bool search_;
   ExprRef (*const encode_)(const CodePoints&);
   bool* const loosened_;
+  const Dot dot_;
   bool any_case_ = false;
   bool dot_all_ = false;
   bool asserts_ = false;  // somewhere
@@ -378,12 +383,12 @@ class Parser {
 }  // namespace
 
 api::Result<ExprRef> Regex(std::string_view pattern, Anchoring anchoring,
-                           ExprRef (*encode)(const CodePoints& set), bool* loosened) {
+                           ExprRef (*encode)(const CodePoints& set), bool* loosened, Dot dot) {
   if (pattern.size() > kPatternBytesMax) {
     return api::Fail(api::ErrorCode::kUnsupported,
                      fmt::format("the regular expression has more than {} bytes", kPatternBytesMax));
   }
-  return Parser(pattern, anchoring, encode, loosened).Run();
+  return Parser(pattern, anchoring, encode, loosened, dot).Run();
 }
 
 }  // namespace quire::runner::constraint

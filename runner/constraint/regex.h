@@ -16,10 +16,17 @@ enum class Anchoring : uint8_t {
   kWhole,   // the text is a match
 };
 
+// What '.' is.
+enum class Dot : uint8_t {
+  kNoLineEnd,   // any character that ends no line, as ECMA-262 has it
+  kNoLineFeed,  // any but \n, as Python and Rust have it
+};
+
 // `encode` writes one character of a set: Utf8 or JsonCharacter. Look-around is left out and sets `loosened`;
 // where that is null, it is kUnsupported. kInvalidArgument when the pattern is broken, kUnsupported when it
 // uses what automata cannot do or is too large; the messages name what and where.
 api::Result<ExprRef> Regex(std::string_view pattern, Anchoring anchoring,
-                           ExprRef (*encode)(const CodePoints& set), bool* loosened = nullptr);
+                           ExprRef (*encode)(const CodePoints& set), bool* loosened = nullptr,
+                           Dot dot = Dot::kNoLineEnd);
 
 }  // namespace quire::runner::constraint

@@ -10,6 +10,8 @@
 #include "api/json/read.h"
 #include "runner/constraint/code_points.h"
 #include "runner/constraint/formats.h"
+#include "runner/constraint/grammar.h"
+#include "runner/constraint/lark.h"
 #include "runner/constraint/regex.h"
 #include "runner/constraint/schema.h"
 #include "runner/constraint/schema_keywords.h"
@@ -37,7 +39,7 @@ bool Within(uint32_t count, const Lengths& lengths) {
 size_t SizeOf(const SchemaNode& node) {
   return 64 + node.merged.size() * 8 + node.objects.size() * 12 + node.arrays.size() * 8 +
          node.alternatives.size() * 4 + (node.patterns.size() + node.formats.size()) * 4 +
-         node.property_names.size() * 4;
+         (node.property_names.size() + node.grammars.size()) * 4;
 }
 
 // A message of what cannot be compiled, not of what is broken.
@@ -288,8 +290,36 @@ ExprRef SchemaCompiler::RuledText(const SchemaNode& node) {
   return error_ ? Never() : Automaton(std::make_shared<const Dfa>(std::move(all)));
 }
 
+ExprRef SchemaCompiler::GrammarString(const SchemaNode& node) {
+  const Json& grammar = *node.grammars[0].schema;
+  const auto& definition = grammar["definition"].get_ref<const std::string&>();
+  const auto compile = [&](GrammarBuilder& builder) -> api::Result<ExprRef> {
+    if (grammar["syntax"] == "lark") return Lark(definition, builder, JsonCharacter);
+    return Regex(definition, Anchoring::kWhole, JsonCharacter, nullptr, Dot::kNoLineFeed);
+  };
+  if (loosens_) {
+    // One that cannot be compiled would else be found with the answer's grammar as a whole.
+    GrammarBuilder alone;
+    const auto expr = compile(alone);
+    if (!expr || !CompileGrammar(*expr, alone)) {
+      builder_.Loosen(kGrammarKeyword);
+      return JsonString();
+    }
+  }
+  const ExprRef text = Checked(compile(builder_), Never(), node.grammars[0].path);
+  return Sequence({Literal("\""), text, Literal("\"")});
+}
+
 ExprRef SchemaCompiler::String(const SchemaNode& node, bool one_spelling) {
   const Lengths& lengths = node.lengths;
+  if (!node.grammars.empty()) {
+    const bool alone = node.grammars.size() == 1 && !node.HasTextRules() && lengths.min == 0 && !lengths.max;
+    if (alone && !one_spelling) return GrammarString(node);
+    Fail({api::ErrorCode::kUnsupported,
+          fmt::format("{}: \"{}\" is not supported together with other rules of a string",
+                      node.grammars[0].path.Text(), kGrammarKeyword)});
+    return Never();
+  }
   if (lengths.max && *lengths.max < lengths.min) return Never();
   const uint32_t counted = std::max(lengths.min, lengths.max.value_or(0));
   if (counted > (one_spelling ? kDistinctCharactersMax : kCharactersMax)) {

@@ -65,6 +65,8 @@ class SchemaCompiler {
   // What `pattern`, `format` and `not` ask for, without quotes. REQUIRES: there are some.
   ExprRef RuledText(const SchemaNode& node);
   ExprRef Pattern(const SchemaNode::Text& pattern);
+  // A string, with its quotes, of the one grammar that the node has. REQUIRES: there are some.
+  ExprRef GrammarString(const SchemaNode& node);
   // Null, true and false, as far as the node allows them.
   void AddLiterals(const SchemaNode& node, std::vector<ExprRef>& kinds) const;
   ExprRef Number(const SchemaNode& node);

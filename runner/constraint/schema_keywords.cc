@@ -238,6 +238,18 @@ Outcome ReadFormat(SchemaNode& node, const Keyword& at) {
   return {};
 }
 
+// Ours, of custom tools.
+Outcome ReadGrammar(SchemaNode& node, const Keyword& at) {
+  const Json* syntax = at.value.is_object() ? FindMember(at.value, "syntax") : nullptr;
+  const Json* definition = at.value.is_object() ? FindMember(at.value, "definition") : nullptr;
+  const bool known = syntax != nullptr && (*syntax == "lark" || *syntax == "regex");
+  if (!known || definition == nullptr || !definition->is_string()) {
+    return Invalid(at.path, at.name, "a definition with the syntax \"lark\" or \"regex\"");
+  }
+  node.grammars.push_back({&at.value, at.ValuePath()});
+  return {};
+}
+
 Outcome ReadBound(SchemaNode& node, const Keyword& at) {
   const bool lower = at.name == "minimum" || at.name == "exclusiveMinimum";
   bool exclusive = at.name.starts_with("exclusive");
@@ -359,6 +371,7 @@ constexpr auto kReaders = std::to_array<Reader>({
     {"maxLength", [](SchemaNode& n, const Keyword& at) { return LowerMax(at, n.lengths.max); }},
     {"pattern", [](SchemaNode& n, const Keyword& at) { return ReadText(at, n.patterns); }},
     {"format", ReadFormat},
+    {kGrammarKeyword, ReadGrammar},
     {"minimum", ReadBound},
     {"maximum", ReadBound},
     {"exclusiveMinimum", ReadBound},

@@ -7,6 +7,9 @@
 
 namespace quire::runner::constraint {
 
+// A string's grammar, {"syntax": "lark" or "regex", "definition"}. The API layer writes it for custom tools.
+inline constexpr std::string_view kGrammarKeyword = "x-grammar";
+
 // One keyword being read.
 struct Keyword {
   const api::Json& schema;  // it stands in

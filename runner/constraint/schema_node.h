@@ -112,6 +112,7 @@ struct SchemaNode {
   Lengths lengths;         // of strings
   std::vector<Text> patterns;
   std::vector<Text> formats;  // of strings
+  SchemaRefs grammars;        // of strings: {"syntax", "definition"}
   NumberBounds bounds;
   std::vector<DecimalStep> steps;  // multipleOf
   std::vector<std::shared_ptr<const Alternatives>> alternatives;

@@ -93,7 +93,10 @@ class AnswerGrammar {
       key += fmt::format(" {} {} {} {}", static_cast<int>(format.kind),
                          request.params.structured_output_whitespace, format.text.size(), format.text);
     }
-    for (const api::Tool& tool : inputs_.tools) key += (tool.callable ? "+" : "-") + tool.definition_json;
+    for (const api::Tool& tool : inputs_.tools) {
+      key += fmt::format("{}{} {} {} {}", tool.callable ? '+' : '-', tool.strict, tool.name.size(), tool.name,
+                         tool.parameters_json);
+    }
     return key;
   }
 

@@ -1,4 +1,5 @@
-// What an agent or a chat program needs to work with this server: its settings, as variables, files and arguments.
+// What an agent or a chat program needs to work with this server: its settings, as variables, files and
+// arguments.
 #pragma once
 
 #include <array>

@@ -58,6 +58,13 @@ class Agents(unittest.TestCase):
         calls = self.chat(messages, tools=CHAT_TOOLS, tool_choice=allowed)["message"]["tool_calls"]
         self.assertEqual(calls[0]["function"]["name"], "Read")
 
+    def input_with(self, syntax, definition):
+        tool = {"type": "custom", "name": "Bash", "description": "d",
+                "format": {"type": "grammar", "syntax": syntax, "definition": definition}}
+        call = self.ask("/v1/responses", input="List the files.", tools=[tool])["output"][0]
+        self.assertEqual(call["type"], "custom_tool_call")
+        return call["input"]
+
     def test_responses_with_tools_of_every_type(self):
         members = [{"type": "function", "name": "Bash", "parameters": COMMAND, "strict": False}]
         tools = [{"type": "web_search"}, {"type": "namespace", "name": "x", "tools": members}]
@@ -74,6 +81,11 @@ class Agents(unittest.TestCase):
         custom = [{"type": "custom", "name": "Bash", "description": "d"}]
         output = self.ask("/v1/responses", input=items, tools=custom)["output"]
         self.assertEqual((output[0]["type"], output[0]["name"], output[0]["input"]), ("custom_tool_call", "Bash", "ls"))
+        self.assertIn(self.input_with("lark", 'start: "run " (A | "p")\nA.2: /nope/ -> no\n'), ["run p", "run nope"])
+        self.assertRegex(self.input_with("regex", "[0-9]{3}\\n"), "^[0-9]{3}\n$")
+        self.assertNotIn("not enforced in all its rules", self.daemon.log())
+        self.assertEqual(self.input_with("lark", 'start: start "x" | "y"'), "ls")
+        self.assertIn("not enforced in all its rules: x-grammar", self.daemon.log())
         shell = self.ask("/v1/responses", input=items, tools=[{"type": "local_shell"}])["output"][0]
         self.assertEqual((shell["type"], shell["action"]["type"]), ("local_shell_call", "exec"))
         self.assertEqual(shell["action"]["command"][0], "ls")
