@@ -14,7 +14,8 @@ namespace quire::server {
 namespace {
 
 constexpr size_t kBufferBytes = size_t{64} << 10;
-constexpr int kGzipOnly = 16 + MAX_WBITS;  // zlib: a gzip header is required
+constexpr int kGzipOnly = 16 + MAX_WBITS;  // zlib: a gzip header is required, or written
+constexpr int kDeflateMemoryLevel = 8;     // zlib's own default
 constexpr int kZstdWindowLogMax = 23;      // 8 MiB, what RFC 9659 lets a sender of HTTP use
 
 }  // namespace
@@ -124,6 +125,43 @@ std::expected<bool, ParseFailure> BodyDecoder::Step(size_t bytes) {
     if (stuck) return std::unexpected<ParseFailure>({400, "the compressed request body is cut off"});
   }
   return left_.empty() && !unfinished_;
+}
+
+struct GzipEncoder::State {
+  State() {
+    ready = ::deflateInit2(&stream, Z_BEST_SPEED, Z_DEFLATED, kGzipOnly, kDeflateMemoryLevel,
+                           Z_DEFAULT_STRATEGY) == Z_OK;
+  }
+  ~State() {
+    if (ready) ::deflateEnd(&stream);
+  }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  z_stream stream = {};
+  bool ready = false;
+};
+
+GzipEncoder::GzipEncoder() : state_(std::make_unique<State>()) {}
+GzipEncoder::~GzipEncoder() = default;
+bool GzipEncoder::ready() const { return state_->ready; }
+
+std::string GzipEncoder::Encode(std::string_view piece, bool last) {
+  z_stream& stream = state_->stream;
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(piece.data()));  // zlib reads it only
+  stream.avail_in = static_cast<uInt>(piece.size());
+  std::string out;
+  for (bool more = true; more;) {
+    constexpr size_t kStep = size_t{16} << 10;
+    const size_t before = out.size();
+    out.resize(before + kStep);
+    stream.next_out = reinterpret_cast<Bytef*>(out.data() + before);
+    stream.avail_out = static_cast<uInt>(kStep);
+    ::deflate(&stream, last ? Z_FINISH : Z_NO_FLUSH);
+    more = stream.avail_out == 0;
+    out.resize(out.size() - stream.avail_out);
+  }
+  return out;
 }
 
 }  // namespace quire::server

@@ -1,4 +1,5 @@
-// Compressed request bodies: gzip and zstd, decoded in steps within a bound.
+// Compressed bodies: those of requests (gzip, zstd) are decoded in steps within a bound, those of replies are
+// encoded as gzip piece by piece.
 #pragma once
 
 #include <cstddef>
@@ -40,6 +41,23 @@ class BodyDecoder {
   uint64_t bytes_max_;
   bool unfinished_ = false;  // a member or frame has begun and not ended
   std::string out_;
+};
+
+// Encodes one body as gzip, at little cost. Its own memory is some 270 KiB.
+class GzipEncoder {
+ public:
+  GzipEncoder();
+  ~GzipEncoder();
+  GzipEncoder(const GzipEncoder&) = delete;
+  GzipEncoder& operator=(const GzipEncoder&) = delete;
+
+  bool ready() const;  // false: there was no memory for it
+  // The next piece of the body; what of it is encoded so far, all of it with the last. REQUIRES: ready().
+  std::string Encode(std::string_view piece, bool last);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace quire::server

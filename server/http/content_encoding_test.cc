@@ -137,5 +137,26 @@ TEST(ContentEncoding, AFrameThatWantsALargeWindowIsRefused) {
   EXPECT_EQ(Decode(ContentEncoding::kZstd, out, 4 << 20), "400");
 }
 
+TEST(GzipEncoder, PiecesOfAnyKindComeBack) {
+  std::mt19937_64 random(3);
+  std::string noise(300'000, '\0');
+  for (char& c : noise) c = static_cast<char>(random());
+  for (const std::string& text : {std::string(), std::string("{}"), std::string(500'000, 'a'), noise}) {
+    for (const size_t piece : {size_t{1000}, size_t{65'536}, size_t{1} << 20}) {
+      GzipEncoder encoder;
+      ASSERT_TRUE(encoder.ready());
+      std::string encoded;
+      std::string_view left = text;
+      do {
+        const std::string_view next = left.substr(0, piece);
+        left.remove_prefix(next.size());
+        encoded += encoder.Encode(next, left.empty());
+      } while (!left.empty());
+      EXPECT_EQ(Decode(ContentEncoding::kGzip, encoded, 1 << 20, 100'000), text)
+          << text.size() << " " << piece;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace quire::server

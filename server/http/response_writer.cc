@@ -23,7 +23,18 @@ constexpr std::string_view kHeaderStart = "HTTP/1.";  // of every answer
 // Bytes of a body that leave with the header; what is behind them is sent from where it is.
 constexpr size_t kBodyWithHeader = size_t{16} << 10;
 
+// JSON of at least as many bytes is worth encoding, for a client that takes that.
+constexpr size_t kEncodedBytesMin = size_t{1} << 10;
+constexpr size_t kEncodedPiece = size_t{64} << 10;  // a millisecond of work, or two
+
 bool HasNoBody(int status) { return status == 204 || status == 304; }
+
+bool IsEncodable(const HttpResponse& response) {
+  return response.body.size() >= kEncodedBytesMin && response.content_type.starts_with("application/json") &&
+         !HasNoBody(response.status) &&
+         std::ranges::find(response.headers, "Content-Encoding", &HeaderField::name) ==
+             response.headers.end();
+}
 
 }  // namespace
 
@@ -94,6 +105,13 @@ Awaitable<bool> ResponseWriter::Send(HttpResponse response) {
     const bool dropped = co_await body_.Drop();
     if (!dropped) close_ = true;
   }
+  if (IsEncodable(response)) {
+    response.headers.push_back({"Vary", "Accept-Encoding"});
+    if (request_.minor_version > 0 && request_.Accepts("accept-encoding", "gzip")) {
+      auto encoder = std::make_unique<GzipEncoder>();
+      if (encoder->ready()) co_return co_await SendEncoded(std::move(response), std::move(encoder));
+    }
+  }
   std::string bytes = Header(response.status, response.content_type, response.headers);
   if (!HasNoBody(response.status)) {
     fmt::format_to(std::back_inserter(bytes), "Content-Length: {}\r\n", response.body.size());
@@ -108,6 +126,40 @@ Awaitable<bool> ResponseWriter::Send(HttpResponse response) {
   kind_ = AnswerKind::kWhole;
   log_.bytes += body.size();
   const bool sent = co_await WriteAlone(std::move(bytes), rest);
+  if (sent) state_ = State::kComplete;
+  co_return sent;
+}
+
+Awaitable<bool> ResponseWriter::SendEncoded(HttpResponse response, std::unique_ptr<GzipEncoder> encoder) {
+  response.headers.push_back({"Content-Encoding", "gzip"});
+  std::string bytes = Header(response.status, response.content_type, response.headers);
+  std::string_view left = response.body;
+  const auto next = [&] {
+    const std::string_view piece = left.substr(0, kEncodedPiece);
+    left.remove_prefix(piece.size());
+    return encoder->Encode(piece, left.empty());
+  };
+  std::string encoded = next();
+  const bool whole = left.empty();
+  bytes += whole ? fmt::format("Content-Length: {}\r\n\r\n", encoded.size())
+                 : std::string("Transfer-Encoding: chunked\r\n\r\n");
+  // Where memory was short above, nothing of the answer has left.
+  keep_alive_type_.clear();
+  state_ = State::kStreaming;
+  kind_ = AnswerKind::kWhole;
+  const bool with_body = request_.method != "HEAD";
+  if (with_body) {
+    bytes += whole ? encoded : Framed(encoded);
+    log_.bytes += encoded.size();
+  }
+  bool sent = co_await WriteAlone(std::move(bytes));
+  while (sent && with_body && !left.empty()) {
+    encoded = next();
+    log_.bytes += encoded.size();
+    bytes = Framed(encoded);
+    if (left.empty()) bytes += "0\r\n\r\n";
+    sent = co_await WriteAlone(std::move(bytes));
+  }
   if (sent) state_ = State::kComplete;
   co_return sent;
 }

@@ -4,6 +4,7 @@
 
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "server/http/body_memory.h"
 #include "server/http/body_reader.h"
 #include "server/http/connection.h"
+#include "server/http/content_encoding.h"
 #include "server/http/exchange.h"
 #include "server/http/transport.h"
 
@@ -64,6 +66,8 @@ class ResponseWriter : public Exchange {
 
   std::string Header(int status, std::string_view content_type, const std::vector<HeaderField>& fields);
   std::string StreamHeader(std::string_view content_type);
+  // In pieces: one at a time is encoded and written, so that the reply takes no more memory than before.
+  Awaitable<bool> SendEncoded(HttpResponse response, std::unique_ptr<GzipEncoder> encoder);
   std::string Framed(std::string_view bytes) const;
   std::string NextProbe();
   // Both, one behind the other. REQUIRES: `rest` outlives the call.

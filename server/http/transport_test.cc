@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "server/http/content_encoding.h"
 #include "server/testing/raw_client.h"
 #include "server/testing/test_server.h"
 
@@ -37,6 +38,57 @@ TEST(Transport, AnswersAndKeepsTheConnection) {
     EXPECT_NE(response.headers.at("x-request-id"), last_id);
     last_id = response.headers.at("x-request-id");
   }
+}
+
+// What a gzip body decodes to.
+std::string Decoded(const std::string& body) {
+  BodyDecoder decoder(ContentEncoding::kGzip, body, uint64_t{1} << 24);
+  const auto done = decoder.Step(size_t{1} << 25);
+  EXPECT_TRUE(done && *done);
+  return decoder.MoveDecoded();
+}
+
+TEST(Transport, EncodesJsonForClientsThatTakeIt) {
+  TestServer server;
+  RawClient client(server.port());
+  for (const size_t bytes : {size_t{1023}, size_t{1024}, size_t{65'536}, size_t{65'537}, size_t{1'000'000}}) {
+    const std::string path = fmt::format("/json?{}", bytes);
+    client.Send(Get(path));
+    const RawResponse plain = client.Read();
+    EXPECT_EQ(plain.body.size(), bytes);
+    EXPECT_FALSE(plain.headers.contains("content-encoding"));
+    EXPECT_EQ(plain.headers.contains("vary"), bytes >= 1024);
+    client.Send(Get(path, "Accept-Encoding: br, GZIP;q=0.5\r\n"));
+    const RawResponse encoded = client.Read();
+    ASSERT_TRUE(encoded.whole);
+    ASSERT_EQ(encoded.headers.contains("content-encoding"), bytes >= 1024) << bytes;
+    if (bytes < 1024) continue;
+    EXPECT_EQ(encoded.chunked, bytes > 65'536);
+    EXPECT_LT(encoded.body.size(), bytes);
+    EXPECT_EQ(Decoded(encoded.body), plain.body);
+  }
+}
+
+TEST(Transport, LeavesOtherRepliesAsTheyAre) {
+  TestServer server;
+  const std::string gzip = "Accept-Encoding: gzip\r\n";
+  RawClient client(server.port());
+  client.Send(Get("/json?2000", "Accept-Encoding: gzip;q=0, *\r\n"));
+  EXPECT_EQ(client.Read().body.size(), 2000U);
+  client.Send(Post("/echo", std::string(2000, 'a'), gzip));
+  EXPECT_EQ(client.Read().body, std::string(2000, 'a')) << "text";
+  client.Send(Post("/stream", std::string(2000, 'a'), gzip));
+  EXPECT_EQ(client.Read().body, std::string(2000, 'a'));
+  for (const size_t bytes : {2000, 100'000}) {
+    client.Send("HEAD" + Get(fmt::format("/json?{}", bytes), gzip).substr(3));
+    const RawResponse head = client.Read(/*head=*/true);
+    EXPECT_EQ(head.headers.at("content-encoding"), "gzip");
+    EXPECT_EQ(head.headers.contains("content-length"), bytes == 2000);
+    EXPECT_EQ(head.body, "");
+  }
+  RawClient old(server.port());
+  old.Send("GET /json?2000 HTTP/1.0\r\nHost: localhost\r\n" + gzip + "\r\n");
+  EXPECT_EQ(old.Read().body.size(), 2000U);
 }
 
 TEST(Transport, ReadsARequestSplitAtEveryByte) {

@@ -19,6 +19,14 @@ HttpResponse PlainError(const HttpRequest&, int status, std::string message, std
   return response;
 }
 
+Awaitable<void> SendJson(Exchange& exchange) {
+  const size_t bytes = std::stoul(exchange.request().query);
+  std::string text(bytes - 2, '7');
+  for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>('0' + (i * i + i / 7) % 10);
+  HttpResponse response{.body = "\"" + text + "\""};
+  co_await exchange.Send(std::move(response));
+}
+
 Awaitable<void> Hello(Exchange& exchange) {
   HttpResponse response{.content_type = "text/plain", .body = "hi"};
   co_await exchange.Send(std::move(response));
@@ -134,6 +142,7 @@ void TestServer::Rearm() {
 
 void TestServer::AddRoutes(Router& router) {
   router.Add({"GET", "/hello", Hello});
+  router.Add({"GET", "/json", SendJson});
   router.Add({.method = "GET", .path = "/open", .handler = Hello, .access = Access::kOpen});
   router.Add({"GET", "/models/", Rest});
   router.Add({"POST", "/throw", Throw});

@@ -20,10 +20,10 @@ namespace quire::server::testing {
 
 class TestServer {
  public:
-  // Routes: GET /hello, GET /open (the same, as health), GET /models/<rest>, POST /echo, POST /stream (the
-  // body's lines, one piece each), POST /upload (a streamed body: its first piece, then waits until
-  // Release()), POST /throw, POST /silent (answers nothing), and the cancel-on-disconnect POST /hold, /flood,
-  // /trickle that wait until Release() or the client's end.
+  // Routes: GET /json?BYTES (a JSON text of that size), GET /hello, GET /open (the same, as health), GET
+  // /models/<rest>, POST /echo, POST /stream (the body's lines, one piece each), POST /upload (a streamed
+  // body: its first piece, then waits until Release()), POST /throw, POST /silent (answers nothing), and the
+  // cancel-on-disconnect POST /hold, /flood, /trickle that wait until Release() or the client's end.
   explicit TestServer(TransportLimits limits = {}, std::vector<std::string> origins = {});
   ~TestServer();
 
