@@ -24,6 +24,10 @@ struct FamilyRule {
   std::string_view shown;
   // The vocabularies of relatives that are spoken to otherwise have one of these.
   std::array<std::string_view, 2> lacks = {};
+  // Where vocabularies are the same: a part of the model's name, in lower case, that must be there, or must
+  // not.
+  std::string_view named = {};
+  std::array<std::string_view, 2> not_named = {};
 };
 constexpr auto kFamilyRules = std::to_array<FamilyRule>({
     {"gemma4", "<|turn>", "<turn|>", "gemma4", "Gemma 4"},
@@ -38,7 +42,14 @@ constexpr auto kFamilyRules = std::to_array<FamilyRule>({
     {"granitehybrid", "<|start_of_role|>", "<|end_of_role|>", "granite4", "Granite 4"},
     {"granitemoehybrid", "<|start_of_role|>", "<|end_of_role|>", "granite4", "Granite 4"},
     {"granite", "<|start_of_role|>", "<|start_of_cite|>", "granite3", "Granite 3"},
+    // Later dense models have another system text.
+    {"granite", "<|start_of_role|>", "<tool_call>", "granite4", "Granite 4", {}, {}, {"4.1", "4.2"}},
     {"phi3", "<|user|>", "<|end|>", "phi3", "Phi-3", {"<|tool|>", "<|im_sep|>"}},
+    // Models that reason have a system text of their own.
+    {"phi3", "<|im_start|>", "<|im_sep|>", "phi4", "Phi-4", {"<think>"}, {}, {"reasoning"}},
+    {"phi3", "<|tool|>", "<|end|>", "phi4-mini", "Phi-4 mini", {"<|im_sep|>"}, {}, {"reasoning"}},
+    // Command A has the same vocabulary.
+    {"cohere2", "<|START_OF_TURN_TOKEN|>", "<|START_RESPONSE|>", "command-r7b", "Command R7B", {}, "r7b"},
     {"command-r",
      "<|START_OF_TURN_TOKEN|>",
      "<|CHATBOT_TOKEN|>",
@@ -51,10 +62,18 @@ constexpr auto kFamilyRules = std::to_array<FamilyRule>({
      "command-r",
      "Command R",
      {"<|START_RESPONSE|>"}},
-    // Versions of vocabularies with a Tekken pattern; those of SentencePiece have blanks at other places.
+    // Versions of Mistral's: those of SentencePiece have blanks at other places. 11 and 13 may have the same
+    // tokens.
+    {"", "[INST]", "[CALL_ID]", "mistral-v11", "Mistral v11", {"[THINK]"}, "2506"},
     {"", "[INST]", "[ARGS]", "mistral-v13", "Mistral v13"},
-    {"llama", "[INST]", "[AVAILABLE_TOOLS]", "mistral-v3", "Mistral v3", {"[SYSTEM_PROMPT]", "▁the"}},
-    {"mistral", "[INST]", "[AVAILABLE_TOOLS]", "mistral-v3", "Mistral v3", {"[SYSTEM_PROMPT]", "▁the"}},
+    {"llama", "[TOOL_CONTENT]", "▁the", "mistral-v7-spm", "Mistral v7"},
+    {"mistral", "[TOOL_CONTENT]", "▁the", "mistral-v7-spm", "Mistral v7"},
+    {"llama", "[INST]", "[TOOL_CONTENT]", "mistral-v7", "Mistral v7"},
+    {"mistral", "[INST]", "[TOOL_CONTENT]", "mistral-v7", "Mistral v7"},
+    {"llama", "[AVAILABLE_TOOLS]", "▁the", "mistral-v3-spm", "Mistral v3", {"[SYSTEM_PROMPT]"}},
+    {"mistral", "[AVAILABLE_TOOLS]", "▁the", "mistral-v3-spm", "Mistral v3", {"[SYSTEM_PROMPT]"}},
+    {"llama", "[INST]", "[AVAILABLE_TOOLS]", "mistral-v3", "Mistral v3", {"[SYSTEM_PROMPT]"}},
+    {"mistral", "[INST]", "[AVAILABLE_TOOLS]", "mistral-v3", "Mistral v3", {"[SYSTEM_PROMPT]"}},
     {"llama", "<|start_header_id|>", "<|eot_id|>", "llama3", "Llama 3"},
     {"lfm2", "<|im_start|>", "<|tool_call_start|>", "lfm2", "LFM2"},
     {"qwen35", "<|im_start|>", "<tool_call>", "qwen3.5", "Qwen3.5"},
@@ -79,15 +98,22 @@ bool TellsChat(std::string_view name) {
   return false;
 }
 
-bool IsTunedForChat(const weights::ModelFiles& files) {
+template <typename Tells>
+bool AnyNameOf(const weights::ModelFiles& files, const Tells& tells) {
   const auto& config = files.config();
-  const auto tells = [&](const char* key) {
-    const auto value = config.find(key);
-    return value != config.end() && value->is_string() && TellsChat(value->get_ref<const std::string&>());
-  };
   if (!config.is_object()) return false;
-  return tells("general.finetune") || tells("general.name") || tells("general.basename") ||
-         tells("_name_or_path");
+  constexpr auto kKeys = std::to_array<const char*>(
+      {"general.finetune", "general.name", "general.basename", "general.version", "_name_or_path"});
+  return std::ranges::any_of(kKeys, [&](const char* key) {
+    const auto value = config.find(key);
+    return value != config.end() && value->is_string() && tells(value->get_ref<const std::string&>());
+  });
+}
+
+bool IsNamed(const weights::ModelFiles& files, std::string_view part) {
+  return !part.empty() && AnyNameOf(files, [&](const std::string& name) {
+    return api::AsciiLower(name).find(part) != std::string::npos;
+  });
 }
 
 // Gemma 4's large models differ in one turn; the small ones have embeddings of each layer.
@@ -108,10 +134,13 @@ void ChooseByFamily(const weights::ModelFiles& files, const std::function<bool(s
     if (!has_token(rule.token) || !has_token(rule.second_token)) continue;
     const bool other = std::ranges::any_of(
         rule.lacks, [&](std::string_view token) { return !token.empty() && has_token(token); });
-    if (other) continue;
+    const bool named = rule.named.empty() || IsNamed(files, rule.named);
+    if (other || !named) continue;
+    if (std::ranges::any_of(rule.not_named, [&](std::string_view part) { return IsNamed(files, part); }))
+      continue;
     format.source = TemplateOf(*FindFormat(FamilyFormats(), VariantOf(rule.format, files)));
     format.of_family = true;
-    const bool sure = !rule.architecture.empty() && IsTunedForChat(files);
+    const bool sure = !rule.architecture.empty() && AnyNameOf(files, TellsChat);
     format.notes.push_back(
         fmt::format("no chat template: using the {} format{}", rule.shown,
                     sure ? " of the family" : ", guessed from the vocabulary; a TEMPLATE replaces it"));

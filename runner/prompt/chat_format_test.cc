@@ -113,6 +113,7 @@ TEST(ChatFormat, RelativesOfAFamilyDifferInTheirTokens) {
     const char* architecture;
     std::set<std::string, std::less<>> tokens;
     const char* begin;  // of the prompt; empty: no format fits
+    const char* name = "";
   };
   const std::set<std::string, std::less<>> deepseek = {"<｜User｜>", "<｜Assistant｜>",
                                                        "<｜tool▁calls▁begin｜>"};
@@ -123,6 +124,7 @@ TEST(ChatFormat, RelativesOfAFamilyDifferInTheirTokens) {
   const std::set<std::string, std::less<>> command = {"<|START_OF_TURN_TOKEN|>", "<|CHATBOT_TOKEN|>"};
   const std::set<std::string, std::less<>> mistral = {"[INST]", "[AVAILABLE_TOOLS]"};
   const std::set<std::string, std::less<>> phi = {"<|user|>", "<|end|>"};
+  const std::set<std::string, std::less<>> phi4 = {"<|im_start|>", "<|im_end|>", "<|im_sep|>"};
   const Case cases[] = {
       {"deepseek2", deepseek, "<s><｜User｜>Hi<｜Assistant｜>"},
       {"deepseek2", with(deepseek, "<think>"), "<s><｜User｜>Hi<｜Assistant｜><think>\n"},
@@ -140,18 +142,30 @@ TEST(ChatFormat, RelativesOfAFamilyDifferInTheirTokens) {
        {"<|start_of_role|>", "<|end_of_role|>"},
        "<|start_of_role|>system<|end_of_role|>You are"},
       {"phi3", phi, "<|user|>\nHi<|end|>\n<|assistant|>\n"},
-      {"phi3", with(phi, "<|tool|>"), ""},                         // Phi-4 mini
-      {"phi3", {"<|im_start|>", "<|im_end|>", "<|im_sep|>"}, ""},  // Phi-4 is no ChatML
+      {"granite",
+       {"<|start_of_role|>", "<tool_call>"},
+       "<|start_of_role|>system<|end_of_role|>You are a helpful assistant. Please"},
+      {"granite", {"<|start_of_role|>", "<tool_call>"}, "", "Granite-4.1-8b"},
+      {"phi3", with(phi, "<|tool|>"), "<|user|>Hi<|end|><|assistant|>"},
+      {"phi3", with(phi, "<|tool|>"), "", "Phi 4 Mini Reasoning"},
+      {"phi3", phi4, "<|im_start|>user<|im_sep|>Hi<|im_end|><|im_start|>assistant<|im_sep|>"},
+      {"phi3", with(phi4, "<think>"), ""},
+      {"llama", phi4, ""},  // no ChatML
       {"command-r", command, "<s><|START_OF_TURN_TOKEN|><|USER_TOKEN|>Hi<|END_OF_TURN_TOKEN|>"},
       {"cohere2", with(command, "<|START_RESPONSE|>"), ""},
+      {"cohere2", with(command, "<|START_RESPONSE|>"), "<s><|START_OF_TURN_TOKEN|><|SYSTEM_TOKEN|># System",
+       "C4Ai Command R7B 12 2024"},
       {"llama", mistral, "<s>[INST]Hi[/INST]"},
-      {"llama", with(mistral, "▁the"), ""},
+      {"llama", with(mistral, "▁the"), "<s>[INST] Hi[/INST]"},
       {"llama", with(mistral, "[SYSTEM_PROMPT]"), ""},
+      {"llama", with(with(mistral, "[SYSTEM_PROMPT]"), "[TOOL_CONTENT]"), "<s>[INST]Hi[/INST]"},
+      {"llama", with(with(mistral, "▁the"), "[TOOL_CONTENT]"), "<s>[INST] Hi[/INST]"},
       {"mistral3", with(mistral, "[ARGS]"), "<s>[INST]Hi[/INST]"},
   };
   for (const Case& one : cases) {
     FakeFiles files;
     files.of = one.architecture;
+    files.metadata["general.name"] = one.name;
     const ChatFormat format = Choose(files, one.tokens);
     const std::string prompt = format.source.empty() ? "" : PromptOf(format);
     EXPECT_EQ(prompt.empty(), *one.begin == 0) << one.architecture << prompt;
@@ -160,9 +174,40 @@ TEST(ChatFormat, RelativesOfAFamilyDifferInTheirTokens) {
 }
 
 // A format's text shows how answers are written, and versions of Mistral's differ there.
-TEST(ChatFormat, OnlyTheLaterMistralFormatHasItsMark) {
-  EXPECT_THAT(TemplateOf(*FindFormat(FamilyFormats(), "mistral-v13")), HasSubstr("[ARGS]"));
-  EXPECT_THAT(TemplateOf(*FindFormat(FamilyFormats(), "mistral-v3")), testing::Not(HasSubstr("[ARGS]")));
+TEST(ChatFormat, OnlyLaterMistralFormatsHaveTheirMarks) {
+  const std::set<std::string, std::less<>> v3 = {"[INST]", "[AVAILABLE_TOOLS]"};
+  std::set<std::string, std::less<>> tokens = v3;
+  tokens.insert({"[SYSTEM_PROMPT]", "[TOOL_CONTENT]"});
+  const auto marks = [](const FakeFiles& files, const std::set<std::string, std::less<>>& of) {
+    const std::string source = Choose(files, of).source;
+    std::string found;
+    for (const char* mark : {"[TOOL_CONTENT]", "[CALL_ID]", "[ARGS]"})
+      if (source.find(mark) != std::string::npos) found += mark;
+    return found;
+  };
+  FakeFiles files;
+  EXPECT_EQ(marks(files, v3), "");
+  EXPECT_EQ(marks(files, tokens), "[TOOL_CONTENT]");
+  tokens.insert({"[CALL_ID]", "[ARGS]"});
+  EXPECT_EQ(marks(files, tokens), "[ARGS]");
+  files.metadata["general.name"] = "Mistral Small 3.2 24B Instruct 2506";
+  EXPECT_EQ(marks(files, tokens), "[TOOL_CONTENT][CALL_ID][ARGS]");
+}
+
+TEST(ChatFormat, MistralsIdsHaveNineCharacters) {
+  for (const char* name : {"mistral-v3", "mistral-v3-spm", "mistral-v7", "mistral-v11"}) {
+    const auto parsed = PromptTemplate::Parse(TemplateOf(*FindFormat(FamilyFormats(), name)), {});
+    ASSERT_TRUE(parsed.has_value()) << name;
+    const std::vector<api::Message> messages = {
+        {.role = "user", .content = "Hi"},
+        {.role = "assistant", .content = "", .tool_calls = {{"call_of_another", "f", "{}"}}},
+        {.role = "tool", .content = "x", .tool_call_id = "call_of_another"}};
+    const auto segments = (*parsed)->Render(messages, {});
+    ASSERT_TRUE(segments.has_value()) << name << segments.error().message;
+    std::string text;
+    for (const PromptSegment& segment : *segments) text += segment.text;
+    EXPECT_EQ(text.find("call_of_another"), std::string::npos) << text;
+  }
 }
 
 TEST(ChatFormat, LargeGemma4ModelsHaveNoEmbeddingsOfLayers) {

@@ -36,8 +36,9 @@ struct Golden {
 // llama.cpp's copy of DeepSeek V3.1's template opens the thinking that it closes; the model card and Ollama
 // do not. GLM's shows no content as "None", and Qwen3's leaves out other roles. Granite 3.3's leaves out
 // calls, gpt-oss's text beside calls, and all calls but the first; DeepSeek R1's ends an answer once more
-// behind calls. Mistral's refuse or leave out text beside calls, join turns, and are different in how they
-// show an empty system text.
+// behind calls. Mistral's refuse or leave out text beside calls and join turns; version 3 shows an empty
+// system text in another way. Command R7B's shows no text beside calls, no content as "None", and the header
+// of an answer also where none is asked for.
 const std::set<std::string> kWithCalls = {
     "tool_call_dict",         "tool_call_str_args",  "tool_call_no_tools_arg", "tool_parallel",
     "tool_call_then_gp_text", "reasoning_then_tool", "reasoning_field_tool",   "null_assistant"};
@@ -51,6 +52,13 @@ const std::set<std::string> kNoThinking = {
 
 const std::vector<Golden>& Goldens() {
   static const std::vector<Golden> kGoldens = {
+      {"command-r7b",
+       "CohereForAI-c4ai-command-r7b-12-2024-tool_use",
+       {},
+       {},
+       false,
+       {"user_nogp", "multi_turn_nogp", "assistant_prefill", "tool_call_no_tools_arg", "tool_parallel",
+        "tool_call_then_gp_text", "null_assistant"}},
       {"deepseek3.1", "deepseek-ai-DeepSeek-V3.1", "<think></think>", "</think>", true},
       {"deepseek-r1", "deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", "<think>\n</think>", "<think>\n", true,
        kWithCalls},
@@ -75,7 +83,7 @@ const std::vector<Golden>& Goldens() {
         "reasoning_then_tool", "reasoning_field_tool"}},
       {"granite4", "ibm-granite-granite-4.0"},
       {"laguna", "ollama-laguna_v2"},
-      {"mistral-v13", "mistral-common-v13", {}, {}, false, {"empty_system", "bad_user_user"}},
+      {"mistral-v13", "mistral-common-v13", {}, {}, false, {"bad_user_user"}},
       {"mistral-v3",
        "mistralai-Mistral-Nemo-Instruct-2407",
        {},
@@ -159,8 +167,8 @@ TEST(FormatGolden, RendersTheRecordedPrompts) {
     for (const auto& [conversation, prompt] : golden["prompts"].items()) {
       ordered_json asked = recorded["conversations"][conversation];
       asked["kwargs"] = asked["variables"];
-      asked["tools"] = nullptr;
-      asked["add_generation_prompt"] = true;
+      asked["tools"] = asked.value("tools", ordered_json());
+      asked["add_generation_prompt"] = asked.value("add_generation_prompt", true);
       const ordered_json tokens = {
           {"special_tokens", {{"bos_token", golden["bos_token"]}, {"eos_token", "</s>"}}}};
       const auto rendered = format->Render(Variables(tokens, asked, false), OfTheFixtures());

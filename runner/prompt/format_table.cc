@@ -44,6 +44,7 @@ constexpr auto kRenderers = std::to_array<NamedFormat>({
 constexpr auto kFamilies = std::to_array<NamedFormat>({
     {"chatml", "chatml"},
     {"command-r", "command-r"},
+    {"command-r7b", "command-r7b"},
     {"deepseek-r1", "deepseek3", "{%- set thinks = '<think>\\n' -%}"},
     {"deepseek3", "deepseek3"},
     {"deepseek3.1", "deepseek3.1"},
@@ -56,9 +57,17 @@ constexpr auto kFamilies = std::to_array<NamedFormat>({
     {"granite4", "granite4"},
     {"lfm2", "lfm2"},
     {"llama3", "llama3"},
+    {"mistral-v11", "mistral",
+     "{%- set content_mark = '[TOOL_CONTENT]' -%}{%- set id_mark = '[CALL_ID]' -%}{%- set mark = '[ARGS]' "
+     "-%}"},
     {"mistral-v13", "mistral", "{%- set mark = '[ARGS]' -%}"},
     {"mistral-v3", "mistral"},
+    {"mistral-v3-spm", "mistral", "{%- set space = ' ' -%}"},
+    {"mistral-v7", "mistral", "{%- set content_mark = '[TOOL_CONTENT]' -%}"},
+    {"mistral-v7-spm", "mistral", "{%- set content_mark = '[TOOL_CONTENT]' -%}{%- set space = ' ' -%}"},
     {"phi3", "phi3"},
+    {"phi4", "phi4"},
+    {"phi4-mini", "phi4-mini"},
     {"qwen3", "qwen3", "{%- set opening = '<think>' -%}"},
     {"qwen3.5", "qwen3.5"},
 });
