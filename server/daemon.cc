@@ -12,8 +12,10 @@
 #include <boost/asio/signal_set.hpp>
 #include <chrono>
 #include <memory>
+#include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "api/base/io_thread.h"
 #include "scheduler/dispatcher.h"
@@ -117,9 +119,7 @@ class Daemon {
                            std::string_view message) { return paths.Hide(message); },
         .compute = [this](const std::function<void()>& step) { return RunStep(pools_.handshakes, step); }};
     services_.vectors = &vectors_;
-    if (snapshots_) {
-      services_.slot_folder = options.snapshot_dir / "slots";
-    }
+    if (snapshots_) services_.slot_folder = options.snapshot_dir / "slots";
     AddRoutes(transport.router, services_);
     AddTransferRoutes(transport.router, transfers_);
     AddMetricsRoutes(transport.router, metrics_, [this] { return MomentOfDaemon(); });
@@ -134,6 +134,8 @@ class Daemon {
     drain_ =
         std::make_unique<Drain>(io_, *server_, dispatcher_, options_.drain_timeout, [this] { StopWork(); });
   }
+
+  const std::vector<Route>& routes() const { return server_->routes(); }
 
   // Errors: an address that cannot be listened on, a certificate that cannot be used, or a model store. The
   // store comes last: a start that is refused before leaves none behind. Clients wait until Run().
@@ -465,6 +467,13 @@ int PrintError(const std::string& message) {
 }
 
 }  // namespace
+
+std::vector<Route> DaemonRoutes() {
+  const Daemon daemon(Options{}, /*resolve=*/{}, /*runner=*/std::string());
+  std::vector<Route> routes = daemon.routes();
+  for (Route& route : routes) route.handler = {};
+  return routes;
+}
 
 int RunDaemon(const OptionTable& table) {
   const auto resolve = [&table] { return table.Resolve(ProcessEnvironment()); };

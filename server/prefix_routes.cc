@@ -60,12 +60,20 @@ Awaitable<void> ListPrefixes(Exchange& exchange, const PrefixSources& sources) {
   co_await exchange.Send(std::move(response));
 }
 
-Awaitable<void> ShowPrefix(Exchange& exchange, const PrefixSources& sources, const Tier& tier,
-                           std::string id) {
-  auto work = [&tier, id = std::move(id)]() -> api::Result<std::string> {
-    const auto key = FindPrefix(tier.tier->Prefixes(), id);
+// The id between "/quire/prefixes/" and what the route's path has behind it.
+std::string IdIn(const Exchange& exchange, std::string_view after = {}) {
+  std::string_view path = exchange.request().path;
+  path.remove_suffix(after.size());
+  return std::string(path.substr(kPrefixesPath.size() + 1));
+}
+
+Awaitable<void> ShowPrefix(Exchange& exchange, const PrefixSources& sources) {
+  const auto tier = co_await OpenTier(exchange, sources);
+  if (!tier) co_return;
+  auto work = [&tier, id = IdIn(exchange)]() -> api::Result<std::string> {
+    const auto key = FindPrefix(tier->tier->Prefixes(), id);
     if (!key) return std::unexpected(key.error());
-    const auto prefix = tier.tier->PrefixOf(*key);
+    const auto prefix = tier->tier->PrefixOf(*key);
     if (!prefix) return api::Fail(api::ErrorCode::kNotFound, "no prefix " + id, "id");
     return EncodePrefix(*prefix, UnixNs());
   };
@@ -73,16 +81,18 @@ Awaitable<void> ShowPrefix(Exchange& exchange, const PrefixSources& sources, con
   co_await SendPrefixReply(exchange, std::move(body));
 }
 
-Awaitable<void> ExportPrefix(Exchange& exchange, const PrefixSources& sources, const Tier& tier,
-                             std::string id) {
+Awaitable<void> ExportPrefix(Exchange& exchange, const PrefixSources& sources) {
+  const auto tier = co_await OpenTier(exchange, sources);
+  if (!tier) co_return;
   using Opened = api::Result<std::unique_ptr<PrefixExport>>;
-  auto open = [&tier, id = std::move(id), tenant = TenantOf(exchange.request())]() -> Opened {
-    const auto key = FindPrefix(tier.tier->Prefixes(), id);
+  auto open = [&tier, id = IdIn(exchange, kFileSuffix), tenant = TenantOf(exchange.request())]() -> Opened {
+    const auto key = FindPrefix(tier->tier->Prefixes(), id);
     if (!key) return std::unexpected(key.error());
     // It has the prompt's tokens, which an admin sees no more than others (as in /quire/cache).
-    if (const auto prefix = tier.tier->PrefixOf(*key); prefix && TenantIn(prefix->origin.isolation) != tenant)
+    if (const auto prefix = tier->tier->PrefixOf(*key);
+        prefix && TenantIn(prefix->origin.isolation) != tenant)
       return api::Fail(api::ErrorCode::kForbidden, "the prefix belongs to another API key");
-    return PrefixExport::Open(*tier.tier, *key);
+    return PrefixExport::Open(*tier->tier, *key);
   };
   auto archive = co_await RunFor(exchange, sources.pools->reads, std::move(open));
   if (!archive) {
@@ -102,18 +112,6 @@ Awaitable<void> ExportPrefix(Exchange& exchange, const PrefixSources& sources, c
     if (!sent) co_return;
   }
   co_await exchange.EndStream();
-}
-
-Awaitable<void> GetPrefix(Exchange& exchange, const PrefixSources& sources) {
-  const auto tier = co_await OpenTier(exchange, sources);
-  if (!tier) co_return;
-  std::string id = exchange.request().path.substr(kPrefixesPath.size() + 1);
-  if (id.ends_with(kFileSuffix)) {
-    id.resize(id.size() - kFileSuffix.size());
-    co_await ExportPrefix(exchange, sources, *tier, std::move(id));
-  } else {
-    co_await ShowPrefix(exchange, sources, *tier, std::move(id));
-  }
 }
 
 // ?key=NAME: the prefix becomes that key's; ?key= without a name: nobody's, for a daemon without keys.
@@ -196,19 +194,28 @@ Awaitable<void> PrunePrefixes(Exchange& exchange, const PrefixSources& sources) 
 }  // namespace
 
 void AddPrefixRoutes(Router& router, const PrefixSources& sources) {
-  const auto add = [&](const char* method, std::string_view path, uint64_t streamed_bytes, auto handler) {
+  const auto add = [&](const char* method, const char* rest, uint64_t streamed_bytes, auto handler,
+                       Operation operation) {
     Route route{.method = method,
-                .path = std::string(path),
+                .path = std::string(kPrefixesPath) + rest,
                 .handler = [&sources, handler](Exchange& exchange) { return handler(exchange, sources); }};
     route.streamed_body_bytes = streamed_bytes;
     if (streamed_bytes == 0) route.body_bytes_max = kNameBodyBytesMax;
     route.access = Access::kAdmin;
-    router.Add(std::move(route));
+    operation.tag = "console";
+    router.Add(std::move(route), std::move(operation));
   };
-  add("GET", kPrefixesPath, 0, ListPrefixes);
-  add("GET", std::string(kPrefixesPath) + "/", 0, GetPrefix);
-  add("POST", kPrefixesPath, kImportBytesMax, ImportPrefixes);
-  add("DELETE", kPrefixesPath, 0, PrunePrefixes);
+  add("GET", "", 0, ListPrefixes,
+      {.summary = "Computed prompt prefixes on disk: sizes, models, last use, hits"});
+  add("GET", "/{id}/file", 0, ExportPrefix,
+      {.summary = "One prefix as a file for another machine",
+       .reply = "application/octet-stream",
+       .parameters = {"prefix"}});
+  add("GET", "/{id}", 0, ShowPrefix,
+      {.summary = "One prefix, and what it depends on", .parameters = {"prefix"}});
+  add("POST", "", kImportBytesMax, ImportPrefixes,
+      {.summary = "Take in exported prefixes: the body is the file", .parameters = {"key"}});
+  add("DELETE", "", 0, PrunePrefixes, {.summary = "Remove prefixes from disk", .body = "PrunePrefixes"});
 }
 
 }  // namespace quire::server

@@ -148,9 +148,14 @@ void AddCacheRoutes(Router& router, const CacheSources& sources) {
   // Not cancel_on_disconnect, as /quire/now.
   router.Add(
       {.method = "GET",
-       .path = std::string(kPath),
+       .path = std::string(kPath) + "{model}",
        .handler = [&sources, viewers](Exchange& exchange) { return Cache(exchange, sources, *viewers); },
-       .body_bytes_max = kBodyBytesMax});
+       .body_bytes_max = kBodyBytesMax},
+      {.tag = "console",
+       .summary = "Prefixes that the caches of a model hold; for Accept: text/event-stream one event at each "
+                  "change",
+       .reply = kJsonOrEvents,
+       .parameters = {"model", "cache_salt"}});
 }
 
 }  // namespace quire::server

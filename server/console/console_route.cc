@@ -56,17 +56,22 @@ Awaitable<void> RedirectToFolder(Exchange& exchange) {
 
 void AddConsoleRoutes(Router& router) {
   constexpr uint64_t kBodyBytesMax = 1024;  // nobody needs one
-  router.Add({.method = "GET",
-              .path = "/ui/",
-              .handler = SendAsset,
-              .body_bytes_max = kBodyBytesMax,
-              .access = Access::kOpen,
-              .matches_folder = true});
-  router.Add({.method = "GET",
-              .path = "/ui",
-              .handler = RedirectToFolder,
-              .body_bytes_max = kBodyBytesMax,
-              .access = Access::kOpen});
+  const auto add = [&router](const char* path, Handler handler, Operation operation) {
+    router.Add({.method = "GET",
+                .path = path,
+                .handler = std::move(handler),
+                .body_bytes_max = kBodyBytesMax,
+                .access = Access::kOpen},
+               std::move(operation));
+  };
+  add("/ui", RedirectToFolder,
+      {.tag = "console", .summary = "Redirects to the console", .reply = {}, .status = 302});
+  add("/ui/", SendAsset, {"console", "The console: a page for browsers", /*body=*/{}, "text/html"});
+  add("/ui/{file}", SendAsset,
+      {.tag = "console",
+       .summary = "A file of the console's page",
+       .reply = "text/javascript text/css",
+       .parameters = {"file"}});
 }
 
 }  // namespace quire::server

@@ -61,16 +61,27 @@ Awaitable<void> RemoveKey(Exchange& exchange, const KeySources& sources) {
 }  // namespace
 
 void AddKeyRoutes(Router& router, const KeySources& sources) {
-  const auto add = [&router](const char* method, Handler handler) {
+  const auto add = [&router](const char* method, Handler handler, Operation operation) {
     router.Add({.method = method,
                 .path = kKeysPath,
                 .handler = std::move(handler),
                 .body_bytes_max = kNameBodyBytesMax,
-                .access = Access::kAdmin});
+                .access = Access::kAdmin},
+               std::move(operation));
   };
-  add("GET", [&sources](Exchange& exchange) { return ListKeys(exchange, sources); });
-  add("POST", [&sources](Exchange& exchange) { return CreateKey(exchange, sources); });
-  add("DELETE", [&sources](Exchange& exchange) { return RemoveKey(exchange, sources); });
+  add("GET", [&sources](Exchange& exchange) { return ListKeys(exchange, sources); },
+      {"console", "API keys with their limits and last use"});
+  add("POST", [&sources](Exchange& exchange) { return CreateKey(exchange, sources); },
+      {.tag = "console",
+       .summary = "Make an API key; its secret is in this answer only",
+       .body = "NewKey",
+       .status = 201});
+  add("DELETE", [&sources](Exchange& exchange) { return RemoveKey(exchange, sources); },
+      {.tag = "console",
+       .summary = "Remove an API key; its requests in progress end",
+       .body = "KeyName",
+       .reply = {},
+       .status = 204});
 }
 
 }  // namespace quire::server

@@ -87,7 +87,11 @@ void AddNowRoutes(Router& router, const NowSources& sources) {
   router.Add({.method = "GET",
               .path = "/quire/now",
               .handler = [route](Exchange& exchange) { return Now(exchange, *route); },
-              .body_bytes_max = kBodyBytesMax});
+              .body_bytes_max = kBodyBytesMax},
+             {"console",
+              "Loaded models, requests in progress and those that ended last; for Accept: text/event-stream "
+              "one event at each change",
+              /*body=*/{}, kJsonOrEvents});
 }
 
 }  // namespace quire::server

@@ -30,7 +30,7 @@ struct RequestLog {
   std::string client;  // address:port
   std::string method;
   std::string path;
-  std::string route = {};         // the template that the path matched ("/v1/models/"); empty: none
+  std::string route = {};         // the template that the path matched ("/v1/models/{model}"); empty: none
   std::string model = {};         // as the client named it
   std::string stored_model = {};  // as the store names it; empty: no such model
   std::string key = {};           // name of the API key

@@ -6,11 +6,12 @@ namespace quire::server {
 namespace {
 
 bool Covers(const Route& route, std::string_view path) {
-  if (route.matches_folder && route.path == path) return true;
-  if (route.path.size() > 1 && route.path.ends_with('/')) {
-    return path.size() > route.path.size() && path.starts_with(route.path) && !path.ends_with('/');
-  }
-  return route.path == path;
+  const std::string_view pattern = route.path;
+  const size_t begin = pattern.find('{');
+  if (begin == std::string_view::npos) return pattern == path;
+  const std::string_view before = pattern.substr(0, begin), after = pattern.substr(pattern.find('}') + 1);
+  return path.size() > before.size() + after.size() && path.starts_with(before) && path.ends_with(after) &&
+         !path.ends_with('/');
 }
 
 void AddMethod(std::string& list, std::string_view method) {

@@ -15,9 +15,24 @@ namespace quire::server {
 
 using Handler = std::function<Awaitable<void>(Exchange&)>;
 
+inline constexpr std::string_view kJson = "application/json";
+inline constexpr std::string_view kJsonOrLines = "application/json application/x-ndjson";
+inline constexpr std::string_view kJsonOrEvents = "application/json text/event-stream";
+
+// What clients read of a route in docs/openapi.json and docs/api.md, beside what its other members say
+// (server/cli/api_docs.h). Texts are of static storage.
+struct Operation {
+  std::string_view tag = {};                      // the API that it is part of: "ollama"
+  std::string_view summary = {};                  // "Stored models"
+  std::string_view body = {};                     // its schema in server/routes/schemas.json; empty: none
+  std::string_view reply = kJson;                 // media types, with blanks between; empty: no body
+  std::vector<std::string_view> parameters = {};  // in server/routes/schemas.json
+  int status = 200;                               // of the reply
+};
+
 struct Route {
   std::string method;
-  std::string path;  // "/api/tags"; one that ends in '/' matches every longer path ("/v1/models/" and an id)
+  std::string path;  // "/api/tags"; "/v1/models/{model}": any text, also with '/', in place of the braces
   Handler handler;
   // The handler may take long: it is canceled when the client goes away.
   bool cancel_on_disconnect = false;
@@ -27,8 +42,7 @@ struct Route {
   // Above 0: a smaller bound of the body than that of all routes, in bytes. A larger body is 413.
   uint64_t body_bytes_max = 0;
   Access access = Access::kInference;
-  // For a path that ends in '/': also matches that path itself.
-  bool matches_folder = false;
+  Operation operation = {};  // set by Add()
 };
 
 struct RouteMatch {
@@ -40,11 +54,15 @@ struct RouteMatch {
 
 class Router {
  public:
-  void Add(Route route) { routes_.push_back(std::move(route)); }
+  void Add(Route route, Operation operation) {
+    route.operation = std::move(operation);
+    routes_.push_back(std::move(route));
+  }
   const std::vector<Route>& routes() const { return routes_; }
 
-  // HEAD is served by a route of its own, else by the GET route. A known path with one more '/' is a
-  // redirect. OPTIONS without a route of its own is kMethodNotAllowed with the list that answers it.
+  // The route that was added first goes before others that match. HEAD is served by a route of its own, else
+  // by the GET route. A known path with one more '/' is a redirect. OPTIONS without a route of its own is
+  // kMethodNotAllowed with the list that answers it.
   RouteMatch Match(std::string_view method, std::string_view path) const;
 
  private:

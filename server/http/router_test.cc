@@ -9,11 +9,11 @@ using Kind = RouteMatch::Kind;
 
 Router Routes() {
   Router router;
-  router.Add({"GET", "/", {}});
-  router.Add({"GET", "/api/tags", {}});
-  router.Add({"POST", "/api/chat", {}});
-  router.Add({"GET", "/v1/models", {}});
-  router.Add({"GET", "/v1/models/", {}});
+  router.Add({"GET", "/", {}}, {});
+  router.Add({"GET", "/api/tags", {}}, {});
+  router.Add({"POST", "/api/chat", {}}, {});
+  router.Add({"GET", "/v1/models", {}}, {});
+  router.Add({"GET", "/v1/models/{model}", {}}, {});
   return router;
 }
 
@@ -22,7 +22,7 @@ TEST(Router, FindsRoutesAndServesHeadByGet) {
   EXPECT_EQ(router.Match("GET", "/").kind, Kind::kFound);
   EXPECT_EQ(router.Match("HEAD", "/api/tags").kind, Kind::kFound);
   EXPECT_EQ(router.Match("GET", "/v1/models").route->path, "/v1/models");
-  EXPECT_EQ(router.Match("GET", "/v1/models/a/b:c").route->path, "/v1/models/");
+  EXPECT_EQ(router.Match("GET", "/v1/models/a/b:c").route->path, "/v1/models/{model}");
 }
 
 TEST(Router, NamesTheMethodsOfAKnownPath) {

@@ -58,6 +58,8 @@ class HttpServer {
   // From the next connection on. Not smaller than what bodies hold now.
   void SetLimits(const TransportLimits& limits);
 
+  const std::vector<Route>& routes() const { return transport_.router.routes(); }
+
   // Closes the listeners; answers from now on close their connections.
   void StopAccepting();
   bool draining() const { return transport_.draining; }

@@ -32,8 +32,10 @@ void AddAnthropicRoutes(Router& router, Services& services) {
   const auto count = [&services](Exchange& exchange) {
     return AnswerRequest(services, exchange, anthropic::ParseCountTokens, CountJob);
   };
-  router.Add({"POST", "/v1/messages", answer, true});
-  router.Add({"POST", "/v1/messages/count_tokens", count, true});
+  router.Add({"POST", "/v1/messages", answer, true},
+             {"anthropic", "Next message of a conversation", "Messages", kJsonOrEvents});
+  router.Add({"POST", "/v1/messages/count_tokens", count, true},
+             {"anthropic", "Length of a prompt in tokens", "CountTokens"});
 }
 
 }  // namespace quire::server

@@ -282,20 +282,25 @@ Awaitable<void> Embed(Services& services, Exchange& exchange, api::EmbedDialect 
 }  // namespace
 
 void AddEmbeddingRoutes(Router& router, Services& services) {
-  const auto add = [&](const char* path, api::EmbedDialect dialect) {
-    router.Add({"POST", path,
-                [&services, dialect](Exchange& exchange) { return Embed(services, exchange, dialect); },
-                true});
+  const auto add = [&](const char* path, api::EmbedDialect dialect, Operation operation) {
+    router.Add(
+        {"POST", path,
+         [&services, dialect](Exchange& exchange) { return Embed(services, exchange, dialect); }, true},
+        std::move(operation));
   };
-  add("/api/embed", api::EmbedDialect::kOllama);
-  add("/api/embeddings", api::EmbedDialect::kOllamaLegacy);
-  add("/v1/embeddings", api::EmbedDialect::kOpenAi);
-  add("/v1/embed", api::EmbedDialect::kCohereOld);
-  add("/v2/embed", api::EmbedDialect::kCohere);
-  add("/embed", api::EmbedDialect::kTei);
-  add("/", api::EmbedDialect::kTei);
-  add("/embedding", api::EmbedDialect::kLlamaServer);
-  add("/embeddings", api::EmbedDialect::kLlamaServer);
+  using enum api::EmbedDialect;
+  add("/api/embed", kOllama, {"ollama", "Embeddings", "OllamaEmbed"});
+  add("/api/embeddings", kOllamaLegacy,
+      {"ollama", "Embedding of one text, not normalized", "OllamaEmbeddings"});
+  add("/v1/embeddings", kOpenAi, {"openai", "Embeddings", "Embeddings"});
+  add("/v1/embed", kCohereOld, {"cohere", "As /v2/embed, of Cohere's first version", "CohereEmbed"});
+  add("/v2/embed", kCohere, {"cohere", "Embeddings in the shape of Cohere", "CohereEmbed"});
+  constexpr std::string_view kTeiTag = "text-embeddings-inference";
+  add("/embed", kTei,
+      {kTeiTag, "Embeddings in the shape of text-embeddings-inference: a list of vectors", "TextEmbeddings"});
+  add("/", kTei, {kTeiTag, "As /embed", "TextEmbeddings"});
+  add("/embedding", kLlamaServer, {"llama.cpp", "Embeddings as a list", "LlamaEmbedding"});
+  add("/embeddings", kLlamaServer, {"llama.cpp", "As /embedding", "LlamaEmbedding"});
 }
 
 }  // namespace quire::server

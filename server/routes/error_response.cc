@@ -29,12 +29,26 @@ bool IsOpenAi(std::string_view path) {
 bool IsCohere(std::string_view path) { return path.starts_with("/v2/") || path == "/v1/embed"; }
 
 std::string ErrorBodyOf(std::string_view path, const api::Error& error, std::string_view request_id) {
-  if (IsAnthropic(path)) return api::anthropic::ErrorBody(error, request_id);
-  if (IsCohere(path)) return api::CohereErrorBody(error);
-  return IsOpenAi(path) ? api::openai::ErrorBody(error) : api::ollama::ErrorBody(error);
+  switch (ErrorDialectOf(path)) {
+    case ErrorDialect::kAnthropic:
+      return api::anthropic::ErrorBody(error, request_id);
+    case ErrorDialect::kCohere:
+      return api::CohereErrorBody(error);
+    case ErrorDialect::kOpenAi:
+      return api::openai::ErrorBody(error);
+    case ErrorDialect::kOllama:
+      break;
+  }
+  return api::ollama::ErrorBody(error);
 }
 
 }  // namespace
+
+ErrorDialect ErrorDialectOf(std::string_view path) {
+  if (IsAnthropic(path)) return ErrorDialect::kAnthropic;
+  if (IsCohere(path)) return ErrorDialect::kCohere;
+  return IsOpenAi(path) ? ErrorDialect::kOpenAi : ErrorDialect::kOllama;
+}
 
 HttpResponse ErrorResponse(std::string_view path, const api::Error& error, std::string_view request_id) {
   HttpResponse response{.status = api::HttpStatus(error.code)};

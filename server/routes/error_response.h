@@ -1,6 +1,7 @@
 // Errors as HTTP answers, in the shape of the dialect that a path belongs to.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -8,6 +9,9 @@
 #include "server/http/message.h"
 
 namespace quire::server {
+
+enum class ErrorDialect : uint8_t { kOllama, kOpenAi, kAnthropic, kCohere };
+ErrorDialect ErrorDialectOf(std::string_view path);
 
 // {"error":"..."}; for "/v1/messages..." Anthropic's object with the request's id (unless that is empty), for
 // the rest of "/v1/..." and the same paths without it OpenAI's. 429 and 503 ask the client to come back.

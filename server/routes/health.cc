@@ -41,18 +41,22 @@ Awaitable<void> Ready(Services& services, Exchange& exchange) {
 
 void AddHealthRoutes(Router& router, Services& services) {
   constexpr uint64_t kBodyBytesMax = 1024;  // nobody needs one
-  const auto add = [&router](const char* path, Handler handler) {
+  const auto add = [&router](const char* path, Handler handler, std::string_view summary,
+                             std::string_view reply = kJson) {
     router.Add({.method = "GET",
                 .path = path,
                 .handler = std::move(handler),
                 .body_bytes_max = kBodyBytesMax,
-                .access = Access::kOpen});
+                .access = Access::kOpen},
+               {"health", summary, /*body=*/{}, reply});
   };
-  router.Add({"GET", "/openapi.json", Describe});
-  add("/", Running);
-  add("/health", Alive);
-  add("/livez", Alive);
-  add("/readyz", [&services](Exchange& exchange) { return Ready(services, exchange); });
+  router.Add({"GET", "/openapi.json", Describe}, {"health", "The OpenAPI document"});
+  add("/", Running, "The server runs", "text/plain");
+  add("/health", Alive, "The process runs");
+  add("/livez", Alive, "The process runs");
+  add(
+      "/readyz", [&services](Exchange& exchange) { return Ready(services, exchange); },
+      "Requests are accepted");
 }
 
 }  // namespace quire::server

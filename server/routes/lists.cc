@@ -212,14 +212,17 @@ Awaitable<void> Version(Exchange& exchange) {
 
 void AddOllamaListRoutes(Router& router, Services& services) {
   router.Add({"GET", "/api/tags",
-              [tags = SharedTags(services)](Exchange& exchange) { return SendShared(exchange, *tags); }});
-  router.Add({"GET", "/api/ps", [&services](Exchange& exchange) { return Ps(services, exchange); }});
+              [tags = SharedTags(services)](Exchange& exchange) { return SendShared(exchange, *tags); }},
+             {"ollama", "Stored models"});
+  router.Add({"GET", "/api/ps", [&services](Exchange& exchange) { return Ps(services, exchange); }},
+             {"ollama", "Loaded models: memory in use (size), memory that they may grow to (size_max)"});
   router.Add({.method = "POST",
               .path = "/api/show",
               .handler = [&services](Exchange& exchange) { return Show(services, exchange); },
               .cancel_on_disconnect = true,
-              .body_bytes_max = kShowBodyBytesMax});
-  router.Add({"GET", "/api/version", Version});
+              .body_bytes_max = kShowBodyBytesMax},
+             {"ollama", "Description of a model", "Show"});
+  router.Add({"GET", "/api/version", Version}, {"ollama", "Version"});
 }
 
 }  // namespace quire::server

@@ -181,24 +181,34 @@ Awaitable<void> ActOnSlot(Services& services, SlotStorePtr slots, Exchange& exch
 
 void AddLlamaServerRoutes(Router& router, Services& services) {
   const auto slots = std::make_shared<SlotStore>();
-  const auto add = [&](const char* path, auto parse, auto make_job) {
+  const auto add = [&](const char* path, std::string_view summary, std::string_view body, auto parse,
+                       auto make_job) {
     router.Add({"POST", path,
                 [&services, slots, parse, make_job](Exchange& exchange) {
                   return AnswerForSlot(services, slots, exchange, parse, make_job);
                 },
-                true});
+                true},
+               {"llama.cpp", summary, body, kJsonOrEvents});
   };
-  add("/completion", llama_server::ParseCompletion, LlamaCompletionJob);
-  add("/completions", llama_server::ParseCompletion, LlamaCompletionJob);
-  add("/infill", llama_server::ParseInfill, LlamaCompletionJob);
-  add("/chat/completions", ParseChat, ChatJobWithTimings);
-  add("/responses", ParseResponses, MakeResponsesJob);
+  add("/completion", "Continuation of a prompt", "LlamaCompletion", llama_server::ParseCompletion,
+      LlamaCompletionJob);
+  add("/completions", "As /completion", "LlamaCompletion", llama_server::ParseCompletion, LlamaCompletionJob);
+  add("/infill", "What belongs between two texts", "LlamaInfill", llama_server::ParseInfill,
+      LlamaCompletionJob);
+  add("/chat/completions", "As /v1/chat/completions; the model may be left out, and the reply has timings",
+      "Chat", ParseChat, ChatJobWithTimings);
+  add("/responses", "As /v1/responses; the model may be left out", "Responses", ParseResponses,
+      MakeResponsesJob);
   router.Add(
       {.method = "POST",
-       .path = std::string(kSlotPath),
+       .path = std::string(kSlotPath) + "{id_slot}",
        .handler = [&services, slots](Exchange& exchange) { return ActOnSlot(services, slots, exchange); },
        .cancel_on_disconnect = true,
-       .body_bytes_max = kSlotBodyBytesMax});
+       .body_bytes_max = kSlotBodyBytesMax},
+      {.tag = "llama.cpp",
+       .summary = "Save, restore or erase what a slot remembers",
+       .body = "Slot",
+       .parameters = {"id_slot", "action"}});
 }
 
 }  // namespace quire::server

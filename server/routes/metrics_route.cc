@@ -52,7 +52,8 @@ void AddMetricsRoutes(Router& router, const Metrics& metrics, std::function<Metr
   router.Add({.method = "GET",
               .path = "/metrics",
               .handler = [route](Exchange& exchange) { return Scrape(*route, exchange); },
-              .access = Access::kAdmin});
+              .access = Access::kAdmin},
+             {"health", "Metrics in Prometheus' format", /*body=*/{}, "text/plain"});
 }
 
 }  // namespace quire::server

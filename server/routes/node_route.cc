@@ -93,7 +93,8 @@ void AddNodeRoutes(Router& router, AsyncModelStore& models, std::function<Metric
               .path = "/quire/node",
               .handler = [&models, snapshot = std::move(snapshot)](
                              Exchange& exchange) { return ShowNode(models, snapshot, exchange); },
-              .access = Access::kAdmin});
+              .access = Access::kAdmin},
+             {"console", "Load, models and prefixes of this daemon, as `quire fleet status` reads them"});
 }
 
 }  // namespace quire::server

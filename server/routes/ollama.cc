@@ -82,8 +82,10 @@ void AddOllamaRoutes(Router& router, Services& services) {
   const auto chat = [&services](Exchange& exchange) {
     return Answer<ollama::Endpoint::kChat>(services, exchange, ollama::ParseChat);
   };
-  router.Add({"POST", "/api/generate", generate, true});
-  router.Add({"POST", "/api/chat", chat, true});
+  router.Add({"POST", "/api/generate", generate, true},
+             {"ollama", "Answer to a prompt", "OllamaGenerate", kJsonOrLines});
+  router.Add({"POST", "/api/chat", chat, true},
+             {"ollama", "Next message of a conversation", "OllamaChat", kJsonOrLines});
 }
 
 }  // namespace quire::server

@@ -131,26 +131,32 @@ void AddOpenAiRoutes(Router& router, Services& services) {
   const auto complete = [&services](Exchange& exchange) {
     return AnswerRequest(services, exchange, openai::ParseCompletion, CompletionJob);
   };
-  router.Add({"POST", "/v1/chat/completions", chat, true});
+  router.Add({"POST", "/v1/chat/completions", chat, true},
+             {"openai", "Next message of a conversation", "Chat", kJsonOrEvents});
   const auto cohere = [&services](Exchange& exchange) {
     return AnswerRequest(services, exchange, openai::ParseCohereChat, CohereChatJob);
   };
-  router.Add({"POST", "/v2/chat", cohere, true});
+  router.Add({"POST", "/v2/chat", cohere, true},
+             {"cohere", "A chat in the shape of Cohere", "CohereChat", kJsonOrEvents});
   const auto fill = [&services](Exchange& exchange) {
     return AnswerRequest(services, exchange, openai::ParseCompletion, FimJob);
   };
-  router.Add({"POST", "/v1/completions", complete, true});
-  router.Add({"POST", "/v1/fim/completions", fill, true});
+  router.Add({"POST", "/v1/completions", complete, true},
+             {"openai", "Continuation of a prompt", "Completion", kJsonOrEvents});
+  router.Add(
+      {"POST", "/v1/fim/completions", fill, true},
+      {"openai", "A completion in the shape of a chat, as in Mistral's API", "Completion", kJsonOrEvents});
   const std::shared_ptr<SharedBody> models = SharedModels(services);
   const std::shared_ptr<SharedBody> of_anthropic = SharedAnthropicModels(services);
-  for (const char* path : {"/v1/models", "/models"}) {
-    router.Add({"GET", path, [models, of_anthropic](Exchange& exchange) {
-                  const bool anthropic = exchange.request().Find("anthropic-version") != nullptr;
-                  return SendShared(exchange, anthropic ? *of_anthropic : *models);
-                }});
-  }
-  router.Add({"GET", std::string(kModelPath),
-              [&services](Exchange& exchange) { return ShowModel(services, exchange); }});
+  const auto list = [models, of_anthropic](Exchange& exchange) {
+    const bool anthropic = exchange.request().Find("anthropic-version") != nullptr;
+    return SendShared(exchange, anthropic ? *of_anthropic : *models);
+  };
+  router.Add({"GET", "/v1/models", list}, {"openai", "Stored models"});
+  router.Add({"GET", "/models", list}, {"llama.cpp", "As /v1/models"});
+  router.Add({"GET", std::string(kModelPath) + "{model}",
+              [&services](Exchange& exchange) { return ShowModel(services, exchange); }},
+             {.tag = "openai", .summary = "One stored model", .parameters = {"model"}});
 }
 
 }  // namespace quire::server

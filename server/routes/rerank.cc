@@ -65,18 +65,20 @@ Awaitable<void> Rerank(Services& services, Exchange& exchange, api::RerankDialec
 }  // namespace
 
 void AddRerankRoutes(Router& router, Services& services) {
-  const auto add = [&](const char* path, api::RerankDialect dialect) {
-    router.Add({"POST", path,
-                [&services, dialect](Exchange& exchange) { return Rerank(services, exchange, dialect); },
-                true});
+  const auto add = [&](const char* path, api::RerankDialect dialect, Operation operation) {
+    router.Add(
+        {"POST", path,
+         [&services, dialect](Exchange& exchange) { return Rerank(services, exchange, dialect); }, true},
+        std::move(operation));
   };
-  add("/v1/rerank", api::RerankDialect::kJina);
-  add("/rerank", api::RerankDialect::kJina);
-  add("/v1/reranking", api::RerankDialect::kJina);
-  add("/reranking", api::RerankDialect::kJina);
-  add("/v2/rerank", api::RerankDialect::kCohere);
-  add("/v1/score", api::RerankDialect::kScore);
-  add("/score", api::RerankDialect::kScore);
+  using enum api::RerankDialect;
+  add("/v1/rerank", kJina, {"openai", "Documents by their relevance to a query", "Rerank"});
+  for (const char* path : {"/rerank", "/v1/reranking", "/reranking"}) {
+    add(path, kJina, {"openai", "As /v1/rerank", "Rerank"});
+  }
+  add("/v2/rerank", kCohere, {"cohere", "As /v1/rerank, in the shape of Cohere", "CohereRerank"});
+  add("/v1/score", kScore, {"openai", "Scores of pairs of texts", "Score"});
+  add("/score", kScore, {"openai", "As /v1/score", "Score"});
 }
 
 }  // namespace quire::server

@@ -50,8 +50,9 @@ void AddResponsesRoutes(Router& router, Services& services) {
   const auto count = [&services](Exchange& exchange) {
     return AnswerRequest(services, exchange, openai::ParseResponses, InputTokensJob);
   };
-  router.Add({"POST", "/v1/responses", respond, true});
-  router.Add({"POST", "/v1/responses/input_tokens", count, true});
+  router.Add({"POST", "/v1/responses", respond, true}, {"openai", "A response", "Responses", kJsonOrEvents});
+  router.Add({"POST", "/v1/responses/input_tokens", count, true},
+             {"openai", "Length of a prompt in tokens", "Responses"});
 }
 
 }  // namespace quire::server

@@ -130,26 +130,35 @@ void AddStoreRoutes(Router& router, Services& services) {
               .handler = [&services](Exchange& exchange) { return Create(services, exchange); },
               .cancel_on_disconnect = true,
               .body_bytes_max = kCreateBodyBytesMax,
-              .access = Access::kAdmin});
+              .access = Access::kAdmin},
+             {"ollama", "Make a model", "Create", kJsonOrLines});
   router.Add({.method = "POST",
               .path = "/api/copy",
               .handler = [&services](Exchange& exchange) { return Copy(services, exchange); },
               .body_bytes_max = kNameBodyBytesMax,
-              .access = Access::kAdmin});
+              .access = Access::kAdmin},
+             {"ollama", "Copy a model", "Copy", /*reply=*/{}});
   router.Add({.method = "DELETE",
               .path = "/api/delete",
               .handler = [&services](Exchange& exchange) { return Delete(services, exchange); },
               .body_bytes_max = kNameBodyBytesMax,
-              .access = Access::kAdmin});
+              .access = Access::kAdmin},
+             {"ollama", "Delete a model", "Delete", /*reply=*/{}});
   router.Add({.method = "HEAD",
-              .path = std::string(kBlobPath),
+              .path = std::string(kBlobPath) + "{digest}",
               .handler = [&services](Exchange& exchange) { return LookUpBlob(services, exchange); },
-              .access = Access::kAdmin});
+              .access = Access::kAdmin},
+             {.tag = "ollama", .summary = "Whether a blob is stored", .reply = {}, .parameters = {"digest"}});
   router.Add({.method = "POST",
-              .path = std::string(kBlobPath),
+              .path = std::string(kBlobPath) + "{digest}",
               .handler = [&services](Exchange& exchange) { return PutBlob(services, exchange); },
               .streamed_body_bytes = kBlobBytesMax,
-              .access = Access::kAdmin});
+              .access = Access::kAdmin},
+             {.tag = "ollama",
+              .summary = "Store a blob: the body is its bytes",
+              .reply = {},
+              .parameters = {"digest"},
+              .status = 201});
 }
 
 }  // namespace quire::server

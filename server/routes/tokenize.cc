@@ -159,16 +159,24 @@ void AddTokenizeRoutes(Router& router, Services& services) {
   const auto detokenize = [&services](Exchange& exchange) {
     return Convert(services, exchange, api::ParseDetokenize);
   };
-  router.Add({"POST", "/tokenize", tokenize, true});
-  router.Add({"POST", "/detokenize", detokenize, true});
+  router.Add({"POST", "/tokenize", tokenize, true}, {"llama.cpp", "Token ids of a text", "Tokenize"});
+  router.Add({"POST", "/detokenize", detokenize, true}, {"llama.cpp", "Text of token ids", "Detokenize"});
   router.Add(
       {"POST", "/apply-template",
        [&services](Exchange& exchange) { return Convert(services, exchange, api::ParseApplyTemplate); },
-       true});
-  router.Add({"GET", "/props", [&services](Exchange& exchange) { return Props(services, exchange); }});
+       true},
+      {"llama.cpp", "The prompt that a conversation becomes", "Chat"});
+  router.Add({"GET", "/props", [&services](Exchange& exchange) { return Props(services, exchange); }},
+             {.tag = "llama.cpp",
+              .summary = "The loaded model and its default parameters",
+              .parameters = {"model_query"}});
   router.Add({"GET", "/tokenizer_info",
-              [&services](Exchange& exchange) { return TokenizerInfo(services, exchange); }});
-  router.Add({"GET", "/slots", [&services](Exchange& exchange) { return Slots(services, exchange); }});
+              [&services](Exchange& exchange) { return TokenizerInfo(services, exchange); }},
+             {.tag = "vllm",
+              .summary = "The special tokens, the template and the context, as vLLM names them",
+              .parameters = {"model_query"}});
+  router.Add({"GET", "/slots", [&services](Exchange& exchange) { return Slots(services, exchange); }},
+             {"llama.cpp", "Requests in flight"});
 }
 
 }  // namespace quire::server

@@ -105,14 +105,16 @@ void AddTransferRoutes(Router& router, registry::Transfers& transfers) {
        .handler = [&transfers](Exchange& exchange) { return Run(transfers, exchange, Direction::kPull); },
        .cancel_on_disconnect = true,
        .body_bytes_max = kNameBodyBytesMax,
-       .access = Access::kAdmin});
+       .access = Access::kAdmin},
+      {"ollama", "Fetch a model from its registry", "Transfer", kJsonOrLines});
   router.Add(
       {.method = "POST",
        .path = "/api/push",
        .handler = [&transfers](Exchange& exchange) { return Run(transfers, exchange, Direction::kPush); },
        .cancel_on_disconnect = true,
        .body_bytes_max = kNameBodyBytesMax,
-       .access = Access::kAdmin});
+       .access = Access::kAdmin},
+      {"ollama", "Send a model to its registry", "Transfer", kJsonOrLines});
 }
 
 }  // namespace quire::server

@@ -141,12 +141,12 @@ void TestServer::Rearm() {
 }
 
 void TestServer::AddRoutes(Router& router) {
-  router.Add({"GET", "/hello", Hello});
-  router.Add({"GET", "/json", SendJson});
-  router.Add({.method = "GET", .path = "/open", .handler = Hello, .access = Access::kOpen});
-  router.Add({"GET", "/models/", Rest});
-  router.Add({"POST", "/throw", Throw});
-  router.Add({"POST", "/silent", Silent});
+  router.Add({"GET", "/hello", Hello}, {});
+  router.Add({"GET", "/json", SendJson}, {});
+  router.Add({.method = "GET", .path = "/open", .handler = Hello, .access = Access::kOpen}, {});
+  router.Add({"GET", "/models/{model}", Rest}, {});
+  router.Add({"POST", "/throw", Throw}, {});
+  router.Add({"POST", "/silent", Silent}, {});
   router.Add({"POST", "/echo", [this](Exchange& exchange) { return Echo(exchange); }});
   router.Add({"POST", "/stream", [this](Exchange& exchange) { return Stream(exchange); }});
   router.Add({.method = "POST",
