@@ -93,10 +93,12 @@ class Daemon {
                   inspector_,
                   pools_,
                   [this] { return server_->draining(); },
-                  [this](api::ModelName name, ProgressStream& progress) {
-                    return FetchModel(transfers_, std::move(name), progress);
+                  [this](api::ModelName name, std::string party, ProgressStream& progress) {
+                    return FetchModel(services_, transfers_, std::move(name), std::move(party), progress);
                   }},
-        transfers_({.trusted = options.registries, .accounts = options.registry_accounts},
+        transfers_({.trusted = options.registries,
+                    .accounts = options.registry_accounts,
+                    .hubs = registry::ReadHubSettings()},
                    StoreTransfer(models_.store())),
         hangups_(io_) {
     Transport transport{
@@ -121,7 +123,7 @@ class Daemon {
     services_.vectors = &vectors_;
     if (snapshots_) services_.slot_folder = options.snapshot_dir / "slots";
     AddRoutes(transport.router, services_);
-    AddTransferRoutes(transport.router, transfers_);
+    AddTransferRoutes(transport.router, services_, transfers_);
     AddMetricsRoutes(transport.router, metrics_, [this] { return MomentOfDaemon(); });
     AddNodeRoutes(transport.router, models_, [this] { return MomentOfDaemon(); });
     AddConsoleRoutes(transport.router);

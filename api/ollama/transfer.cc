@@ -14,6 +14,8 @@ Result<TransferRequest> ParseTransfer(std::string_view text) {
   Fields body(*json, "", error);
   TransferRequest request;
   request.model = GetModel(body, /*name_too=*/true);
+  body.Get("hub_token", request.hub_token);
+  body.Get("hub_endpoint", request.hub_endpoint);
   body.Get("insecure", request.insecure);
   body.Get("stream", request.stream);
   if (error) return std::unexpected(std::move(*error));

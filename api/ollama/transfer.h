@@ -10,6 +10,8 @@ namespace quire::api::ollama {
 
 struct TransferRequest {
   std::string model;
+  std::string hub_token;     // of the client's user, for a hub; empty: the daemon's
+  std::string hub_endpoint;  // a mirror of Hugging Face; empty: the daemon's
   bool insecure = false;
   bool stream = true;
 };

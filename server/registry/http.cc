@@ -9,10 +9,12 @@
 #include <chrono>
 #include <cstdlib>
 #include <exception>
+#include <expected>
 #include <utility>
 
 #include "api/base/ascii.h"
 #include "server/registry/certificate_authorities.h"
+#include "server/registry/proxy.h"
 
 namespace quire::server::registry {
 namespace {
@@ -30,6 +32,21 @@ void InitOnce() {
   static_cast<void>(initialized);
 }
 
+std::unexpected<api::Error> PrivateAddress(const Origin& origin) {
+  return api::Fail(
+      api::ErrorCode::kForbidden,
+      fmt::format("{}:{}: private addresses are allowed only for trusted registries (--registries)",
+                  origin.host, origin.port));
+}
+
+// What is at fault besides libcurl's reason.
+std::string_view HintOf(CURLcode code, std::string_view unreachable, std::string_view why) {
+  if (code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_CONNECT) return unreachable;
+  const bool plain =
+      code == CURLE_SSL_CONNECT_ERROR && why.find("wrong version number") != std::string_view::npos;
+  return plain ? "it speaks HTTP, not HTTPS; for a registry, use --insecure: " : "";
+}
+
 }  // namespace
 
 struct Http::Handle {
@@ -43,6 +60,7 @@ struct Http::Call {
   const Sink& sink;
   CURL* easy;
   bool trusted = false;
+  std::string proxy = {};  // its URL; empty: none
   bool address_refused = false;
   bool too_large = false;
   bool interrupted = false;
@@ -72,7 +90,7 @@ struct Http::Call {
   // The address is looked at where it is used: a name cannot lead to another one in between.
   static curl_socket_t OnOpen(void* call, curlsocktype, curl_sockaddr* address) {
     auto* self = static_cast<Call*>(call);
-    if (!self->trusted && !IsPublic(address->addr)) {
+    if (!self->trusted && self->proxy.empty() && !IsPublic(address->addr)) {
       self->address_refused = true;
       return CURL_SOCKET_BAD;
     }
@@ -144,7 +162,11 @@ void Http::SetUp(Call& call, char* why) {
   CURL* easy = call.easy;
   ::curl_easy_setopt(easy, CURLOPT_URL, call.request.url.c_str());
   ::curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
-  ::curl_easy_setopt(easy, CURLOPT_NOPROXY, "*");
+  ::curl_easy_setopt(easy, CURLOPT_PROXY, call.proxy.c_str());  // empty: none, whatever the environment says
+  ::curl_easy_setopt(easy, CURLOPT_NOPROXY, "");
+  ::curl_easy_setopt(easy, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
+  if (!call.request.unix_socket.empty())
+    ::curl_easy_setopt(easy, CURLOPT_UNIX_SOCKET_PATH, call.request.unix_socket.c_str());
   ::curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
   ::curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
   ::curl_easy_setopt(easy, CURLOPT_USERAGENT, "quire/" QUIRE_VERSION);
@@ -215,6 +237,17 @@ int Http::Perform(Call& call) {
   return code;
 }
 
+api::Result<void> Http::ChooseProxy(Call& call, const Origin& origin) {
+  if (!call.request.proxies) return {};
+  const auto proxy = ProxyFor(origin, [](const char* name) -> const char* { return std::getenv(name); });
+  if (!proxy) return {};
+  call.proxy = *proxy;
+  if (call.trusted || origin.host == proxied_host_) return {};
+  if (!MayBeReachedByProxy(origin.host)) return PrivateAddress(origin);
+  proxied_host_ = origin.host;
+  return {};
+}
+
 api::Result<Reply> Http::Exchange(const Request& request, const Sink& sink) {
   const auto origin = OriginOf(request.url);
   if (!origin) return std::unexpected(origin.error());
@@ -226,6 +259,7 @@ api::Result<Reply> Http::Exchange(const Request& request, const Sink& sink) {
   ::curl_easy_reset(easy);
   Call call{.request = request, .sink = sink, .easy = easy};
   call.trusted = policy_.Trusts(*origin);
+  if (auto chosen = ChooseProxy(call, *origin); !chosen) return std::unexpected(chosen.error());
   std::array<char, CURL_ERROR_SIZE> why{};
   SetUp(call, why.data());
   SetMethod(call);
@@ -240,20 +274,17 @@ api::Result<Reply> Http::Exchange(const Request& request, const Sink& sink) {
   connected_ = connect_s > 0 || code == CURLE_OK;
   if (call.thrown) std::rethrow_exception(call.thrown);
   if (cancelled_ || call.interrupted) return api::Fail(api::ErrorCode::kCancelled, "cancelled");
-  const std::string where = fmt::format("{}:{}", origin->host, origin->port);
-  if (call.address_refused && code != CURLE_OK) {
-    return api::Fail(
-        api::ErrorCode::kForbidden,
-        fmt::format("{}: private addresses are allowed only for trusted registries (--registries)", where));
-  }
+  const std::string where =
+      fmt::format("{}:{}{}", origin->host, origin->port, call.proxy.empty() ? "" : " (through a proxy)");
+  if (call.address_refused && code != CURLE_OK) return PrivateAddress(*origin);
   if (call.too_large) {
     return api::Fail(api::ErrorCode::kUnavailable, fmt::format("{}: response too large", where));
   }
   if (code != CURLE_OK) {
-    const bool unreachable = code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_CONNECT;
-    return api::Fail(api::ErrorCode::kUnavailable,
-                     fmt::format("{}: {}{}", where, unreachable ? call.request.unreachable_hint : "",
-                                 why.front() != '\0' ? why.data() : ::curl_easy_strerror(code)));
+    const std::string_view reason = why.front() != '\0' ? why.data() : ::curl_easy_strerror(code);
+    return api::Fail(
+        api::ErrorCode::kUnavailable,
+        fmt::format("{}: {}{}", where, HintOf(code, call.request.unreachable_hint, reason), reason));
   }
   long status = 0;
   ::curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);

@@ -32,6 +32,8 @@ struct Request {
   size_t reply_bytes_max = size_t{4} << 20;  // that no sink takes
   std::string authorities = {};              // certificates (PEM) instead of the usual ones
   int interrupt_fd = -1;                     // readable: the exchange ends with kCancelled
+  std::string unix_socket = {};              // its path, in place of the URL's host
+  bool proxies = false;                      // through what the environment names (proxy.h)
   std::function<void()> on_tick = {};        // ten times a second
   // What comes before libcurl's reason if there is no connection.
   std::string_view unreachable_hint = "cannot be reached; does this machine have a network? ";
@@ -61,9 +63,9 @@ class Http {
   Http(const Http&) = delete;
   Http& operator=(const Http&) = delete;
 
-  // Errors: kForbidden (HTTP, or an address that is not public, of a host that is not trusted), kUnavailable
-  // (no connection, no certificate, a broken or stalled stream, no end within time_max, a
-  // larger body that no sink takes), kCancelled.
+  // Errors: kForbidden (HTTP, or an address that is not public, of a host that is not trusted; the proxy
+  // itself may have any address), kUnavailable (no connection, no certificate, a broken or stalled stream, no
+  // end within time_max, a larger body that no sink takes), kCancelled.
   api::Result<Reply> Exchange(const Request& request, const Sink& sink = {});
   bool connected() const { return connected_; }  // the last exchange had a connection
 
@@ -72,6 +74,8 @@ class Http {
   struct Handle;
   static void SetUp(Call& call, char* why);
   static void SetMethod(Call& call);
+  // The proxy of the call, and whether it may be asked.
+  api::Result<void> ChooseProxy(Call& call, const Origin& origin);
   // libcurl's code of how it ended.
   int Perform(Call& call);
 
@@ -79,6 +83,7 @@ class Http {
   const std::atomic<bool>& cancelled_;
   std::unique_ptr<Handle> handle_;
   bool connected_ = false;
+  std::string proxied_host_;  // the last one that a proxy may be asked for
 };
 
 }  // namespace quire::server::registry

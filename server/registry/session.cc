@@ -75,7 +75,7 @@ api::Result<std::map<std::string, std::string>> ReadAccounts(const std::filesyst
 
 Session::Session(const Settings& settings, const AddressPolicy& policy, const api::ModelName& name,
                  bool insecure, bool push, const std::atomic<bool>& cancelled)
-    : settings_(settings),
+    : settings_(&settings),
       http_(policy, cancelled),
       name_(name),
       push_(push),
@@ -83,11 +83,19 @@ Session::Session(const Settings& settings, const AddressPolicy& policy, const ap
                         name.model)),
       origin_(OriginOf(base_).value_or(Origin{})) {}
 
+Session::Session(const AddressPolicy& policy, std::string base, std::string_view token, std::string denied,
+                 const std::atomic<bool>& cancelled)
+    : http_(policy, cancelled),
+      base_(std::move(base)),
+      origin_(OriginOf(base_).value_or(Origin{})),
+      authorization_(token.empty() ? std::string() : fmt::format("Bearer {}", token)),
+      denied_(std::move(denied)) {}
+
 std::string Session::UrlOf(std::string_view path) const { return base_ + std::string(path); }
 
 const std::string* Session::Account() const {
   for (const std::string& key : {fmt::format("{}:{}", origin_.host, origin_.port), origin_.host}) {
-    if (const auto found = settings_.accounts.find(key); found != settings_.accounts.end())
+    if (const auto found = settings_->accounts.find(key); found != settings_->accounts.end())
       return &found->second;
   }
   return nullptr;
@@ -95,7 +103,7 @@ const std::string* Session::Account() const {
 
 api::Result<Reply> Session::Send(const Request& request, const Sink& sink) {
   auto reply = SendAs(request, sink);
-  if (!reply || reply->status != 401) return reply;
+  if (!reply || reply->status != 401 || settings_ == nullptr) return reply;
   if (auto authorized = Authorize(reply->Header("www-authenticate")); !authorized) {
     return std::unexpected(authorized.error());
   }
@@ -107,6 +115,7 @@ api::Result<Reply> Session::Send(const Request& request, const Sink& sink) {
 
 api::Result<Reply> Session::SendAs(const Request& request, const Sink& sink) {
   Request now = request;
+  now.proxies = true;
   for (int redirects = 0;; ++redirects) {
     now.headers = request.headers;
     const auto origin = OriginOf(now.url);
@@ -115,6 +124,8 @@ api::Result<Reply> Session::SendAs(const Request& request, const Sink& sink) {
       now.headers.push_back("Authorization: " + authorization_);
     auto reply = http_.Exchange(now, sink);
     const bool followed = request.method == "GET" || request.method == "HEAD";
+    if (reply && settings_ == nullptr && *origin == origin_ && (reply->status == 401 || reply->status == 403))
+      return Unauthorized(origin_.host, denied_);
     if (!reply || !followed || !IsRedirect(reply->status)) return reply;
     if (redirects == kRedirectsMax) {
       return api::Fail(api::ErrorCode::kUnavailable, fmt::format("{}: too many redirects", origin_.host));
@@ -158,6 +169,7 @@ api::Result<std::string> Session::FetchToken(const Challenge& challenge) {
       fmt::format("repository:{}/{}:{}", name_.name_space, name_.model, push_ ? "pull,push" : "pull");
   Request request{.url = fmt::format("{}{}service={}&scope={}", realm, realm.contains('?') ? "&" : "?",
                                      Escaped(challenge.Parameter("service")), Escaped(scope))};
+  request.proxies = true;
   if (const std::string* account = Account(); account != nullptr && *origin == origin_) {
     request.headers.push_back("Authorization: Basic " + *account);
   }

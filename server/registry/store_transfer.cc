@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/base/sha256.h"
 #include "server/store/garbage.h"
 #include "server/store/layout.h"
 #include "server/store/model_manifest.h"
@@ -49,6 +50,15 @@ api::Result<api::FileDescriptor> StoreTransfer::OpenBlob(const Layer& layer) con
   if (file.get() >= 0) return file;
   return api::Fail(api::ErrorCode::kInternal,
                    fmt::format("{}: {}", path.string(), std::generic_category().message(errno)));
+}
+
+api::Result<std::string> StoreTransfer::StoreBytes(std::string_view bytes) const {
+  const std::string blob = "sha256-" + api::Sha256Of(bytes);
+  auto upload = store_.StartUpload();
+  if (!upload) return std::unexpected(upload.error());
+  if (auto added = upload->Append(bytes); !added) return std::unexpected(added.error());
+  if (auto finished = store_.FinishUpload(*upload, blob); !finished) return std::unexpected(finished.error());
+  return blob;
 }
 
 api::Result<std::string> StoreTransfer::ReadManifest(const api::ModelName& name) const {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "api/base/error.h"
@@ -30,6 +31,8 @@ class StoreTransfer {
   StoreResult<std::optional<PartialBlob>> OpenPartial(const std::string& blob) const;
   // A blob to read. kBadModel when it has not the layer's size.
   api::Result<api::FileDescriptor> OpenBlob(const Layer& layer) const;
+  // Bytes as a blob; the value is its name ("sha256-<64 hex>").
+  api::Result<std::string> StoreBytes(std::string_view bytes) const;
   // The manifest of a model as it is stored. kNotFound `model 'x' not found`.
   api::Result<std::string> ReadManifest(const api::ModelName& name) const;
   // Gives a name to a manifest whose blobs are in the store. kNotFound names one that is not; kBadModel when

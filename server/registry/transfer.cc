@@ -48,6 +48,16 @@ void Transfer::End(api::Result<void> result) {
   result_ = std::move(result);
 }
 
+void Transfer::SetFiles(FetchedFiles files) {
+  const api::MutexLock lock(mutex_);
+  files_ = std::move(files);
+}
+
+FetchedFiles Transfer::ConsumeFiles() {
+  const api::MutexLock lock(mutex_);
+  return std::exchange(files_, {});
+}
+
 std::vector<TransferProgress> Transfer::TakeProgress() {
   const api::MutexLock lock(mutex_);
   return std::exchange(progress_, {});
@@ -103,6 +113,16 @@ api::Result<std::shared_ptr<Transfer>> Transfers::Start(Work work) {
 api::Result<std::shared_ptr<Transfer>> Transfers::Pull(api::ModelName name, bool insecure) {
   return Start([this, name = std::move(name), insecure](Transfer& transfer) {
     return registry::Pull({settings_, policy_, store_, transfer, name, insecure});
+  });
+}
+
+api::Result<std::shared_ptr<Transfer>> Transfers::PullFiles(api::ModelName name, const HubRequest& request,
+                                                            std::string party) {
+  auto repository = HubRepository::Of(name, settings_.hubs, request);
+  if (!repository) return std::unexpected(repository.error());
+  return Start([this, name = std::move(name), repository = *std::move(repository),
+                party = std::move(party)](Transfer& transfer) {
+    return registry::PullFiles({settings_, policy_, store_, transfer, name}, repository, party);
   });
 }
 

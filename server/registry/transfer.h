@@ -29,6 +29,19 @@ struct TransferProgress {
   int64_t completed = 0;
 };
 
+// A file of a hub's repository that is a blob of the store now; the pull's party was promised it.
+struct FetchedFile {
+  std::string path;
+  std::string digest;  // "sha256:<64 hex>"
+};
+// What a pull from a hub has brought.
+struct FetchedFiles {
+  std::vector<FetchedFile> files;
+  std::string quantize;    // the type that the name asks for; empty: as they are
+  Layer source;            // the list of them, which the model keeps
+  bool unchanged = false;  // the stored model was made of them: nothing was brought
+};
+
 // Shared by the working thread and the client's handler; any thread.
 class Transfer {
  public:
@@ -41,6 +54,9 @@ class Transfer {
   // Nothing while it works.
   std::optional<api::Result<void>> result() const;
 
+  void SetFiles(FetchedFiles files);
+  FetchedFiles ConsumeFiles();  // once it has ended
+
   // The work ends soon after this, with kCancelled.
   void Cancel() { cancelled_ = true; }
   const std::atomic<bool>& cancelled() const { return cancelled_; }
@@ -49,6 +65,7 @@ class Transfer {
   mutable api::Mutex mutex_;
   std::vector<TransferProgress> progress_ GUARDED_BY(mutex_);
   std::optional<api::Result<void>> result_ GUARDED_BY(mutex_);
+  FetchedFiles files_ GUARDED_BY(mutex_);
   std::atomic<bool> cancelled_ = false;
 };
 
@@ -62,6 +79,10 @@ class Transfers {
 
   // kOverloaded when too many are under way.
   api::Result<std::shared_ptr<Transfer>> Pull(api::ModelName name, bool insecure);
+  // The files of a repository, of which a model is still to be made. `party` is promised their blobs
+  // (BlobUsers). REQUIRES: IsOfHub(name). kInvalidArgument: a part of the request is ill-formed.
+  api::Result<std::shared_ptr<Transfer>> PullFiles(api::ModelName name, const HubRequest& request,
+                                                   std::string party);
   api::Result<std::shared_ptr<Transfer>> Push(api::ModelName name, bool insecure);
   void CancelAll();
 
@@ -90,5 +111,7 @@ struct TransferJob {
 };
 api::Result<void> Pull(const TransferJob& job);
 api::Result<void> Push(const TransferJob& job);
+api::Result<void> PullFiles(const TransferJob& job, const HubRepository& repository,
+                            const std::string& party);
 
 }  // namespace quire::server::registry

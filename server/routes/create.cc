@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "api/base/ascii.h"
 #include "api/json/fields.h"
 #include "api/json/read.h"
 #include "api/ollama/store.h"
@@ -70,11 +71,11 @@ api::Error AsClientError(api::Error error, std::string field) {
 
 class Creation {
  public:
-  Creation(Services& services, Exchange& exchange, ollama::CreateRequest request)
+  Creation(Services& services, ollama::CreateRequest request, std::string party, ProgressStream& progress)
       : services_(services),
         request_(std::move(request)),
-        party_(PartyOf(exchange)),
-        progress_(exchange, request_.stream),
+        party_(std::move(party)),
+        progress_(progress),
         sources_(services.models.users()) {}
   Creation(const Creation&) = delete;
   Creation& operator=(const Creation&) = delete;
@@ -84,17 +85,19 @@ class Creation {
     services_.models.StartRemovingUnnamed(std::move(leftovers_));
   }
 
-  Awaitable<void> Run() {
+  Awaitable<api::Result<void>> Run() {
     auto made = co_await Make();
     sources_.Release();
     // After a failure the client may try again with what it sent.
     if (made) AddSources();
     co_await services_.models.RemoveUnnamed(std::exchange(leftovers_, {}));
-    if (made) {
-      co_await progress_.Succeed();
-    } else {
-      co_await progress_.Fail(made.error());
-    }
+    co_return made;
+  }
+
+  // A layer that the model has beside those of the request, as a blob that the party was promised.
+  void AddLayer(Layer layer) {
+    sources_.Redeem(layer.blob, party_);
+    model_.other_layers.push_back(std::move(layer));
   }
 
  private:
@@ -175,7 +178,7 @@ class Creation {
   Awaitable<api::Result<void>> Fetch(api::Error absent) {
     auto name = api::ParseModelName(request_.from);
     if (!name) co_return std::unexpected(std::move(name.error()));
-    auto fetched = co_await services_.fetch(*std::move(name), progress_);
+    auto fetched = co_await services_.fetch(*std::move(name), party_, progress_);
     const bool other = fetched || (fetched.error().code != api::ErrorCode::kNotFound &&
                                    fetched.error().code != api::ErrorCode::kUnavailable);
     if (other) co_return fetched;
@@ -184,7 +187,19 @@ class Creation {
   }
 
   Awaitable<api::Result<Weights>> BaseFromFiles() {
-    auto weights = co_await AssembleWeights(request_.files, "files");
+    std::vector<ollama::CreateFile> files;
+    for (const ollama::CreateFile& file : request_.files) {
+      if (request_.files.size() == 1 || !IsProjector(file)) {
+        files.push_back(file);
+        continue;
+      }
+      auto there = co_await Check(file, "files");
+      if (!there) co_return std::unexpected(std::move(there.error()));
+      const std::string blob = *BlobNameOf(file.digest);
+      const int64_t size = co_await services_.models.BlobSize(blob);
+      model_.other_layers.push_back({std::string(kProjectorLayer), blob, size});
+    }
+    auto weights = co_await AssembleWeights(files, "files");
     co_return weights;
   }
 
@@ -274,7 +289,7 @@ class Creation {
     if (!single && !tensors && first == files.end()) {
       co_return api::Fail(api::ErrorCode::kUnsupported,
                           "the first of several GGUF files must be named NAME-00001-of-0000N.gguf; "
-                          "projectors and additional models are not supported",
+                          "additional models are not supported",
                           field);
     }
     for (const ollama::CreateFile& file : files) {
@@ -314,6 +329,11 @@ class Creation {
     const bool module = folder == "additional_chat_templates" ||
                         (folder.size() > 2 && folder[0] >= '0' && folder[0] <= '9' && folder[1] == '_');
     return module ? folder + "." + name : name;
+  }
+  // What sees images for a model: kept beside it.
+  static bool IsProjector(const ollama::CreateFile& file) {
+    const std::string name = api::AsciiLower(std::filesystem::path(file.path).filename().string());
+    return name.find("mmproj") != std::string::npos && name.ends_with(".gguf");
   }
   static bool IsSafetensors(const ollama::CreateFile& file) { return file.path.ends_with(".safetensors"); }
   static bool IsFirstSplit(const ollama::CreateFile& file) {
@@ -443,7 +463,7 @@ class Creation {
   Services& services_;
   const ollama::CreateRequest request_;
   const std::string party_;
-  ProgressStream progress_;
+  ProgressStream& progress_;
   NewModel model_;
   bool described_ = false;              // its details are those of the files
   BlobUsers::Lease sources_;            // the files of the request
@@ -456,8 +476,21 @@ Awaitable<void> Create(Services& services, Exchange& exchange) {
   auto request = co_await ParseBody(services, exchange, ollama::ParseCreate);
   if (!request) co_return;
   exchange.log().model = request->model;
-  Creation creation(services, exchange, *std::move(request));
-  co_await creation.Run();
+  ProgressStream progress(exchange, request->stream);
+  auto made = co_await MakeModel(services, *std::move(request), PartyOf(exchange), progress);
+  if (made) {
+    co_await progress.Succeed();
+  } else {
+    co_await progress.Fail(made.error());
+  }
+}
+
+Awaitable<api::Result<void>> MakeModel(Services& services, ollama::CreateRequest request, std::string party,
+                                       ProgressStream& progress, std::vector<Layer> more_layers) {
+  Creation creation(services, std::move(request), std::move(party), progress);
+  for (Layer& layer : more_layers) creation.AddLayer(std::move(layer));
+  auto made = co_await creation.Run();
+  co_return made;
 }
 
 }  // namespace quire::server

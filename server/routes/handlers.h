@@ -28,8 +28,10 @@ struct Services {
   Inspector& inspector;
   WorkPools& pools;
   std::function<bool()> draining;
-  // Gets a model from its registry into the store. Empty: there are no registries.
-  std::function<Awaitable<api::Result<void>>(api::ModelName name, ProgressStream& progress)> fetch = {};
+  // Gets a model from its registry into the store, for a party. Empty: there are no registries.
+  std::function<Awaitable<api::Result<void>>(api::ModelName name, std::string party,
+                                             ProgressStream& progress)>
+      fetch = {};
   VectorCache* vectors = nullptr;          // null: every text is computed
   std::filesystem::path slot_folder = {};  // of llama.cpp's named snapshots; empty: they end with the daemon
 };

@@ -5,12 +5,16 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <chrono>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "api/base/model_name.h"
 #include "api/ollama/store.h"
 #include "api/ollama/transfer.h"
+#include "server/http/party.h"
+#include "server/registry/hub.h"
+#include "server/routes/create.h"
 #include "server/routes/handlers.h"
 #include "server/routes/progress_stream.h"
 #include "server/routes/relay.h"
@@ -61,9 +65,31 @@ Awaitable<api::Result<void>> Follow(ProgressStream& progress, registry::Transfer
   }
 }
 
+// Of the files of a hub's repository: they are brought, and the model is made of them.
+Awaitable<api::Result<void>> PullFromHub(Services& services, registry::Transfers& transfers,
+                                         api::ModelName name, registry::HubRequest hub, std::string party,
+                                         ProgressStream& progress, bool at_once) {
+  ollama::CreateRequest request;
+  request.model = name.Display();
+  auto started = transfers.PullFiles(std::move(name), hub, party);
+  if (!started) co_return std::unexpected(std::move(started.error()));
+  const CancelGuard cancel_guard(*started);
+  auto result = co_await Follow(progress, **started, at_once);
+  if (!result) co_return result;
+  registry::FetchedFiles fetched = (*started)->ConsumeFiles();
+  if (fetched.unchanged) co_return result;
+  for (registry::FetchedFile& file : fetched.files)
+    request.files.push_back({std::move(file.path), std::move(file.digest)});
+  request.quantize = std::move(fetched.quantize);
+  std::vector<Layer> source = {std::move(fetched.source)};
+  result = co_await MakeModel(services, std::move(request), std::move(party), progress, std::move(source));
+  co_return result;
+}
+
 enum class Direction { kPull, kPush };
 
-Awaitable<void> Run(registry::Transfers& transfers, Exchange& exchange, Direction direction) {
+Awaitable<void> Run(Services& services, registry::Transfers& transfers, Exchange& exchange,
+                    Direction direction) {
   const auto request = ollama::ParseTransfer(exchange.request().body);
   auto name = request ? api::ParseModelName(request->model) : std::unexpected(request.error());
   if (!name) {
@@ -71,6 +97,19 @@ Awaitable<void> Run(registry::Transfers& transfers, Exchange& exchange, Directio
     co_return;
   }
   exchange.log().model = request->model;
+  if (direction == Direction::kPull && registry::IsOfHub(*name)) {
+    ProgressStream progress(exchange, request->stream);
+    registry::HubRequest hub{request->hub_token, request->hub_endpoint};
+    std::string party = PartyOf(exchange);
+    const auto pulled = co_await PullFromHub(services, transfers, *std::move(name), std::move(hub),
+                                             std::move(party), progress, /*at_once=*/false);
+    if (pulled) {
+      co_await progress.Succeed();
+    } else {
+      co_await progress.Fail(pulled.error());
+    }
+    co_return;
+  }
   auto started = direction == Direction::kPull ? transfers.Pull(*std::move(name), request->insecure)
                                                : transfers.Push(*std::move(name), request->insecure);
   if (!started) {
@@ -89,8 +128,14 @@ Awaitable<void> Run(registry::Transfers& transfers, Exchange& exchange, Directio
 
 }  // namespace
 
-Awaitable<api::Result<void>> FetchModel(registry::Transfers& transfers, api::ModelName name,
-                                        ProgressStream& progress) {
+Awaitable<api::Result<void>> FetchModel(Services& services, registry::Transfers& transfers,
+                                        api::ModelName name, std::string party, ProgressStream& progress) {
+  if (registry::IsOfHub(name)) {
+    registry::HubRequest hub;
+    auto pulled = co_await PullFromHub(services, transfers, std::move(name), std::move(hub), std::move(party),
+                                       progress, /*at_once=*/false);
+    co_return pulled;
+  }
   auto started = transfers.Pull(std::move(name), /*insecure=*/false);
   if (!started) co_return std::unexpected(std::move(started.error()));
   const CancelGuard cancel_guard(*started);
@@ -98,11 +143,12 @@ Awaitable<api::Result<void>> FetchModel(registry::Transfers& transfers, api::Mod
   co_return result;
 }
 
-void AddTransferRoutes(Router& router, registry::Transfers& transfers) {
+void AddTransferRoutes(Router& router, Services& services, registry::Transfers& transfers) {
   router.Add(
       {.method = "POST",
        .path = "/api/pull",
-       .handler = [&transfers](Exchange& exchange) { return Run(transfers, exchange, Direction::kPull); },
+       .handler = [&services, &transfers](
+                      Exchange& exchange) { return Run(services, transfers, exchange, Direction::kPull); },
        .cancel_on_disconnect = true,
        .body_bytes_max = kNameBodyBytesMax,
        .access = Access::kAdmin},
@@ -110,7 +156,8 @@ void AddTransferRoutes(Router& router, registry::Transfers& transfers) {
   router.Add(
       {.method = "POST",
        .path = "/api/push",
-       .handler = [&transfers](Exchange& exchange) { return Run(transfers, exchange, Direction::kPush); },
+       .handler = [&services, &transfers](
+                      Exchange& exchange) { return Run(services, transfers, exchange, Direction::kPush); },
        .cancel_on_disconnect = true,
        .body_bytes_max = kNameBodyBytesMax,
        .access = Access::kAdmin},

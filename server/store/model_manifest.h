@@ -22,6 +22,9 @@ inline constexpr std::string_view kSystemLayer = "application/vnd.ollama.image.s
 inline constexpr std::string_view kParamsLayer = "application/vnd.ollama.image.params";
 inline constexpr std::string_view kLicenseLayer = "application/vnd.ollama.image.license";
 inline constexpr std::string_view kMessagesLayer = "application/vnd.ollama.image.messages";
+inline constexpr std::string_view kProjectorLayer = "application/vnd.ollama.image.projector";
+// The files of a hub that a model was made of: lines of "HASH PATH".
+inline constexpr std::string_view kSourceLayer = "application/vnd.quire.image.source";
 
 struct Manifest {
   Layer config;

@@ -42,7 +42,7 @@ TestDaemon::TestDaemon(TransportLimits limits, const std::function<void(Router&)
           [paths = PrivatePaths(store_.root())](std::string_view message) { return paths.Hide(message); }};
   transfers_ = std::make_unique<registry::Transfers>(registry::Settings{}, StoreTransfer(models_->store()));
   AddRoutes(transport.router, *services_);
-  AddTransferRoutes(transport.router, *transfers_);
+  AddTransferRoutes(transport.router, *services_, *transfers_);
   if (add_more) add_more(transport.router);
   server_ = std::make_unique<HttpServer>(io_.get_executor(), std::move(transport));
   const auto bound = server_->Listen({asio::ip::address_v4::loopback(), 0});
