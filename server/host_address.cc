@@ -23,6 +23,12 @@ api::Result<HostAddress> ParseHostAddress(std::string_view text) {
   HostAddress address{"127.0.0.1"};
   if (const size_t mark = text.find("://"); mark != std::string_view::npos) {
     const std::string scheme = api::AsciiLower(text.substr(0, mark));
+    if (scheme == "unix") {
+      address.unix_socket = text.substr(mark + 3);
+      if (address.unix_socket.starts_with('/')) return address;
+      return api::Fail(api::ErrorCode::kInvalidArgument,
+                       fmt::format("\"{}\" has no absolute path of a Unix socket", text));
+    }
     if (scheme == "http") address.port = 80;
     address.https = scheme == "https";
     if (address.https) address.port = 443;

@@ -70,6 +70,13 @@ api::Result<std::optional<tcp::endpoint>> PlanOne(ListenPlan& plan, const std::o
 api::Result<ListenPlan> PlanListen(const Options& options) {
   ListenPlan plan;
   plan.unix_socket = options.unix_socket;
+  const std::string& host_socket = options.host.unix_socket;
+  if (!host_socket.empty() && !plan.unix_socket.empty() && plan.unix_socket != host_socket) {
+    return api::Fail(api::ErrorCode::kInvalidArgument,
+                     fmt::format("OLLAMA_HOST names the Unix socket {}, and --unix-socket {}", host_socket,
+                                 plan.unix_socket.string()));
+  }
+  if (!host_socket.empty()) plan.unix_socket = host_socket;
   const auto inherited = InheritedSockets();
   if (!inherited) return std::unexpected(inherited.error());
   for (const InheritedSocket& socket : *inherited) {
@@ -87,7 +94,7 @@ api::Result<ListenPlan> PlanListen(const Options& options) {
     }
     plan.inherited.push_back({socket.fd, tls ? Security::kTls : Security::kPlain, address});
   }
-  if (plan.inherited.empty()) {
+  if (plan.inherited.empty() && host_socket.empty()) {
     auto plain = PlanOne(plan, options.host, options);
     if (!plain) return std::unexpected(plain.error());
     plan.plain = *plain;

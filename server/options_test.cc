@@ -58,6 +58,8 @@ TEST(HostAddress, ReadsWhatOllamaReads) {
     EXPECT_EQ(address->host, c.host) << c.text;
     EXPECT_EQ(address->port, c.port) << c.text;
   }
+  EXPECT_EQ(ParseHostAddress("unix:///run/quire.sock")->unix_socket, "/run/quire.sock");
+  EXPECT_FALSE(ParseHostAddress("unix://quire.sock").has_value());
   EXPECT_FALSE(ParseHostAddress("a b").has_value());
   EXPECT_FALSE(ParseHostAddress("[::1").has_value());
   EXPECT_FALSE(ParseHostAddress("user@host").has_value());
