@@ -17,9 +17,9 @@ struct HostAddress {
   std::string unix_socket = {};  // of "unix:///PATH", in place of all others
 };
 
-// "[scheme://]host[:port][/path]", or "unix:///PATH", as OLLAMA_HOST gives it; empty = 127.0.0.1:11434. http means port 80 and
-// https 443 unless a port is said; a port that is none is replaced by the default. ":80" is every interface.
-// Errors: a host with characters no host has.
+// "[scheme://]host[:port][/path]", or "unix:///PATH", as OLLAMA_HOST gives it; empty = 127.0.0.1:11434. http
+// means port 80 and https 443 unless a port is said; a port that is none is replaced by the default. ":80" is
+// every interface. Errors: a host with characters no host has.
 api::Result<HostAddress> ParseHostAddress(std::string_view text);
 
 }  // namespace quire::server

@@ -53,7 +53,7 @@ build_curl() {
   ./configure CC="${cc[*]}" AR="$ar" CFLAGS="${flags[*]}" --build="$(gcc -dumpmachine)" --host="$machine" \
     --disable-shared --enable-static --with-openssl \
     --without-{zlib,brotli,zstd,libpsl,libidn2,librtmp,libssh,libssh2,nghttp2,gssapi,libgsasl,ca-bundle,ca-path} \
-    --disable-{ftp,file,ldap,ldaps,rtsp,dict,telnet,tftp,pop3,imap,smb,smtp,gopher,mqtt,manual,ntlm,ntlm-wb,unix-sockets} \
+    --disable-{ftp,file,ldap,ldaps,rtsp,dict,telnet,tftp,pop3,imap,smb,smtp,gopher,mqtt,manual,ntlm,ntlm-wb} \
     --disable-{docs,libcurl-option,alt-svc,hsts,cookies,dependency-tracking,dnsshuffle,doh,netrc,progress-meter,tls-srp} >configure.out
   make -s -C lib -j2
   cp lib/.libs/libcurl.a "$folder/lib/"

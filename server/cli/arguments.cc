@@ -13,8 +13,9 @@ namespace {
 
 void DeclareRun(CLI::App& app, Arguments& arguments) {
   auto* run = app.add_subcommand("run", "Chat with a model or send it one prompt");
-  run->add_option("MODEL", arguments.chat.model, "Model name")->required();
-  run->add_option("PROMPT", arguments.words, "Prompt; standard input is appended to it");
+  run->add_option("MODEL", arguments.chat.model, "Model name, a GGUF file, or a directory of safetensors")
+      ->required();
+  run->add_option("PROMPT", arguments.words, "Prompt; standard input comes before it");
   run->add_option("--format", arguments.chat.format, "Output format: json or a JSON Schema");
   run->add_option("--keepalive", arguments.keep_alive,
                   "How long the model stays loaded (5m, -1 = never expires)");
@@ -94,6 +95,11 @@ void DeclareStore(CLI::App& app, Arguments& arguments) {
   }
 }
 
+void DeclareSearch(CLI::App& app, Arguments& arguments) {
+  auto* search = app.add_subcommand("search", "Find models on Hugging Face, or on the mirror HF_ENDPOINT");
+  search->add_option("WORD", arguments.query, "Part of a model's name")->required();
+}
+
 void DeclareLaunch(CLI::App& app, LaunchOptions& launch) {
   auto* command = app.add_subcommand(
       "launch",
@@ -170,6 +176,7 @@ void Declare(CLI::App& app, Arguments& arguments) {
   DeclareRun(app, arguments);
   DeclareEmbed(app, arguments);
   DeclareStore(app, arguments);
+  DeclareSearch(app, arguments);
   DeclareLaunch(app, arguments.launch);
   DeclareCache(app, arguments.cache);
   DeclareFleet(app, arguments.fleet);

@@ -40,7 +40,7 @@ struct Arguments {
   std::string help_topic;
   bool verbose = false;
   bool check = false;
-  std::string query;
+  std::string query;  // of rerank and search
   std::string input_type, instruction;
   int32_t dimensions = 0, top = 0;
   bool json = false;

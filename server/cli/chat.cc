@@ -54,15 +54,23 @@ void PrintStatistics(const Json& reply) {
   }
 }
 
+constexpr int kCompletionMax = 512;  // tokens
+
+bool HasNote(const Json& shown, std::string_view text) {
+  const auto notes = shown.find("repairs");
+  return notes != shown.end() && notes->is_array() && std::ranges::any_of(*notes, [text](const Json& note) {
+           return note.is_string() && note.get_ref<const std::string&>().find(text) != std::string::npos;
+         });
+}
+
 // Whether what is shown of a model says that it has no template, or one that cannot be read.
 bool HasNoChats(const Json& shown) {
-  if (shown.value("template", "?").empty()) return true;
-  const auto notes = shown.find("repairs");
-  if (notes == shown.end() || !notes->is_array()) return false;
-  return std::ranges::any_of(*notes, [](const Json& note) {
-    return note.is_string() && note.get_ref<const std::string&>().ends_with("chats are refused");
-  });
+  return shown.value("template", "?").empty() || HasNote(shown, "chats are refused");
 }
+
+// Whether only its vocabulary speaks for its prompt format, as of a base model whose family has models for
+// chats.
+bool HasFormatOfVocabulary(const Json& shown) { return HasNote(shown, "from the vocabulary"); }
 
 PrefillReport ReportOf(const Json& progress) {
   const auto number = [&progress](const char* name) {
@@ -87,6 +95,9 @@ Json StopWords(std::string_view text) {
 }
 
 }  // namespace
+
+Chat::Chat(Client& client, ChatOptions options)
+    : client_(client), options_(std::move(options)), spinner_(isatty(STDOUT_FILENO) != 0 ? stdout : stderr) {}
 
 api::Result<void> CheckThink(std::string_view level) {
   constexpr std::array<std::string_view, 6> kLevels = {"true", "false", "low", "medium", "high", "max"};
@@ -113,8 +124,9 @@ void Chat::AddKeepAlive(Json& body) const {
 std::string Chat::RequestBody(const std::string& question) const {
   Json body = {{"model", options_.model}};
   if (completes_text_) {
-    body["prompt"] = question;
-    if (!system_.empty()) body["system"] = system_;
+    body["prompt"] = raw_ && !system_.empty() ? fmt::format("{}\n\n{}", system_, question) : question;
+    if (raw_) body["raw"] = true;
+    if (!raw_ && !system_.empty()) body["system"] = system_;
   } else {
     body["messages"] = Json::array();
     if (!system_.empty()) body["messages"].push_back({{"role", "system"}, {"content", system_}});
@@ -131,6 +143,7 @@ std::string Chat::RequestBody(const std::string& question) const {
     const bool truth = options_.think == "true" || options_.think == "false";
     body["think"] = truth ? Json(options_.think == "true") : Json(options_.think);
   }
+  if (bounded_) body["options"]["num_predict"] = kCompletionMax;
   for (const auto& [name, value] : parameters_) body["options"][name] = Json::parse(value);
   if (spinner_.enabled()) body["return_progress"] = true;
   return Dump(body);
@@ -153,6 +166,7 @@ api::Result<void> Chat::OnMessage(const Json& message, std::string& answer) {
   const std::string thought = message.value("thinking", "");
   const std::string text = message.value("content", "");
   answer += text;
+  repeats_ |= repetition_.Add(thought) || repetition_.Add(text);
   api::Result<void> printed;
   if (!thought.empty() && options_.hide_thinking) {
     spinner_.Show("thinking");
@@ -184,9 +198,18 @@ api::Result<void> Chat::OnLine(std::string_view line, std::string& answer) {
     const Json completed = {{"content", reply["response"]}};
     if (auto printed = OnMessage(completed, answer); !printed) return printed;
   }
-  if (!reply.value("done", false)) return {};
+  if (!reply.value("done", false)) {
+    return repeats_ ? api::Fail(api::ErrorCode::kCancelled, "the answer repeats itself")
+                    : api::Result<void>();
+  }
+  repeats_ = false;
   spinner_.Stop();
   auto ended = WriteOut(isatty(STDOUT_FILENO) != 0 ? "\n\n" : "\n");
+  if (bounded_ && reply.value("done_reason", "") == "length" &&
+      reply.value("eval_count", 0) == kCompletionMax) {
+    fmt::print(stderr, "stopped after {} tokens; the parameter num_predict sets another bound\n",
+               kCompletionMax);
+  }
   if (options_.verbose) PrintStatistics(reply);
   return ended;
 }
@@ -217,22 +240,40 @@ api::Result<void> Chat::SendQuestion(const std::string& question, std::string& a
                              {.on_line = [&](std::string_view line) { return OnLine(line, answer); },
                               .on_tick = [this] { OnTick(); }});
   };
+  const auto look = [this] {
+    const auto shown = Show();
+    const Json model = shown ? Json::parse(*shown, nullptr, false) : Json();
+    return model.is_object() ? model : Json::object();
+  };
+  if (!std::exchange(looked_, true)) {
+    const Json model = look();
+    raw_ = HasFormatOfVocabulary(model);
+    if (raw_) CompleteText(model, "chat template of its own");
+  }
   auto done = post();
   const bool refused = !done && answer.empty() && done.error().code == api::ErrorCode::kInvalidArgument;
   if (!refused || completes_text_) return done;
-  const auto shown = Show();
-  const Json model = shown ? Json::parse(*shown, nullptr, false) : Json();
-  if (!model.is_object() || !HasNoChats(model)) return done;
-  spinner_.Stop();
-  fmt::print(stderr, "{} has no prompt format for chats: completing each text by itself.\n", options_.model);
-  completes_text_ = true;
+  const Json model = look();
+  if (!HasNoChats(model)) return done;
+  CompleteText(model, "prompt format for chats");
   return post();
+}
+
+void Chat::CompleteText(const Json& model, std::string_view why) {
+  spinner_.Stop();
+  fmt::print(stderr, "{} has no {}: completing each text by itself.\n", options_.model, why);
+  completes_text_ = true;
+  const auto parameters = model.find("parameters");
+  const bool bound = parameters != model.end() && parameters->is_string() &&
+                     parameters->get_ref<const std::string&>().find("num_predict") != std::string::npos;
+  bounded_ = !bound;
 }
 
 api::Result<void> Chat::Send(const std::string& question) {
   std::string answer;
   wrap_ = WordWrap();
-  thinking_ = false;
+  repetition_ = Repetition();
+  thinking_ = repeats_ = false;
   auto done = ShowWait();
   waits_ = true;
   if (done) done = SendQuestion(question, answer);
@@ -245,7 +286,10 @@ api::Result<void> Chat::Send(const std::string& question) {
     turns_.push_back({"assistant", std::move(answer)});
   }
   if (cut_short) std::fputs("\n\n", stdout);
-  return done;
+  if (!interrupted || !repeats_) return done;
+  std::fflush(stdout);
+  fmt::print(stderr, "stopped: the answer repeats itself\n");
+  return {};
 }
 
 api::Result<void> Chat::Load() {
@@ -268,7 +312,7 @@ api::Result<void> Chat::Switch(const std::string& model) {
     return loaded;
   }
   turns_.clear();
-  completes_text_ = false;
+  completes_text_ = bounded_ = looked_ = raw_ = false;
   return {};
 }
 

@@ -11,6 +11,7 @@
 
 #include "api/base/error.h"
 #include "server/cli/client.h"
+#include "server/cli/repetition.h"
 #include "server/cli/spinner.h"
 #include "server/cli/word_wrap.h"
 
@@ -29,7 +30,7 @@ struct ChatOptions {
 // One thread.
 class Chat {
  public:
-  Chat(Client& client, ChatOptions options) : client_(client), options_(std::move(options)) {}
+  Chat(Client& client, ChatOptions options);
 
   // Sends the question and prints the answer to stdout as it arrives; remembers both. A terminal shows what
   // the wait is for. An interrupted answer is remembered as far as it came. Errors leave the conversation as
@@ -67,6 +68,8 @@ class Chat {
 
   void AddKeepAlive(nlohmann::ordered_json& body) const;
   std::string RequestBody(const std::string& question) const;
+  // From now on requests are texts to be completed; `why` is shown.
+  void CompleteText(const nlohmann::ordered_json& model, std::string_view why);
   api::Result<void> SendQuestion(const std::string& question, std::string& answer);
   // Prints what the line adds; the error it carries, if any.
   api::Result<void> OnLine(std::string_view line, std::string& answer);
@@ -80,12 +83,17 @@ class Chat {
   Client& client_;
   ChatOptions options_;
   std::vector<Turn> turns_;
-  Spinner spinner_{stdout};
+  Spinner spinner_;     // on stderr where answers go elsewhere
   WordWrap wrap_;       // of the answer that is being shown
   bool waits_ = false;  // nothing of the reply has come yet
   int wait_ticks_ = 0;
   bool thinking_ = false;        // its last piece was a thought
   bool completes_text_ = false;  // the model has no prompt format for chats
+  bool looked_ = false;          // whether it has one of its own is known
+  bool raw_ = false;             // it has none of its own, but the daemon has one
+  bool bounded_ = false;         // it completes text, and nothing bounds what it completes but kCompletionMax
+  Repetition repetition_;        // of the answer that is being shown
+  bool repeats_ = false;
   std::string system_;
   std::vector<std::pair<std::string, std::string>> parameters_;  // name, JSON value; each name once
 };

@@ -7,13 +7,17 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdlib>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "api/base/file_descriptor.h"
+#include "server/cli/doctor.h"
+#include "server/cli/local_store.h"
 #include "server/registry/http.h"
 
 namespace quire::cli {
@@ -33,8 +37,12 @@ api::Error ErrorOf(std::string_view path, const registry::Reply& reply) {
   };
   const nlohmann::json& error = member(json, "error");
   const nlohmann::json& message = error.is_object() ? member(error, "message") : error;
-  if (message.is_string()) return {code, message.get<std::string>()};
-  return {code, fmt::format("{} returned HTTP {}", path, reply.status)};
+  // Beside what any client hears: where this one has its key from.
+  const std::string_view hint = reply.status != 401 ? ""
+                                : ApiKey().empty()  ? ": set QUIRE_API_KEY to a key of this daemon"
+                                                    : ": see the key in QUIRE_API_KEY";
+  if (message.is_string()) return {code, message.get<std::string>() + std::string(hint)};
+  return {code, fmt::format("{} returned HTTP {}{}", path, reply.status, hint)};
 }
 
 // SIGINT as something to wait for. It is blocked while this lives: one that comes at any moment is seen, none
@@ -77,7 +85,8 @@ struct Client::Call {
 
 api::Result<void> Client::Exchange(Call& call) {
   registry::Request& request = call.request;
-  request.url = Url() + std::string(call.path);
+  request.url = (endpoint_.unix_socket.empty() ? Url() : "http://localhost") + std::string(call.path);
+  request.unix_socket = endpoint_.unix_socket;
   request.stalled_max = std::chrono::seconds(0);
   request.unreachable_hint = {};
   request.reply_bytes_max = std::numeric_limits<size_t>::max() / 2;
@@ -97,7 +106,7 @@ api::Result<void> Client::Exchange(Call& call) {
       return !refused;
     };
   }
-  const registry::AddressPolicy trusted({endpoint_.host});
+  const registry::AddressPolicy trusted({endpoint_.unix_socket.empty() ? endpoint_.host : "localhost"});
   const std::atomic<bool> never = false;
   registry::Http http(trusted, never);
   auto reply = http.Exchange(request, sink);
@@ -105,11 +114,13 @@ api::Result<void> Client::Exchange(Call& call) {
   if (!reply) {
     if (reply.error().code == api::ErrorCode::kCancelled)
       return api::Fail(api::ErrorCode::kCancelled, "interrupted");
-    const std::string& why = reply.error().message;
+    const bool absent =
+        !endpoint_.unix_socket.empty() && ::access(endpoint_.unix_socket.c_str(), R_OK | W_OK) != 0;
+    const std::string why = absent ? std::generic_category().message(errno) : reply.error().message;
     if (http.connected())
       return api::Fail(api::ErrorCode::kInternal, fmt::format("connection lost: {}", why));
     return api::Fail(api::ErrorCode::kUnavailable,
-                     fmt::format("could not connect to {}, is it running? ({})", Url(), why));
+                     fmt::format("could not connect to {} ({}){}", Url(), why, HowToStart(endpoint_)));
   }
   call.reply = *std::move(reply);
   if (call.reply.status / 100 != 2) return std::unexpected(ErrorOf(call.path, call.reply));
@@ -130,9 +141,16 @@ std::string_view ApiKey() {
 }
 
 std::string Client::Url() const {
+  if (!endpoint_.unix_socket.empty()) return "unix://" + endpoint_.unix_socket;
   const bool literal = endpoint_.host.find(':') != std::string::npos;  // of IPv6
   return fmt::format("{}://{}{}{}:{}{}", endpoint_.https ? "https" : "http", literal ? "[" : "",
                      endpoint_.host, literal ? "]" : "", endpoint_.port, endpoint_.path);
+}
+
+std::string HowToStart(const Endpoint& endpoint) {
+  if (!IsLocal(endpoint)) return ": is a daemon running there?";
+  return IsService() ? ": start the daemon with \"systemctl start quire\""
+                     : ": start a daemon with \"quire serve\"";
 }
 
 std::string Dump(const nlohmann::ordered_json& body) {

@@ -24,18 +24,23 @@ struct Endpoint {
   std::string host;
   uint16_t port = 0;
   bool https = false;
-  std::string path = {};  // before the API's paths, "/quire"; empty: none
+  std::string path = {};         // before the API's paths, "/quire"; empty: none
+  std::string unix_socket = {};  // its path, in place of host and port
 };
+
+// Behind an error: the command that starts the daemon, or a question. Begins with ": ".
+std::string HowToStart(const Endpoint& endpoint);
 
 class Client {
  public:
   explicit Client(Endpoint endpoint) : endpoint_(std::move(endpoint)) {}
 
-  std::string Url() const;  // "http://127.0.0.1:11434", with the endpoint's path
+  std::string Url() const;  // "http://127.0.0.1:11434", with the endpoint's path, or "unix:///run/quire.sock"
+  const Endpoint& endpoint() const { return endpoint_; }
 
-  // The body of a 200 reply. Errors: kUnavailable "could not connect to ..., is it running?"; otherwise the
-  // server's own message, with the code that its status stands for. With `interruptible`, SIGINT as in
-  // PostLines.
+  // The body of a 200 reply. Errors: kUnavailable "could not connect to ...", and the command that starts a
+  // daemon; otherwise the server's own message, with the code that its status stands for. With
+  // `interruptible`, SIGINT as in PostLines.
   api::Result<std::string> Get(std::string_view path, bool interruptible = false);
 
   // The same for a POST of JSON.

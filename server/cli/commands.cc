@@ -92,9 +92,9 @@ int Stop(Client& client, const Arguments& arguments) {
       {api::ErrorCode::kNotFound, fmt::format("couldn't find model \"{}\" to stop", arguments.model)});
 }
 
-int Transfer(Client& client, const Arguments& arguments, bool push) {
-  Progress progress(stderr, Columns(stderr));
-  return FollowProgress(client, push ? "/api/push" : "/api/pull",
+int Push(Client& client, const Arguments& arguments) {
+  Progress progress(stderr, Columns(stderr), Rows(stderr));
+  return FollowProgress(client, "/api/push",
                         Dump({{"model", arguments.model}, {"insecure", arguments.insecure}}), progress);
 }
 

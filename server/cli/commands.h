@@ -14,6 +14,6 @@ int Copy(Client& client, const Arguments& arguments);
 int Remove(Client& client, const Arguments& arguments);
 int Stop(Client& client, const Arguments& arguments);
 // `push`: the other way.
-int Transfer(Client& client, const Arguments& arguments, bool push);
+int Push(Client& client, const Arguments& arguments);
 
 }  // namespace quire::cli

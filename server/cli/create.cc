@@ -8,12 +8,16 @@
 #include <iostream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
-#include "api/base/sha256.h"
+#include "api/base/model_name.h"
 #include "api/ollama/modelfile_parse.h"
 #include "server/cli/client.h"
+#include "server/cli/local_store.h"
+#include "server/cli/model_check.h"
 #include "server/cli/progress.h"
 #include "server/cli/terminal.h"
+#include "server/registry/hub.h"
 
 namespace quire::cli {
 namespace {
@@ -23,7 +27,8 @@ using Json = nlohmann::ordered_json;
 using api::modelfile::Command;
 
 std::unexpected<api::Error> Refuse(const Command& command, std::string_view what) {
-  return api::Fail(api::ErrorCode::kInvalidArgument, fmt::format("(line {}): {}", command.line, what));
+  const std::string where = command.line > 0 ? fmt::format("(line {}): ", command.line) : std::string();
+  return api::Fail(api::ErrorCode::kInvalidArgument, where + std::string(what));
 }
 
 // The files of a sentence-transformers module ("1_Pooling"), or the template for tools, named with their
@@ -92,10 +97,8 @@ class Planner {
  public:
   Planner(fs::path folder, fs::path home) : folder_(std::move(folder)), home_(std::move(home)) {}
 
-  api::Result<CreatePlan> Plan(std::string_view modelfile) {
-    const auto commands = api::modelfile::Parse(modelfile);
-    if (!commands) return std::unexpected(commands.error());
-    for (const Command& command : *commands) {
+  api::Result<CreatePlan> Plan(const std::vector<Command>& commands) {
+    for (const Command& command : commands) {
       if (auto handled = HandleCommand(command); !handled) return std::unexpected(handled.error());
     }
     plan_.body_json = Dump(body_);
@@ -174,38 +177,22 @@ class Planner {
   Json body_ = Json::object();
 };
 
-// The SHA-256 of a file as a digest.
-api::Result<std::string> DigestOf(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  api::Sha256 hash;
-  std::vector<char> bytes(size_t{1} << 20);
-  while (file.read(bytes.data(), static_cast<std::streamsize>(bytes.size())), file.gcount() > 0) {
-    hash.Update({bytes.data(), static_cast<size_t>(file.gcount())});
-  }
-  if (!file.eof()) {
-    return api::Fail(api::ErrorCode::kNotFound, fmt::format("{}: cannot be read", path.string()));
-  }
-  return "sha256:" + hash.Finish();
-}
-
-// Sends what the daemon lacks; the value is {name: digest}.
+// Brings what the daemon lacks; the value is {name: digest}.
 api::Result<Json> SendFiles(Client& client, const std::vector<LocalFile>& files, Progress& progress) {
   Json digests = Json::object();
   for (const LocalFile& file : files) {
     progress.Update("gathering model components", 0, 0);
-    const auto digest = DigestOf(file.path);
+    const auto digest = DigestOfFile(file.path);
     if (!digest) return std::unexpected(digest.error());
     digests[file.name] = *digest;
-    const std::string path = "/api/blobs/" + *digest;
-    const auto there = client.Has(path);
-    if (!there) return std::unexpected(there.error());
-    if (*there) continue;
     std::error_code error;
     const auto total = static_cast<int64_t>(fs::file_size(file.path, error));
     const std::string text = "copying file " + *digest;
-    const auto sent =
-        client.PostFile(path, file.path, [&](int64_t bytes) { progress.Update(text, bytes, total); });
-    if (!sent) return std::unexpected(sent.error());
+    const auto brought =
+        BringFile(client, file.path, *digest, [&](int64_t bytes) { progress.Update(text, bytes, total); });
+    if (!brought) return std::unexpected(brought.error());
+    if (*brought != Arrival::kThere && *brought != Arrival::kSent)
+      progress.Update(fmt::format("{} {} into the store", PastTense(*brought), file.name), 0, 0);
   }
   return digests;
 }
@@ -220,19 +207,24 @@ api::Result<std::string> ReadModelfile(const std::string& name) {
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-api::Result<std::string> MakeBody(Client& client, const CreateOptions& options, Progress& progress) {
+api::Result<CreatePlan> ReadPlan(const CreateOptions& options) {
   const std::string name = options.modelfile.empty() ? "Modelfile" : options.modelfile;
   const auto text = ReadModelfile(name);
   if (!text) return std::unexpected(text.error());
   const char* home = std::getenv("HOME");
   const fs::path folder = name == "-" ? fs::current_path() : fs::absolute(name).parent_path();
-  const auto plan = PlanCreate(*text, folder, home != nullptr ? home : "/");
+  auto plan = PlanCreate(*text, folder, home != nullptr ? home : "/");
   if (!plan) return std::unexpected(plan.error());
   for (const std::string& warning : plan->warnings) fmt::print(stderr, "{}: {}\n", name, warning);
-  Json body = Json::parse(plan->body_json);
+  return plan;
+}
+
+api::Result<std::string> MakeBody(Client& client, const CreatePlan& plan, const CreateOptions& options,
+                                  Progress& progress) {
+  Json body = Json::parse(plan.body_json);
   body["model"] = options.model;
-  for (const auto& [field, files] : {std::pair{"files", &plan->files}, std::pair{"adapters", &plan->adapters},
-                                     std::pair{"draft_files", &plan->drafts}}) {
+  for (const auto& [field, files] : {std::pair{"files", &plan.files}, std::pair{"adapters", &plan.adapters},
+                                     std::pair{"draft_files", &plan.drafts}}) {
     if (files->empty()) continue;
     auto digests = SendFiles(client, *files, progress);
     if (!digests) return std::unexpected(digests.error());
@@ -243,20 +235,46 @@ api::Result<std::string> MakeBody(Client& client, const CreateOptions& options, 
   return Dump(body);
 }
 
-}  // namespace
-
-api::Result<CreatePlan> PlanCreate(std::string_view modelfile, const fs::path& folder, const fs::path& home) {
-  return Planner(folder, home).Plan(modelfile);
-}
-
-int Create(Client& client, const CreateOptions& options) {
-  Progress progress(stderr, Columns(stderr));
-  auto body = MakeBody(client, options, progress);
+int CreateAs(Client& client, const CreatePlan& plan, const CreateOptions& options) {
+  Progress progress(stderr, Columns(stderr), Rows(stderr));
+  auto body = MakeBody(client, plan, options, progress);
   if (!body) {
     progress.Finish();
     return PrintError(body.error());
   }
   return FollowProgress(client, "/api/create", *std::move(body), progress);
+}
+
+// A model of a hub that the new one begins with is pulled with the user's token.
+int PullBase(Client& client, const CreatePlan& plan) {
+  const std::string from = Json::parse(plan.body_json).value("from", "");
+  const auto name = api::ParseModelName(from);
+  return name && server::registry::IsOfHub(*name) ? PullIfMissing(client, from, /*insecure=*/false) : 0;
+}
+
+}  // namespace
+
+api::Result<CreatePlan> PlanCreate(std::string_view modelfile, const fs::path& folder, const fs::path& home) {
+  const auto commands = api::modelfile::Parse(modelfile);
+  if (!commands) return std::unexpected(commands.error());
+  return Planner(folder, home).Plan(*commands);
+}
+
+api::Result<CreatePlan> PlanFrom(const std::string& path, const fs::path& folder, const fs::path& home) {
+  return Planner(folder, home).Plan({Command{.name = "from", .value = path, .line = 0}});
+}
+
+int CreateFrom(Client& client, const std::string& model, const CreatePlan& plan) {
+  CreateOptions options;
+  options.model = model;
+  return CreateAs(client, plan, options);
+}
+
+int Create(Client& client, const CreateOptions& options) {
+  const auto plan = ReadPlan(options);
+  if (!plan) return PrintError(plan.error());
+  if (const int pulled = PullBase(client, *plan); pulled != 0) return pulled;
+  return CreateAs(client, *plan, options);
 }
 
 }  // namespace quire::cli

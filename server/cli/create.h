@@ -39,8 +39,13 @@ struct CreatePlan {
 api::Result<CreatePlan> PlanCreate(std::string_view modelfile, const std::filesystem::path& folder,
                                    const std::filesystem::path& home);
 
-// Sends the files that the daemon lacks, and the request; progress goes to stderr. The value is the exit
-// code.
+// The same for `FROM path`. Errors without a line.
+api::Result<CreatePlan> PlanFrom(const std::string& path, const std::filesystem::path& folder,
+                                 const std::filesystem::path& home);
+
+// Brings the files that the daemon lacks, by a link where its store is this user's, and the request; progress
+// goes to stderr. The value is the exit code.
 int Create(Client& client, const CreateOptions& options);
+int CreateFrom(Client& client, const std::string& model, const CreatePlan& plan);
 
 }  // namespace quire::cli

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -125,6 +126,17 @@ void LookAtKernel(Findings& findings) {
   }
 }
 
+// The daemon that commands of this shell ask.
+void LookAtDaemon(Findings& findings, const api::Result<Endpoint>& endpoint) {
+  if (!endpoint) return findings.Bad("daemon", endpoint.error().message);
+  Client client(*endpoint);
+  const auto version = client.Get("/api/version");
+  if (!version) return findings.Info("daemon", version.error().message);
+  const auto json = nlohmann::json::parse(*version, nullptr, false);
+  findings.Good("daemon", fmt::format("version {} answers at {}",
+                                      json.is_object() ? json.value("version", "?") : "?", client.Url()));
+}
+
 // The process that started another one, if that is a runner.
 std::optional<int> DaemonOf(const fs::path& process) {
   std::ifstream file(process / "status");
@@ -165,7 +177,7 @@ bool IsService() {
   return fs::exists(kConfig, ec) && server::FindUserAccount(kServiceUser).has_value();
 }
 
-int Doctor(const DoctorOptions& options) {
+int Doctor(const DoctorOptions& options, const api::Result<Endpoint>& endpoint) {
   Findings findings;
   const bool service = IsService();
   const std::string user = !options.user.empty() ? options.user : service ? kServiceUser : "";
@@ -198,6 +210,7 @@ int Doctor(const DoctorOptions& options) {
     LookAtPath(findings, "bundled model", *bundled, *account, server::AccessMode::kRead);
   }
   LookAtKernel(findings);
+  LookAtDaemon(findings, endpoint);
   LookAtRunners(findings);
   return findings.bad() > 0 ? 1 : 0;
 }

@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "api/base/error.h"
+#include "server/cli/client.h"
 #include "server/options.h"
 
 namespace quire::cli {
@@ -16,6 +18,6 @@ struct DoctorOptions {
 bool IsService();
 
 // Prints one line per thing looked at. The value is 0 when nothing is wrong, else 1.
-int Doctor(const DoctorOptions& options);
+int Doctor(const DoctorOptions& options, const api::Result<Endpoint>& endpoint);
 
 }  // namespace quire::cli

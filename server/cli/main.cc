@@ -23,7 +23,9 @@
 #include "server/cli/create.h"
 #include "server/cli/embed.h"
 #include "server/cli/fleet.h"
+#include "server/cli/hub.h"
 #include "server/cli/launch.h"
+#include "server/cli/local_model.h"
 #include "server/cli/model_check.h"
 #include "server/cli/own_daemon.h"
 #include "server/cli/repl.h"
@@ -40,8 +42,12 @@ constexpr int kInputWaitMs = 2000;
 // The daemon's address as a client reaches it: a wildcard address means this machine.
 api::Result<Endpoint> DaemonEndpoint() {
   const char* text = std::getenv("OLLAMA_HOST");
+  const char* own_socket = std::getenv("QUIRE_UNIX_SOCKET");  // where the daemon listens too
+  if ((text == nullptr || *text == '\0') && own_socket != nullptr && *own_socket == '/')
+    return Endpoint{.host = {}, .unix_socket = own_socket};
   const auto address = server::ParseHostAddress(text != nullptr ? text : "");
   if (!address) return std::unexpected(address.error());
+  if (!address->unix_socket.empty()) return Endpoint{.host = {}, .unix_socket = address->unix_socket};
   const size_t path_end = address->path.find_last_not_of('/') + 1;  // 0: slashes alone
   const bool any = address->host == "0.0.0.0" || address->host == "::";
   return Endpoint{.host = any ? "127.0.0.1" : address->host,
@@ -71,6 +77,8 @@ int Run(Client& client, const Arguments& arguments) {
   if (!arguments.chat.think.empty()) {
     if (const auto known = CheckThink(arguments.chat.think); !known) return PrintError(known.error());
   }
+  const auto local = FindLocalModel(arguments.chat.model);
+  if (!local) return PrintError(local.error());
   std::vector<std::string> parts = arguments.words;
   const bool terminal = isatty(STDIN_FILENO) != 0;
   if (!terminal) {
@@ -81,9 +89,11 @@ int Run(Client& client, const Arguments& arguments) {
   ChatOptions options = arguments.chat;
   options.word_wrap = !arguments.no_word_wrap;
   if (!arguments.keep_alive.empty()) options.keep_alive = arguments.keep_alive;
+  if (*local) options.model = (*local)->name;
   Chat chat(client, std::move(options));
-  if (const int pulled = PullIfMissing(client, arguments.chat.model, arguments.insecure); pulled != 0)
-    return pulled;
+  const int failed = *local ? StoreLocalModel(client, **local)
+                            : PullIfMissing(client, arguments.chat.model, arguments.insecure);
+  if (failed != 0) return failed;
   if (question.empty() && (!parts.empty() || !terminal)) {  // quire run MODEL "", or </dev/null
     const auto loaded = chat.Load();
     return loaded ? 0 : PrintError(loaded.error());
@@ -109,8 +119,8 @@ int WithDaemon(const Endpoint& endpoint, const std::function<int(Client&)>& comm
   Client client((*own)->endpoint());
   if (const auto ready = client.Get("/api/version"); !ready) {
     return PrintError(
-        {api::ErrorCode::kUnavailable, fmt::format("no daemon runs at {}:{}, and none can be started: {}",
-                                                   endpoint.host, endpoint.port, (*own)->StopAndTellWhy())});
+        {api::ErrorCode::kUnavailable, fmt::format("no daemon runs at {}, and none can be started: {}",
+                                                   Client(endpoint).Url(), (*own)->StopAndTellWhy())});
   }
   return command(client);
 }
@@ -120,8 +130,9 @@ int Do(const std::string& command, const Arguments& arguments) {
     return static_cast<int>(server::RunSelfTest(arguments.daemon));
   if (command == "serve") return server::RunDaemon(arguments.daemon);
   if (command == "key") return ChangeKeys(arguments.key);
-  if (command == "doctor" && !arguments.doctor.models) return Doctor(arguments.doctor);
+  if (command == "search") return Search(arguments);
   const auto endpoint = DaemonEndpoint();
+  if (command == "doctor" && !arguments.doctor.models) return Doctor(arguments.doctor, endpoint);
   if (!endpoint) return PrintError(endpoint.error());
   if (command == "doctor") return WithDaemon(*endpoint, CheckModels);
   if (command == "show" && arguments.check) {
@@ -142,7 +153,8 @@ int Do(const std::string& command, const Arguments& arguments) {
   if (command == "stop") return Stop(client, arguments);
   if (command == "cp") return Copy(client, arguments);
   if (command == "rm") return Remove(client, arguments);
-  return Transfer(client, arguments, command == "push");
+  if (command == "push") return Push(client, arguments);
+  return PullModel(client, arguments.model, arguments.insecure);
 }
 
 // The help of the program, or of one of its commands.
@@ -160,6 +172,17 @@ int Help(const CLI::App& app, const std::string& name) {
   return 0;
 }
 
+// Help and the version are no errors; an error says of which command it is.
+int ReportUsage(const CLI::App& app, const CLI::ParseError& error) {
+  if (error.get_exit_code() == 0) return app.exit(error);
+  const auto commands = app.get_subcommands();
+  const std::string command = commands.empty() ? "quire" : "quire " + commands.front()->get_name();
+  std::string message = error.what();
+  while (message.ends_with('\n')) message.pop_back();
+  return PrintError(
+      {api::ErrorCode::kInvalidArgument, fmt::format("{}: {}; see {} --help", command, message, command)});
+}
+
 int Main(int argc, char** argv) {
   SetUpLocale();
   CLI::App app;
@@ -168,7 +191,7 @@ int Main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 1;
+    return ReportUsage(app, error);
   }
   if (!app.get_subcommands().empty()) {
     const std::string command = app.get_subcommands().front()->get_name();

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "server/cli/hub.h"
 #include "server/cli/progress.h"
 #include "server/cli/terminal.h"
 
@@ -47,8 +48,13 @@ int PullIfMissing(Client& client, const std::string& model, bool insecure) {
   const auto shown = client.Post("/api/show", Dump({{"model", model}}));
   if (shown || shown.error().code != api::ErrorCode::kNotFound) return 0;  // other errors come again
   fmt::print(stderr, "'{}' is not here; pulling it\n", model);
-  Progress progress(stderr, Columns(stderr));
-  return FollowProgress(client, "/api/pull", Dump({{"model", model}, {"insecure", insecure}}), progress);
+  return PullModel(client, model, insecure);
+}
+
+int PullModel(Client& client, const std::string& model, bool insecure) {
+  BringCachedFiles(client, model);
+  Progress progress(stderr, Columns(stderr), Rows(stderr));
+  return FollowProgress(client, "/api/pull", PullBody(client, model, insecure), progress);
 }
 
 bool WouldLoad(std::string_view show_json) {

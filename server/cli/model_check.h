@@ -11,6 +11,7 @@ namespace quire::cli {
 
 // Pulls the model if the daemon does not have it, with progress on standard error. The value is an exit code:
 // 0 when the model is there. `insecure`: over HTTP if the registry does not support HTTPS.
+int PullModel(Client& client, const std::string& model, bool insecure);
 int PullIfMissing(Client& client, const std::string& model, bool insecure);
 
 // quire doctor --models: a line for each model of the store. The value is 0 when all of them would load, else

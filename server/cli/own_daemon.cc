@@ -17,6 +17,7 @@
 #include <string_view>
 
 #include "server/cli/doctor.h"
+#include "server/cli/local_store.h"
 
 namespace quire::cli {
 namespace {
@@ -122,9 +123,7 @@ std::string OwnDaemon::StopAndTellWhy() {
 }
 
 bool MayStartOwnDaemon(const Endpoint& endpoint) {
-  const bool here =
-      endpoint.host == "localhost" || endpoint.host == "::1" || endpoint.host.starts_with("127.");
-  if (!here || IsService()) return false;
+  if (!IsLocal(endpoint) || IsService()) return false;
   const auto answered = Client(endpoint).Get("/api/version");
   return !answered && answered.error().code == api::ErrorCode::kUnavailable &&
          answered.error().message.starts_with("could not connect");

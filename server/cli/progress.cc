@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "api/base/utf8.h"
+#include "server/cli/spinner.h"
 #include "server/cli/table.h"
 
 namespace quire::cli {
@@ -38,13 +40,22 @@ std::string Cut(std::string_view text, int columns) {
 
 }  // namespace
 
-std::string ProgressLine(std::string_view full_text, int64_t completed, int64_t total, int columns) {
+std::string RateText(int64_t done, int64_t left, double seconds) {
+  if (done <= 0 || left <= 0 || seconds < 1) return {};
+  const double rate = static_cast<double>(done) / seconds;
+  return fmt::format("{}/s, {}", FormatSize(static_cast<int64_t>(rate)),
+                     TimeLeft(static_cast<double>(left) / rate));
+}
+
+std::string ProgressLine(std::string_view full_text, int64_t completed, int64_t total, int columns,
+                         std::string_view rate) {
   const std::string text = ShortDigests(full_text);
   if (total <= 0) return Cut(text, columns);
   completed = std::clamp<int64_t>(completed, 0, total);
   const auto done = static_cast<double>(completed) / static_cast<double>(total);
-  const std::string sizes =
+  std::string sizes =
       completed < total ? fmt::format("{}/{}", FormatSize(completed), FormatSize(total)) : FormatSize(total);
+  if (!rate.empty()) sizes += fmt::format(", {}", rate);
   const std::string percent = fmt::format("{:3}%", static_cast<int>(done * 100));
   constexpr int kBarMax = 50, kBarMin = 5, kBorders = 5;
   const int room = columns - static_cast<int>(text.size() + percent.size() + sizes.size()) - kBorders;
@@ -76,22 +87,28 @@ void Progress::Update(const std::string& text, int64_t completed, int64_t total)
     lines_.push_back({text, {}});
     return;
   }
-  std::string shown = ProgressLine(text, completed, total, columns_ - 1);
-  if (found != lines_.end() && shown == found->shown) return;
-  if (found != lines_.end() && found + 1 != lines_.end()) {
-    if (total <= 0) return;  // a step that comes again for the next file
-    lines_.erase(found);     // what is above stays as it is
-  }
-  if (lines_.empty() || lines_.back().text != text) {
+  if (found != lines_.end() && total <= 0) return;  // a step that comes again for the next file
+  const auto now = std::chrono::steady_clock::now();
+  const auto index = static_cast<size_t>(found - lines_.begin());
+  if (found == lines_.end()) {
     if (!lines_.empty()) fmt::print(out_, "\n");
-    lines_.push_back({text, {}});
+    lines_.push_back({.text = text, .first = completed, .begin = now});
   }
-  lines_.back().shown = std::move(shown);
-  Draw(lines_.back());
+  Line& line = lines_[index];
+  const double seconds = std::chrono::duration<double>(now - line.begin).count();
+  std::string shown = ProgressLine(text, completed, total, columns_ - 1,
+                                   RateText(completed - line.first, total - completed, seconds));
+  if (shown == line.shown) return;
+  line.shown = std::move(shown);
+  Draw(index);
 }
 
-void Progress::Draw(const Line& line) {
-  fmt::print(out_, "\r{}\x1b[K", line.shown);
+void Progress::Draw(size_t index) {
+  const size_t above = lines_.size() - 1 - index;
+  if (above > 0 && above >= static_cast<size_t>(std::max(rows_, 1))) return;
+  if (above > 0) fmt::print(out_, "\x1b[{}A", above);
+  fmt::print(out_, "\r{}\x1b[K", lines_[index].shown);
+  if (above > 0) fmt::print(out_, "\x1b[{}B\r", above);
   std::fflush(out_);
 }
 

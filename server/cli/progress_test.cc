@@ -38,25 +38,36 @@ TEST(ProgressLine, FitsAndHasTwelveDigitsOfADigest) {
             "sha256: sha256:12 and " + kDigest + "0");
 }
 
-TEST(Progress, OnlyTheLastLineIsDrawnAgain) {
+TEST(ProgressLine, HasTheRateBehindTheSizes) {
+  EXPECT_EQ(RateText(0, 10, 5), "");
+  EXPECT_EQ(RateText(10, 10, 0.5), "");
+  EXPECT_EQ(RateText(60'000'000, 840'000'000, 10), "6.0 MB/s, 2 min 20 s left");
+  EXPECT_TRUE(
+      ProgressLine("x", 1, 2'000'000, 100, "6.0 MB/s, 1 s left").ends_with("1 B/2.0 MB, 6.0 MB/s, 1 s left"));
+}
+
+TEST(Progress, EachLineIsDrawnAgainWhereItStands) {
   std::FILE* file = std::tmpfile();
   {
-    Progress progress(file, 80);
-    progress.Update("one", 0, 0);
+    Progress progress(file, 80, 3);
+    progress.Update("one", 0, 2);
     progress.Update("two", 0, 0);
-    progress.Update("two", 1, 2);
-    progress.Update("one", 0, 0);  // a step that is known
+    progress.Update("one", 1, 2);
+    progress.Update("two", 0, 0);  // a step that is known
     progress.Update("three", 0, 0);
+    progress.Update("four", 0, 0);
+    progress.Update("one", 2, 2);  // it has left the screen
   }
-  const std::string half = ProgressLine("two", 1, 2, 79);
-  EXPECT_EQ(Written(file), "\rone\x1b[K\n\rtwo\x1b[K\r" + half + "\x1b[K\n\rthree\x1b[K\n");
+  const std::string none = ProgressLine("one", 0, 2, 79), half = ProgressLine("one", 1, 2, 79);
+  EXPECT_EQ(Written(file), "\r" + none + "\x1b[K\n\rtwo\x1b[K\x1b[1A\r" + half +
+                               "\x1b[K\x1b[1B\r\n\rthree\x1b[K\n\rfour\x1b[K\n");
   std::fclose(file);
 }
 
 TEST(Progress, ElsewhereEachLineIsPrintedOnce) {
   std::FILE* file = std::tmpfile();
   {
-    Progress progress(file, 0);
+    Progress progress(file, 0, 0);
     for (int i = 0; i < 3; ++i) progress.Update("copying file " + kDigest, i, 3);
     progress.Update("success", 0, 0);
   }

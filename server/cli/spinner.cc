@@ -33,14 +33,14 @@ std::string Grouped(int64_t number) {
   return digits;
 }
 
+}  // namespace
+
 std::string TimeLeft(double seconds) {
   const auto whole = static_cast<int64_t>(std::ceil(seconds));
   if (whole < 60) return fmt::format("{} s left", whole);
   if (whole < 3600) return fmt::format("{} min {} s left", whole / 60, whole % 60);
   return fmt::format("{} h {} min left", whole / 3600, whole / 60 % 60);
 }
-
-}  // namespace
 
 std::string PrefillText(const PrefillReport& report) {
   std::string text =

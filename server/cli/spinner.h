@@ -20,6 +20,9 @@ struct PrefillReport {
 // known of them.
 std::string PrefillText(const PrefillReport& report);
 
+// "1 min 53 s left"
+std::string TimeLeft(double seconds);
+
 // One thread.
 class Spinner {
  public:

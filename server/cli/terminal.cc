@@ -13,12 +13,19 @@
 
 namespace quire::cli {
 
-int Columns(std::FILE* file) {
+namespace {
+
+winsize SizeOf(std::FILE* file) {
   winsize size{};
   const int fd = ::fileno(file);
-  if (::isatty(fd) == 0 || ::ioctl(fd, TIOCGWINSZ, &size) != 0) return 0;
-  return size.ws_col;
+  return ::isatty(fd) != 0 && ::ioctl(fd, TIOCGWINSZ, &size) == 0 ? size : winsize{};
 }
+
+}  // namespace
+
+int Columns(std::FILE* file) { return SizeOf(file).ws_col; }
+
+int Rows(std::FILE* file) { return SizeOf(file).ws_row; }
 
 bool HasEscapes(std::FILE* file) {
   const char* type = std::getenv("TERM");

@@ -13,6 +13,8 @@ namespace quire::cli {
 
 // Columns of the terminal behind `file`; 0 = it is none.
 int Columns(std::FILE* file);
+// Its lines; 0 = it is none.
+int Rows(std::FILE* file);
 
 // Whether `file` is a terminal that understands escape sequences.
 bool HasEscapes(std::FILE* file);

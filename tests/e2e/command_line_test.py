@@ -64,7 +64,7 @@ class Requests(unittest.TestCase):
 
     def test_progress_is_only_for_terminals(self):
         self.server.run_cli("run", MODEL, "Hello")
-        self.assertEqual(["/api/show", "/api/chat"], [path for path, _, _ in self.server.requests])
+        self.assertEqual(["/api/show", "/api/show", "/api/chat"], [path for path, _, _ in self.server.requests])
         self.assertNotIn("return_progress", self.server.requests[1][2])
 
     def test_an_empty_prompt_loads_the_model(self):

@@ -210,7 +210,7 @@ class CommandLine(unittest.TestCase):
         daemon = Daemon()
         reply = daemon.cli("list")
         self.assertEqual(1, reply.returncode)
-        self.assertIn("is it running?", reply.stderr)
+        self.assertIn('start a daemon with "quire serve"', reply.stderr)
         daemon.folder.cleanup()
 
 

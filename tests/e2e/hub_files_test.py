@@ -139,6 +139,18 @@ class Tokens(unittest.TestCase):
                     self.assertNotIn("Authorization", headers)
             self.assertTrue(hub.paths("/signed/"))
 
+    def test_the_command_line_brings_the_token_of_its_user(self):
+        for place in ("HF_TOKEN", "HF_TOKEN_PATH", "HF_HOME", "HOME"):
+            with Hub(repositories(), token="hf_secret") as hub, Daemon(TRUSTED | {"HF_ENDPOINT": hub.endpoint}) as daemon, \
+                    tempfile.TemporaryDirectory() as folder, self.subTest(place):
+                path = pathlib.Path(folder) / {"HOME": ".cache/huggingface/token"}.get(place, "token")
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text("hf_secret\n")
+                value = {"HF_TOKEN": "hf_secret", "HF_TOKEN_PATH": str(path)}.get(place, folder)
+                daemon.environment |= {place: value}
+                pulled = daemon.cli("pull", "hf.co/owner/demo-GGUF:Q8_0")
+                self.assertEqual(pulled.returncode, 0, pulled.stderr)
+
     def test_the_daemons_own_token_is_for_its_own_hub(self):
         with Hub(repositories(), token="hf_own") as hub, Hub(repositories(), token="hf_own") as other, \
                 Daemon(TRUSTED | {"HF_ENDPOINT": hub.endpoint, "HF_TOKEN": "hf_own"}) as daemon:
@@ -149,6 +161,12 @@ class Tokens(unittest.TestCase):
 
 
 class Mirrors(unittest.TestCase):
+    def test_a_mirror_that_the_command_line_names(self):
+        with Hub(repositories()) as hub, Daemon(TRUSTED | {"HF_ENDPOINT": "http://127.0.0.1:9"}) as daemon:
+            daemon.environment["HF_ENDPOINT"] = hub.endpoint + "/"
+            pulled = daemon.cli("pull", "hf.co/owner/demo-GGUF:Q8_0")
+            self.assertEqual(pulled.returncode, 0, pulled.stderr)
+
     def test_a_private_address_that_the_operator_does_not_trust_is_refused(self):
         with Hub(repositories()) as hub, Daemon() as daemon:
             for endpoint in (hub.endpoint, hub.endpoint.replace("http:", "https:")):
@@ -257,6 +275,54 @@ class Proxies(unittest.TestCase):
                 reply = pull(daemon, "hf.co/owner/demo-GGUF:Q8_0", hub_endpoint=endpoint)
                 self.assertEqual(reply.status, 403, reply.text)
             self.assertEqual(self.connected(), [])
+
+
+class CommandLine(unittest.TestCase):
+    """What the command line puts into the store of a daemon of the same user, and what it finds on the hub."""
+
+    def pull_with_cache(self, hub, data):
+        """What a pull says whose user has `data` as the file's in the hub's cache; whether it is a link to that."""
+        with Daemon(TRUSTED | {"HF_ENDPOINT": hub.endpoint}) as daemon:
+            cache = pathlib.Path(daemon.folder.name) / "cache"
+            repository = cache / "models--owner--demo-GGUF"
+            blob = repository / "blobs" / sha256(WEIGHTS)
+            snapshot = repository / "snapshots/abc"
+            for folder in (blob.parent, snapshot, repository / "refs"):
+                folder.mkdir(parents=True)
+            (repository / "refs/main").write_text("abc")
+            blob.write_bytes(data)
+            (snapshot / "demo-Q8_0.gguf").symlink_to(f"../../blobs/{blob.name}")
+            daemon.environment["HF_HUB_CACHE"] = str(cache)
+            pulled = daemon.cli("pull", "hf.co/owner/demo-GGUF:Q8_0")
+            self.assertEqual(pulled.returncode, 0, pulled.stderr)
+            stored = blobs(daemon) / f"sha256-{blob.name}"
+            linked = stored.stat().st_ino == blob.stat().st_ino
+            self.assertEqual(daemon.cli("rm", "hf.co/owner/demo-GGUF:Q8_0").returncode, 0)
+            self.assertFalse(stored.exists())
+            return pulled.stderr, linked
+
+    def test_a_file_of_the_hubs_cache_is_linked_and_not_fetched(self):
+        with Hub(repositories()) as hub:
+            said, linked = self.pull_with_cache(hub, WEIGHTS)
+            self.assertIn("linked demo-Q8_0.gguf from", said)
+            self.assertTrue(linked)
+            self.assertEqual(hub.paths("/signed/"), [])
+            said, linked = self.pull_with_cache(hub, WEIGHTS[::-1])
+            self.assertIn("not the file that its name says", said)
+            self.assertFalse(linked)
+            self.assertEqual(len(hub.paths("/signed/")), 1)
+
+    def test_a_search_lists_repositories_with_gguf_files_first(self):
+        with Hub(repositories()) as hub, Daemon() as daemon:
+            daemon.environment["HF_ENDPOINT"] = hub.endpoint
+            found = daemon.cli("search", "OWNER")
+            self.assertEqual(found.returncode, 0, found.stderr)
+            rows = [line.split() for line in found.stdout.splitlines()[1:]]
+            self.assertEqual(rows[-1][:2], ["hf.co/owner/plain", "safetensors"])
+            self.assertIn(["hf.co/owner/demo-GGUF", "gguf", "1234", "5", "2026-01-02"], rows)
+            none = daemon.cli("search", "nothing like it")
+            self.assertEqual(none.returncode, 1)
+            self.assertIn("nothing like it", none.stderr)
 
 
 if __name__ == "__main__":
