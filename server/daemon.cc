@@ -210,8 +210,7 @@ class Daemon {
   asio::signal_set hangups_;
   std::unique_ptr<HttpServer> server_;
   std::unique_ptr<Drain> drain_;
-  std::string address_;
-  std::string restricted_;  // ListenPlan::warning
+  std::string address_, restricted_;  // `restricted_`: ListenPlan::warning
   uint64_t handler_failures_ = 0;
 };
 

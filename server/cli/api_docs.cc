@@ -41,7 +41,7 @@ std::string Lower(std::string text) {
 }
 
 // "postApiChat", "getV1ModelsModel"; of "/" "getRoot", of "/ui/" "getUiIndex".
-std::string IdOf(const Route& route) {
+std::string OperationId(const Route& route) {
   std::string id = Lower(route.method);
   bool begins = true;
   for (const char c : route.path) {
@@ -103,7 +103,7 @@ Document RepliesOf(const Route& route, bool has_body) {
 }
 
 Document OperationOf(const Route& route) {
-  Document operation = {{"operationId", IdOf(route)},
+  Document operation = {{"operationId", OperationId(route)},
                         {"summary", SummaryOf(route)},
                         {"tags", {std::string(route.operation.tag)}}};
   for (const std::string_view name : route.operation.parameters)

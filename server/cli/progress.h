@@ -11,8 +11,8 @@
 
 namespace quire::cli {
 
-// "pulling 1c3a4f5b6d7e  42% ▕███████          ▏ 1.2 GB/2.9 GB" within `columns`, and `rate` behind it; `total` 0 = the text
-// alone. Of a digest in the text the first 12 digits are shown.
+// "pulling 1c3a4f5b6d7e  42% ▕███████          ▏ 1.2 GB/2.9 GB" within `columns`, and `rate` behind it;
+// `total` 0 = the text alone. A digest in the text is shown by its first 12 digits.
 std::string ProgressLine(std::string_view text, int64_t completed, int64_t total, int columns,
                          std::string_view rate = {});
 
@@ -22,8 +22,8 @@ std::string RateText(int64_t done, int64_t left, double seconds);
 // One thread.
 class Progress {
  public:
-  // Of the terminal behind `out`; 0 columns = it is none. Lines that have left the screen are not drawn
-  // again.
+  // `columns` and `rows` are the terminal's behind `out`; 0 columns = it is none. Lines that have left the
+  // screen are not drawn again.
   Progress(std::FILE* out, int columns, int rows) : out_(out), columns_(columns), rows_(rows) {}
   ~Progress() { Finish(); }
   Progress(const Progress&) = delete;

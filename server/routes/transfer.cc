@@ -65,7 +65,7 @@ Awaitable<api::Result<void>> Follow(ProgressStream& progress, registry::Transfer
   }
 }
 
-// Of the files of a hub's repository: they are brought, and the model is made of them.
+// Brings the files of a hub's repository and makes the model of them.
 Awaitable<api::Result<void>> PullFromHub(Services& services, registry::Transfers& transfers,
                                          api::ModelName name, registry::HubRequest hub, std::string party,
                                          ProgressStream& progress, bool at_once) {
