@@ -6,7 +6,7 @@
 
 Prefill, decode, decode of 16 sequences, what a returning request costs until its first token, and constrained decode. Each is
 work per second of CPU time of the daemon and its runner, which computes on one thread, so that other work on the machine counts
-little. A wait that computes nothing is not seen. In each of the --pairs both daemons start anew and take turns (A B B A B A A B,
+little. A wait that computes nothing is not seen. In each of the --pairs both daemons are started and take turns (A B B A B A A B,
 in the next pair the other begins); the ratio is that of their medians. The model is a Llama with random weights, which this script
 writes.
 """

@@ -16,7 +16,7 @@ constexpr int64_t kPatienceMs = 3'600'000;
 // Clients refuse to start without a key, also where the server needs none.
 std::string KeyOf(const LaunchTarget& target) { return target.key.empty() ? "none" : target.key; }
 
-// Of an answer, so that the prompt has room beside it. 0 = not known.
+// The tokens of an answer that leaves the prompt room. 0 = not known.
 int64_t OutputOf(const LaunchTarget& target) { return target.num_ctx / 4; }
 
 // A string in TOML, and in YAML.
