@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
+#include <cstddef>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
@@ -53,18 +55,11 @@ std::string OperationId(const Route& route) {
   return route.path.ends_with('/') ? id + "Index" : id;
 }
 
-std::string ErrorSchemaOf(const std::string& path) {
-  switch (server::ErrorDialectOf(path)) {
-    case server::ErrorDialect::kAnthropic:
-      return "AnthropicError";
-    case server::ErrorDialect::kCohere:
-      return "CohereError";
-    case server::ErrorDialect::kOpenAi:
-      return "OpenAiError";
-    case server::ErrorDialect::kOllama:
-      break;
-  }
-  return "OllamaError";
+// In server/routes/schemas.json.
+std::string_view ErrorSchemaOf(const std::string& path) {
+  constexpr std::array<std::string_view, 4> kSchemas = {"OllamaError", "OpenAiError", "AnthropicError",
+                                                        "CohereError"};
+  return kSchemas.at(static_cast<size_t>(server::ErrorDialectOf(path)));
 }
 
 Document Reference(std::string_view kind, std::string_view name) {
@@ -139,18 +134,17 @@ void AddOptions(Document& schemas) {
       options);
 }
 
-// An operation or a schema is one line.
+// A path or a schema is one line.
 void AppendValue(const Document& value, size_t depth, std::string& out) {
-  constexpr size_t kDepthMax = 3;
-  if (depth == kDepthMax || !value.is_object()) {
-    out += value.dump();
-    return;
-  }
   out += '{';
   std::string_view before = "\n";
   for (const auto& [name, member] : value.items()) {
-    out += fmt::format("{}{:{}}{}: ", before, "", depth + 1, Document(name).dump());
-    AppendValue(member, depth + 1, out);
+    out += fmt::format("{}{:{}}\"{}\": ", before, "", depth + 1, name);
+    if (member.is_object() && (depth == 0 || (depth == 1 && value.contains("schemas")))) {
+      AppendValue(member, depth + 1, out);
+    } else {
+      out += member.dump();
+    }
     before = ",\n";
   }
   out += fmt::format("\n{:{}}}}", "", depth);

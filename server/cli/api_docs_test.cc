@@ -38,12 +38,13 @@ TEST(OpenApi, DocumentsAreThoseOfTheRoutes) {
 
 TEST(OpenApi, SaysWhatFollowsFromARoute) {
   server::Router router;
-  router.Add({.method = "GET", .path = "/", .access = Access::kOpen},
+  router.Add({.method = "GET", .path = "/", .handler = {}, .access = Access::kOpen},
              {"health", "It runs", {}, "text/plain"});
-  router.Add({.method = "GET", .path = "/ui/"}, {"console", "A page"});
-  router.Add({.method = "POST", .path = "/v1/things/{id}", .access = Access::kAdmin},
+  router.Add({.method = "GET", .path = "/ui/", .handler = {}}, {"console", "A page"});
+  router.Add({.method = "POST", .path = "/v1/things/{id}", .handler = {}, .access = Access::kAdmin},
              {.tag = "openai", .summary = "A thing", .body = "Thing", .reply = {}, .parameters = {"id"}});
-  router.Add({.method = "POST", .path = "/file", .streamed_body_bytes = 1}, {"console", "Take it"});
+  router.Add({.method = "POST", .path = "/file", .handler = {}, .streamed_body_bytes = 1},
+             {"console", "Take it"});
   const json document = json::parse(OpenApiOf(router.routes(), R"({"components":{"schemas":{}}})"));
   const json& paths = document.at("paths");
   const json error = {{"$ref", "#/components/responses/OllamaError"}};
@@ -71,7 +72,7 @@ TEST(OpenApi, SaysWhatFollowsFromARoute) {
 
 TEST(OpenApi, OnlyTheTableOfAPageIsWritten) {
   server::Router router;
-  router.Add({.method = "GET", .path = "/a"}, {"ollama", "An \"a\""});
+  router.Add({.method = "GET", .path = "/a", .handler = {}}, {"ollama", "An \"a\""});
   const std::string head = "# API\n<!-- Written by quire-docs --api . -->\n";
   EXPECT_EQ(WithRouteTable(head + "old\n<!-- -->\nrest\n", router.routes()),
             head + "|method|path|what|\n|---|---|---|\n|GET|`/a`|An \"a\"|\n<!-- -->\nrest\n");
