@@ -25,6 +25,16 @@ TEST(Router, FindsRoutesAndServesHeadByGet) {
   EXPECT_EQ(router.Match("GET", "/v1/models/a/b:c").route->path, "/v1/models/{model}");
 }
 
+TEST(Router, BracesStandForAnyText) {
+  Router router;
+  router.Add({"GET", "/files/{id}/text", {}}, {});
+  router.Add({"GET", "/files/{id}", {}}, {});
+  EXPECT_EQ(router.Match("GET", "/files/a/text").route->path, "/files/{id}/text");
+  EXPECT_EQ(router.Match("GET", "/files/a").route->path, "/files/{id}");
+  EXPECT_EQ(router.Match("GET", "/files/text").route->path, "/files/{id}");
+  EXPECT_EQ(router.Match("GET", "/files/").kind, Kind::kNotFound);
+}
+
 TEST(Router, NamesTheMethodsOfAKnownPath) {
   const Router router = Routes();
   EXPECT_EQ(router.Match("DELETE", "/api/tags").allow, "GET, HEAD, OPTIONS");

@@ -147,15 +147,16 @@ void TestServer::AddRoutes(Router& router) {
   router.Add({"GET", "/models/{model}", Rest}, {});
   router.Add({"POST", "/throw", Throw}, {});
   router.Add({"POST", "/silent", Silent}, {});
-  router.Add({"POST", "/echo", [this](Exchange& exchange) { return Echo(exchange); }});
-  router.Add({"POST", "/stream", [this](Exchange& exchange) { return Stream(exchange); }});
+  router.Add({"POST", "/echo", [this](Exchange& exchange) { return Echo(exchange); }}, {});
+  router.Add({"POST", "/stream", [this](Exchange& exchange) { return Stream(exchange); }}, {});
   router.Add({.method = "POST",
               .path = "/upload",
               .handler = [this](Exchange& exchange) { return Upload(exchange); },
-              .streamed_body_bytes = uint64_t{1} << 30});
-  router.Add({"POST", "/hold", [this](Exchange& exchange) { return WaitForRelease(exchange); }, true});
-  router.Add({"POST", "/flood", [this](Exchange& exchange) { return Flood(exchange); }, true});
-  router.Add({"POST", "/trickle", [this](Exchange& exchange) { return Trickle(exchange); }, true});
+              .streamed_body_bytes = uint64_t{1} << 30},
+             {});
+  router.Add({"POST", "/hold", [this](Exchange& exchange) { return WaitForRelease(exchange); }, true}, {});
+  router.Add({"POST", "/flood", [this](Exchange& exchange) { return Flood(exchange); }, true}, {});
+  router.Add({"POST", "/trickle", [this](Exchange& exchange) { return Trickle(exchange); }, true}, {});
 }
 
 Awaitable<void> TestServer::Echo(Exchange& exchange) {
