@@ -125,6 +125,7 @@ Awaitable<bool> ResponseWriter::Send(HttpResponse response) {
   state_ = State::kStreaming;
   kind_ = AnswerKind::kWhole;
   log_.bytes += body.size();
+  EndWork();
   const bool sent = co_await WriteAlone(std::move(bytes), rest);
   if (sent) state_ = State::kComplete;
   co_return sent;

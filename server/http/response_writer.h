@@ -7,8 +7,10 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "server/http/access.h"
 #include "server/http/body_memory.h"
 #include "server/http/body_reader.h"
 #include "server/http/connection.h"
@@ -38,6 +40,7 @@ class ResponseWriter : public Exchange {
   Awaitable<bool> Send(HttpResponse response) override;
   Awaitable<bool> Stream(std::string_view content_type, std::string bytes) override;
   Awaitable<bool> EndStream() override;
+  void EndWork() override { permit_ = {}; }
   void KeepAlive(std::string_view content_type, std::string_view bytes) override;
   std::optional<ParseFailure> ReserveRequest(uint64_t bytes) override;
   void ShrinkRequest(uint64_t bytes) override;
@@ -55,6 +58,7 @@ class ResponseWriter : public Exchange {
   // the byte.
   Awaitable<void> ProbeClient();
 
+  void SetPermit(AccessControl::ConcurrencyPermit permit) { permit_ = std::move(permit); }
   void AddField(HeaderField field) { fields_.push_back(std::move(field)); }
   void CloseAfterwards() { close_ = true; }
   bool complete() const { return state_ == State::kComplete; }
@@ -79,6 +83,7 @@ class ResponseWriter : public Exchange {
   RequestLog& log_;
   BodyReader& body_;
   const Memory memory_;
+  AccessControl::ConcurrencyPermit permit_;
   uint64_t dropped_bytes_ = 0;  // of the body
   std::vector<HeaderField> fields_;
   size_t probed_header_bytes_ = 0;  // sent by ProbeClient()

@@ -81,7 +81,6 @@ struct Session::RequestScope {
   BodyReader body;
   ResponseWriter writer;
   const Route* route = nullptr;
-  AccessControl::ConcurrencyPermit permit;
 };
 
 Session::Session(Transport& transport, std::shared_ptr<Connection> connection,
@@ -305,7 +304,7 @@ std::optional<HttpResponse> Session::CheckAccess(RequestScope& scope) {
     scope.parser.request().identity = std::move(admitted->name);
     scope.parser.request().admin = admitted->admin;
     scope.parser.request().weight = admitted->weight;
-    scope.permit = std::move(admitted->permit);
+    scope.writer.SetPermit(std::move(admitted->permit));
     if (admitted->rate) AddRateFields(scope.writer, *admitted->rate);
     return std::nullopt;
   }

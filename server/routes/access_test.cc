@@ -176,6 +176,25 @@ TEST_F(RouteAccess, AKeyBeyondItsLimitIs429) {
   daemon_.backend().abandoned.get_future().wait();
 }
 
+// A client may send its next request as soon as it has read an answer: the place is free before the answer has left. This one
+// does not read it, and the answer does not fit what a connection holds.
+TEST_F(RouteAccess, AnAnswerThatLeavesKeepsNoPlace) {
+  daemon_.OnIoThread([&] {
+    daemon_.backend().script.events = {
+        api::PromptReady{1, 0}, api::TextDelta{.text = std::string(size_t{24} << 20, 'x'), .tokens = 1},
+        api::Finished{}};
+  });
+  const std::string body = R"({"model":"demo","stream":false,"messages":[{"role":"user","content":"Hi"}]})";
+  RawClient first(daemon_.port());
+  first.Send(PostBytes("/api/chat", body, narrow_));
+  int status = 0;
+  for (int tries = 0; tries < 20'000 && status != 400; ++tries)
+    status =
+        SendRequest("POST", "/api/chat", narrow_).status;  // 429 until the answer leaves, then 400: no body
+  EXPECT_EQ(status, 400);
+  first.Reset();
+}
+
 // A key's share of the machine travels with its requests, whichever dialect they are in.
 TEST_F(RouteAccess, AKeysWeightTravelsWithItsRequests) {
   const std::vector<std::pair<std::string, std::string>> requests = {

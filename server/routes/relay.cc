@@ -311,6 +311,7 @@ Awaitable<void> Relay(Exchange& exchange, WorkPool& cpu, Source& source, size_t 
     left = entry.failed() ? 0 : left - (entry.last() ? 1 : 0);
     const auto* finished = std::get_if<api::Finished>(&entry.event);
     if (finished != nullptr && job.on_finished) job.on_finished(*finished);
+    if (left == 0) exchange.EndWork();
     const bool sent = co_await SendEvent(exchange, cpu, entry, left == 0, answer.bytes(), job);
     if (!sent) co_return;
   }
