@@ -16,8 +16,8 @@
 
 namespace quire::api::openai {
 
-// Errors name the field by its path. "documents" are refused; "citation_options", "safety_mode" and
-// "priority" change nothing.
+// Errors name the field by its path. "documents" become a variable of the template. "citation_options",
+// "safety_mode" and "priority" change nothing.
 Result<ChatRequest> ParseCohereChat(std::string_view body);
 
 // Cohere's: temperature 0.3, top_p 0.75, top_k off.

@@ -5,6 +5,7 @@
 #include "api/json/copy_budget.h"
 #include "api/json/format_fields.h"
 #include "api/json/option_fields.h"
+#include "api/json/read.h"
 #include "api/openai/chat_messages.h"
 #include "api/openai/cohere_chat.h"
 #include "api/openai/parts.h"
@@ -30,6 +31,36 @@ void GetCohereTools(Fields& body, ChatRequest& request) {
   for (const std::string& name : request.tools.left_out) request.unknown_options.push_back("tools." + name);
 }
 
+// {"id", "data"}: the data, and the id as "doc_id", the name that templates have for it. A text is one of a
+// document.
+Json DocumentOf(const Json& value) {
+  if (value.is_string()) return {{"text", value}};
+  const auto data = value.is_object() ? value.find("data") : value.end();
+  if (data == value.end() || !(data->is_object() || data->is_string())) return {};
+  Json document = data->is_string() ? Json{{"text", *data}} : *data;
+  const auto id = value.find("id");
+  if (id != value.end() && !id->is_null() && !document.contains("doc_id")) document["doc_id"] = *id;
+  return document;
+}
+
+// They are a variable of templates.
+void GetDocuments(Fields& body, TemplateFields& rendering) {
+  constexpr std::string_view kName = "documents";
+  const Json* list = body.Find(kName);
+  if (list == nullptr || list->is_null() || (list->is_array() && list->empty())) return;
+  if (!list->is_array()) return body.Reject(kName, "must be an array");
+  Json documents = Json::array();
+  for (const Json& value : *list) {
+    documents.push_back(DocumentOf(value));
+    if (documents.back().is_null())
+      return body.Reject(kName, R"(must hold texts or objects with "data", an object or a text)");
+  }
+  const auto other = ReadJson(rendering.arguments_json);
+  Json variables = other ? *other : Json::object();
+  variables["documents"] = std::move(documents);
+  rendering.arguments_json = DumpJson(variables);
+}
+
 void GetCohereChat(Fields& body, ChatRequest& request) {
   request.model = GetModel(body);
   body.Get("stream", request.stream);
@@ -43,7 +74,7 @@ void GetCohereChat(Fields& body, ChatRequest& request) {
   CopyBudget copies(body);
   NameToolResults(request.messages, 1, copies);
   request.rendering = GetTemplateFields(body, Think::kUnset, request.messages);
-  if (HasValue(body, "documents")) Refuse(body, "documents", "documents: not supported");
+  GetDocuments(body, request.rendering);
   for (const std::string_view name : {"citation_options", "safety_mode", "priority"}) body.Find(name);
   AddUnread(body, request.unknown_options);
 }

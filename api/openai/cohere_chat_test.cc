@@ -94,9 +94,22 @@ TEST(CohereChatRequest, ToolsFormatsAndThinking) {
   EXPECT_EQ(thinks.thinking_tokens_max, 40);
 }
 
+TEST(CohereChatRequest, DocumentsAreAVariableOfTheTemplate) {
+  const auto variables = [](const std::string& more) {
+    return std::get<ChatPrompt>(CohereRequest(CohereBody(more)).prompt).template_arguments_json;
+  };
+  EXPECT_EQ(variables(R"("documents":[])"), "");
+  EXPECT_EQ(variables(R"("documents":["a",{"data":"b","id":"x"},{"data":{"title":"T","n":1}}])"),
+            R"({"documents":[{"text":"a"},{"text":"b","doc_id":"x"},{"title":"T","n":1}]})");
+  EXPECT_EQ(variables(R"("documents":[{"id":"x","data":{"doc_id":"own"}}],"chat_template_kwargs":{"k":1})"),
+            R"({"k":1,"documents":[{"doc_id":"own"}]})");
+}
+
 TEST(CohereChatRequest, RefusesByName) {
   EXPECT_EQ(CohereErrorOf(R"({"model":"m"})").field, "messages");
-  EXPECT_EQ(CohereErrorOf(CohereBody(R"("documents":["a"])")).code, ErrorCode::kUnsupported);
+  for (const char* wrong : {R"("a")", "{}", "[1]", R"([{"id":"a"}])", R"([{"data":1}])", "[null]"}) {
+    EXPECT_EQ(CohereErrorOf(CohereBody(std::string(R"("documents":)") + wrong)).field, "documents") << wrong;
+  }
   EXPECT_EQ(CohereErrorOf(CohereBody(R"("p":2)")).field, "p");
   EXPECT_EQ(CohereErrorOf(CohereBody(R"("tool_choice":"REQUIRED")")).field, "tool_choice");
   const auto ignored = ParseCohereChat(

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <ctime>
-#include <iterator>
 #include <utility>
 
 #include "api/base/utf8.h"
+#include "runner/prompt/documents.h"
 #include "runner/prompt/go_prompt.h"
 #include "runner/prompt/turn_probe.h"
 
@@ -202,7 +202,7 @@ api::Result<jinja::TrackedText> PromptTemplate::RenderJinja(std::span<const Turn
   std::vector<std::pair<std::string, jinja::Value>> variables = {
       {"messages", *std::move(message_list)},
       {"tools", rules.tools_as_text ? no_tools_ : *std::move(tool_list)},
-      {"documents", jinja::Value()},
+      {"documents", jinja::Value()},  // unless a request brings some
       {"add_generation_prompt", jinja::Value(setting.add_generation_prompt)}};
   if (rules.functions_text) {
     variables.emplace_back("functions",
@@ -221,7 +221,11 @@ api::Result<jinja::TrackedText> PromptTemplate::RenderJinja(std::span<const Turn
   if (!thinking.arguments_json.empty()) {
     auto arguments = ArgumentValues(thinking.arguments_json);
     if (!arguments) return std::unexpected(std::move(arguments).error());
-    std::ranges::move(*arguments, std::back_inserter(variables));
+    for (auto& [name, value] : *arguments) {
+      // Templates that know documents may iterate over the tools without asking whether there are any.
+      if (name == "documents" && tools.empty()) variables.emplace_back("tools", jinja::Value::MakeList({}));
+      variables.emplace_back(std::move(name), std::move(value));
+    }
   }
   return std::get<jinja::Template>(template_).RenderTracked(jinja::Value::MakeDict(std::move(variables)),
                                                             {.now = setting.now});
@@ -235,7 +239,9 @@ api::Result<jinja::TrackedText> PromptTemplate::RenderText(std::span<const api::
   const std::vector<Turn> turns = ArrangeTurns(messages, tools, rules, write_calls_);
   const auto* go = std::get_if<gotemplate::Template>(&template_);
   if (go == nullptr) return RenderJinja(turns, tools, setting, rules, style);
-  if (!setting.thinking.arguments_json.empty()) {
+  if (const std::string& arguments = setting.thinking.arguments_json; HasDocuments(arguments)) {
+    return api::Fail(api::ErrorCode::kUnsupported, "the model's template takes no documents", "documents");
+  } else if (!arguments.empty()) {
     return api::Fail(api::ErrorCode::kUnsupported, "the model's template takes no variables of a request",
                      "chat_template_kwargs");
   }
@@ -279,13 +285,20 @@ api::Result<std::vector<PromptSegment>> PromptTemplate::Render(std::span<const a
   const bool may_continue = ending == api::PromptEnd::kAuto || ending == api::PromptEnd::kLastMessage;
   const bool to_continue = may_continue && !messages.empty() && messages.back().role == "assistant" &&
                            !messages.back().content.empty() && messages.back().tool_calls.empty();
-  const auto rendered =
-      RenderAnyhow(messages, tools,
-                   {.suffix = to_continue ? kEndMark : std::string_view(),
-                    .add_generation_prompt = !to_continue && ending != api::PromptEnd::kMessages,
-                    .now = now,
-                    .thinking = thinking});
+  const Setting setting = {.suffix = to_continue ? kEndMark : std::string_view(),
+                           .add_generation_prompt = !to_continue && ending != api::PromptEnd::kMessages,
+                           .now = now,
+                           .thinking = thinking};
+  const auto rendered = RenderAnyhow(messages, tools, setting);
   if (!rendered) return std::unexpected(rendered.error());
+  if (HasDocuments(thinking.arguments_json)) {
+    Setting without = setting;
+    without.thinking.arguments_json.clear();
+    const auto other = RenderAnyhow(messages, tools, without);
+    const bool ignored = other && other->text == rendered->text;
+    if (auto checked = CheckDocuments(thinking.arguments_json, ignored ? "" : rendered->text); !checked)
+      return std::unexpected(std::move(checked).error());
+  }
   const size_t end = to_continue ? rendered->text.rfind(kEndMark) : rendered->text.size();
   if (end == std::string::npos) {
     return api::Fail(

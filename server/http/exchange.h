@@ -39,8 +39,9 @@ class Exchange {
   // only.
   virtual Awaitable<bool> Stream(std::string_view content_type, std::string bytes) = 0;
   virtual Awaitable<bool> EndStream() = 0;
-  // The request's work is done, and what it has of its key's limits is free before its last bytes leave: a client may send
-  // its next request as soon as it has read them. Before the last piece of a stream; Send() does it alone.
+  // The request's work is done, and what it has of its key's limits is free before its last bytes leave: a
+  // client may send its next request as soon as it has read them. Before the last piece of a stream; Send()
+  // does it alone.
   virtual void EndWork() = 0;
   // From now on, whenever the stream was silent for a while, send these bytes between two pieces (an SSE
   // comment). Starts the stream if nothing was sent by then; without bytes that is all it does.

@@ -176,8 +176,8 @@ TEST_F(RouteAccess, AKeyBeyondItsLimitIs429) {
   daemon_.backend().abandoned.get_future().wait();
 }
 
-// A client may send its next request as soon as it has read an answer: the place is free before the answer has left. This one
-// does not read it, and the answer does not fit what a connection holds.
+// A client may send its next request as soon as it has read an answer: the place is free before the answer
+// has left. This one does not read it, and the answer does not fit what a connection holds.
 TEST_F(RouteAccess, AnAnswerThatLeavesKeepsNoPlace) {
   daemon_.OnIoThread([&] {
     daemon_.backend().script.events = {

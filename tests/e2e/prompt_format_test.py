@@ -64,6 +64,33 @@ class PromptFormats(unittest.TestCase):
         self.assertIn("tools", shown["capabilities"])
         self.assertIn("RENDERER qwen3-coder", shown["repairs"][0])
 
+    def test_documents_go_to_a_template_that_shows_them(self):
+        shows = pathlib.Path(self.folder.name) / "documents.gguf"
+        model = gguf_file.Gguf(F16)
+        source = ("{% for d in documents or [] %}<|im_start|>tool\n{{ d | tojson }}<|im_end|>\n{% endfor %}"
+                  "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+                  "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
+        model.keys["tokenizer.chat_template"] = (gguf_file.TEXT, source)
+        model.write(shows)
+        self.create("documents", shows)
+        self.create("no-documents", self.bare)
+        body = {"messages": MESSAGES, "max_tokens": 1, "temperature": 0}
+        documents = [{"id": "a", "data": {"title": "Aare", "text": "288 \"km\"\n"}}, "The Reuss."]
+
+        def tokens(name, **more):
+            reply = self.daemon.post("/v2/chat", {"model": name, **body, **more})
+            self.assertEqual(200, reply.status, reply.text)
+            return reply.json["usage"]["tokens"]["input_tokens"]
+
+        shown = ('<|im_start|>tool\n{"title": "Aare", "text": "288 \\"km\\"\\n", "doc_id": "a"}<|im_end|>\n'
+                 '<|im_start|>tool\n{"text": "The Reuss."}<|im_end|>\n')
+        count = len(self.daemon.post("/tokenize", {"model": "documents", "content": shown, "parse_special": True}).json["tokens"])
+        self.assertEqual(tokens("documents", documents=documents), tokens("documents") + count)
+        self.assertEqual(tokens("documents", documents=[]), tokens("documents"))
+        refused = self.daemon.post("/v2/chat", {"model": "no-documents", **body, "documents": documents})
+        self.assertEqual(400, refused.status, refused.text)
+        self.assertIn("documents[0]", refused.json["message"])
+
     def test_a_template_is_the_users_wish(self):
         shown = self.create("wish", self.bare, "TEMPLATE {{ .Prompt }}")
         self.assertEqual(self.prompt("wish"), "Hi")

@@ -45,7 +45,10 @@ T('SHOULD', 'cohere-ai: tool calls, their results and formats', CHATS, async () 
   const schema = { type: 'object', properties: { ok: { type: 'boolean' } }, required: ['ok'] };
   const made = await cohere.chat({ ...ask, maxTokens: 60, responseFormat: { type: 'json_object', jsonSchema: schema } }, once);
   assert.equal(typeof JSON.parse(made.message.content.at(-1).text).ok, 'boolean');
-  await assert.rejects(cohere.chat({ ...ask, documents: ['a'] }, once), (e) => e.statusCode === 400 && /documents/.test(e.body?.message));
+  // The model's template shows no documents.
+  for (const documents of [['a'], [{ id: 'd', data: { text: 'a' } }]]) {
+    await assert.rejects(cohere.chat({ ...ask, documents }, once), (e) => e.statusCode === 400 && /documents/.test(e.body?.message));
+  }
 });
 
 T('SHOULD', 'text-embeddings-inference at the root embeds', { env: 'ENCODER_FOLDER', loopback: true }, async () => {
