@@ -127,9 +127,11 @@ std::optional<OutputFormat> GetFormatObject(Fields& holder, std::string_view nam
 
 }  // namespace
 
-std::optional<OutputFormat> GetTypedFormat(Fields& holder) {
-  return Checked(GetFormatObject(holder, "format"), holder.error());
+std::optional<OutputFormat> GetTypedFormatAs(Fields& holder, std::string_view name) {
+  return Checked(GetFormatObject(holder, name), holder.error());
 }
+
+std::optional<OutputFormat> GetTypedFormat(Fields& holder) { return GetTypedFormatAs(holder, "format"); }
 
 std::optional<OutputFormat> GetFormat(Fields& body) {
   constexpr std::string_view kName = "format";

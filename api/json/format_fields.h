@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 
 #include "api/base/request.h"
 #include "api/json/fields.h"
@@ -16,6 +17,8 @@ std::optional<OutputFormat> GetFormat(Fields& body);
 // or "json_schema", which may hold it as "schema"; TGI's {type: "json" | "regex", value}; {type: "grammar",
 // grammar}; a schema itself.
 std::optional<OutputFormat> GetTypedFormat(Fields& holder);
+// The same as the member `name`.
+std::optional<OutputFormat> GetTypedFormatAs(Fields& holder, std::string_view name);
 
 // "response_format" of the OpenAI dialect, or what other servers of it take beside: "grammar" and
 // "json_schema" of llama.cpp's, "guided_json", "guided_regex", "guided_choice", "structured_outputs" of {json

@@ -115,18 +115,23 @@ Awaitable<SharedModel> FindModel(Services& services, Exchange& exchange, const s
 
 namespace {
 
-// The name of the only stored model of this capability; else empty.
+// The name of the only stored model of this capability, or of the only one of them that is loaded; else
+// empty.
 Awaitable<std::string> OnlyModelOf(Services& services, Exchange& exchange, std::string_view capability) {
-  std::string only;
   const auto stored = co_await services.models.List();
-  if (!*stored) co_return only;
+  if (!*stored) co_return std::string();
+  std::vector<const StoredModel*> able;
   for (const SharedModel& model : **stored) {
     const auto capabilities = co_await services.inspector.Capabilities(*model, PartyOf(exchange));
-    if (std::ranges::find(capabilities, capability) == capabilities.end()) continue;
-    if (!only.empty()) co_return std::string();
-    only = model->name.Display();
+    if (std::ranges::find(capabilities, capability) != capabilities.end()) able.push_back(model.get());
   }
-  co_return only;
+  if (able.size() > 1) {
+    const auto loaded = services.backend.Loaded();
+    std::erase_if(able, [&loaded](const StoredModel* model) {
+      return std::ranges::none_of(loaded, [model](const auto& one) { return one.spec.key == model->digest; });
+    });
+  }
+  co_return able.size() == 1 ? able.front()->name.Display() : std::string();
 }
 
 }  // namespace
@@ -152,6 +157,18 @@ Awaitable<bool> NameModel(Services& services, Exchange& exchange, std::string& n
       "model"};
   co_await SendError(exchange, error);
   co_return false;
+}
+
+Awaitable<bool> NameModelToAnswer(Services& services, Exchange& exchange, std::string& name) {
+  exchange.log().model = name;
+  if (!name.empty() && name != kAnyModel) co_return true;
+  if (!name.empty()) {
+    const auto found = co_await services.models.Find(name, PartyOf(exchange));
+    if (found) co_return true;
+    name.clear();
+  }
+  const bool named = co_await NameModel(services, exchange, name, "completion");
+  co_return named;
 }
 
 Awaitable<SharedModel> FindModelToAnswer(Services& services, Exchange& exchange, const std::string& name,

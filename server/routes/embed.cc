@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "api/openai/embedding.h"
+#include "api/openai/text_generation.h"
 #include "server/http/party.h"
 #include "server/routes/blocking.h"
 #include "server/routes/handlers.h"
@@ -279,6 +280,29 @@ Awaitable<void> Embed(Services& services, Exchange& exchange, api::EmbedDialect 
   co_await exchange.Send(std::move(response));
 }
 
+GenerationJob TextGenerationJob(api::openai::TextGenerationRequest parsed,
+                                const api::ModelDefaults& defaults) {
+  auto reply = std::make_unique<api::openai::TextGenerationEncoder>(parsed);
+  return {api::openai::ToRequests(static_cast<api::openai::CompletionRequest&&>(parsed), defaults),
+          std::move(reply)};
+}
+
+// Text or vectors, as Hugging Face's servers for either answer at this path.
+Awaitable<void> AnswerRoot(Services& services, Exchange& exchange) {
+  auto work = [&body = exchange.request().body] { return api::openai::IsTextGeneration(body); };
+  bool text = false;
+  if (WorkPool* pool = PoolFor(services, exchange.body_bytes())) {
+    text = co_await RunFor(exchange, *pool, std::move(work));
+  } else {
+    text = work();
+  }
+  if (text) {
+    co_await AnswerRequest(services, exchange, api::openai::ParseTextGeneration, TextGenerationJob);
+  } else {
+    co_await Embed(services, exchange, api::EmbedDialect::kTei);
+  }
+}
+
 }  // namespace
 
 void AddEmbeddingRoutes(Router& router, Services& services) {
@@ -298,7 +322,8 @@ void AddEmbeddingRoutes(Router& router, Services& services) {
   constexpr std::string_view kTeiTag = "text-embeddings-inference";
   add("/embed", kTei,
       {kTeiTag, "Embeddings in the shape of text-embeddings-inference: a list of vectors", "TextEmbeddings"});
-  add("/", kTei, {kTeiTag, "As /embed", "TextEmbeddings"});
+  router.Add({"POST", "/", [&services](Exchange& exchange) { return AnswerRoot(services, exchange); }, true},
+             {kTeiTag, "As /embed; a body with parameters or stream generates text", "TextEmbeddings"});
   add("/embedding", kLlamaServer, {"llama.cpp", "Embeddings as a list", "LlamaEmbedding"});
   add("/embeddings", kLlamaServer, {"llama.cpp", "As /embedding", "LlamaEmbedding"});
 }

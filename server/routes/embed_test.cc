@@ -170,6 +170,26 @@ TEST(EmbeddingRoutes, TheOnlyModelThatEmbedsNeedsNoName) {
   EXPECT_EQ(embeds.Get("/").body, "Ollama is running");
 }
 
+TEST(EmbedRoutes, TheRootGeneratesTextWithParameters) {
+  TestDaemon daemon;  // with one model, which completes
+  api::TextDelta delta;
+  delta.text = "yes";
+  delta.tokens = 1;
+  daemon.backend().script.events = {api::Event(api::PromptReady{3, 0}), api::Event(delta),
+                                    api::Event(api::Finished{})};
+  const RawResponse whole = daemon.Post("/", R"({"inputs":"Say","parameters":{"max_new_tokens":5}})");
+  EXPECT_EQ(whole.status, 200) << whole.body;
+  EXPECT_EQ(json::parse(whole.body), json::parse(R"([{"generated_text":"yes"}])"));
+  EXPECT_EQ(daemon.backend().seen.submitted.at(0).name, "demo:latest");
+  const RawResponse streamed = daemon.Post("/", R"({"inputs":"Say","stream":true})");
+  EXPECT_EQ(streamed.headers.at("content-type"), "text/event-stream");
+  EXPECT_NE(streamed.body.find("\"generated_text\":\"yes\""), std::string::npos) << streamed.body;
+  const RawResponse chat =
+      daemon.Post("/v1/chat/completions", R"({"model":"dummy","messages":[{"role":"user","content":"hi"}]})");
+  EXPECT_EQ(chat.status, 200) << chat.body;
+  EXPECT_EQ(json::parse(chat.body).at("model"), "demo:latest");
+}
+
 TEST(RerankRoutes, EveryDocumentIsScoredWithTheQuery) {
   TestDaemon daemon;
   daemon.backend().script.events = Vector({0.0F});

@@ -121,6 +121,11 @@ Awaitable<SharedModel> FindModel(Services& services, Exchange& exchange, const s
 Awaitable<bool> NameModel(Services& services, Exchange& exchange, std::string& name,
                           std::string_view capability = {});
 
+// The same for a request that wants an answer of a model that completes. One that names "dummy" names none,
+// unless a model has this name: Hugging Face's client knows only the server's address.
+inline constexpr std::string_view kAnyModel = "dummy";
+Awaitable<bool> NameModelToAnswer(Services& services, Exchange& exchange, std::string& name);
+
 // The same for a request that wants an answer, which is refused before its job is made while no more of its
 // party may wait for the model.
 Awaitable<SharedModel> FindModelToAnswer(Services& services, Exchange& exchange, const std::string& name,
@@ -173,7 +178,8 @@ Awaitable<void> AnswerRequest(Services& services, Exchange& exchange,
                               GenerationJob (*make_job)(Parsed, const api::ModelDefaults&)) {
   auto parsed = co_await ParseBody(services, exchange, parse);
   if (!parsed) co_return;
-  exchange.log().model = parsed->model;
+  const bool named = co_await NameModelToAnswer(services, exchange, parsed->model);
+  if (!named) co_return;
   if constexpr (requires { parsed->unknown_options; }) LogUnknownOptions(exchange, parsed->unknown_options);
   auto model =
       co_await FindModelToAnswer(services, exchange, parsed->model, AnswerLengthOf(exchange, *parsed));
