@@ -12,7 +12,6 @@ import os
 import pathlib
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -22,56 +21,10 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "e2e"))
 import agent_model  # noqa: E402
 from harness import Daemon  # noqa: E402
+from place import MODEL, SKIPPED, Place  # noqa: E402
 
-SKIPPED = 77
-MODEL = "agent"
-RUN_TIMEOUT_S = 240
 PROMPT = "List the files of this folder."
 PROGRAM = {"zod": "4.6.7"}
-ANTHROPIC = "2.14.0"
-
-
-class Place:
-    """One client's daemon, home and project folder."""
-
-    def __init__(self, daemon, folder, modules):
-        self.daemon = daemon
-        self.base = f"http://127.0.0.1:{daemon.port}"
-        self.home = folder / "home"
-        self.project = folder / "project"
-        self.home.mkdir()
-        self.project.mkdir()
-        (self.project / "README.md").write_text("A project.\n")
-        self.modules = modules
-        keep = {name: os.environ[name] for name in ["PATH", "LANG", "TERM"] if name in os.environ}
-        self.environment = keep | {"HOME": str(self.home), "BASE_URL": self.base, "MODEL": MODEL, "CI": "1",
-                                   "NO_COLOR": "1", "OPENAI_API_KEY": "none"}
-
-    def run(self, *command, **environment):
-        program = self.modules / "node_modules/.bin" / command[0]
-        command = [str(program) if program.exists() else command[0], *command[1:]]
-        process = subprocess.Popen(command, cwd=self.project, env=self.environment | environment, text=True,
-                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                   start_new_session=True)
-        try:
-            output, _ = process.communicate(timeout=RUN_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            output, _ = process.communicate()
-            raise AssertionError(f"took longer than {RUN_TIMEOUT_S} s: {output[-2000:]}") from None
-        assert process.returncode == 0, f"exit code {process.returncode}: {output[-3000:]}"
-        return output
-
-    def requests(self, path):
-        """Figures of the answered requests to a path, from the daemon's log."""
-        rows = [line for line in self.daemon.log().splitlines() if f" path={path} " in line and " status=200 " in line]
-        return [dict(re.findall(r"(\w+)=(\S+)", line)) for line in rows]
-
-    refusals = 0  # that are expected
-
-    def refused(self):
-        return [line for line in self.daemon.log().splitlines() if re.search(r" status=(4|5)\d\d ", line)
-                and " path=/v1/" in line and " path=/v1/models" not in line]
 
 
 def cached(requests, at_least=1):
@@ -180,16 +133,6 @@ def program(name):
     return run
 
 
-def anthropic_tools(place):
-    """Its tool runner keeps the history on the server, and sends it whole once that is refused."""
-    venv = place.modules / "venv"
-    if not (venv / "bin/python").exists():
-        subprocess.run([sys.executable, "-m", "venv", venv], check=True)
-    subprocess.run([venv / "bin/pip", "install", "--quiet", "--disable-pip-version-check", f"anthropic=={ANTHROPIC}"], check=True)
-    place.refusals = 2
-    place.run(str(venv / "bin/python"), str(HERE / "programs/anthropic_tools.py"))
-
-
 # Name, package and version, what else it needs, tools that the model prefers, what is exercised, how.
 CLIENTS = [
     ("claude-code", "@anthropic-ai/claude-code", "2.1.197", {}, ["Bash"],
@@ -208,8 +151,6 @@ CLIENTS = [
      program("langchain")),
     ("llamaindex", "llamaindex", "0.12.1", PROGRAM | {"@llamaindex/openai": "0.4.23", "@llamaindex/workflow": "1.1.25"}, ["Bash"],
      "an agent with a tool", program("llamaindex")),
-    ("anthropic-tools", None, ANTHROPIC, {}, ["look_up"], "`tool_runner` of the Python SDK, whole and streamed, over three turns",
-     anthropic_tools),
     ("promptfoo", "promptfoo", "0.123.1", {"node": "22.22.0"}, [], "`eval` with an assertion", promptfoo),
     ("mcp", "@modelcontextprotocol/sdk", "1.32.2",
      {f"@modelcontextprotocol/server-{name}": "2026.8.31" for name in ["filesystem", "memory", "everything",
@@ -239,7 +180,7 @@ def install(work, name, packages):
 
 def try_client(work, entry):
     name, package, version, also, tools, _, exercise = entry
-    modules = install(work, name, {package: version} | also if package else also)
+    modules = install(work, name, {package: version} | also)
     with tempfile.TemporaryDirectory(prefix="quire-client-") as folder:
         folder = pathlib.Path(folder)
         agent_model.write(folder / "model", tools)
@@ -274,7 +215,7 @@ def main():
         except Exception as error:  # every client is tried
             print(f"{entry[0]}: {error}")
             result = "FAILS"
-        rows.append(f"| {entry[0]} | {entry[1] or 'anthropic (PyPI)'} {entry[2]} | {entry[5]} | {result} |")
+        rows.append(f"| {entry[0]} | {entry[1]} {entry[2]} | {entry[5]} | {result} |")
         print(f"{entry[0]}: {result} ({time.monotonic() - begin:.0f} s)", flush=True)
     table = "\n".join(["| client | version | exercised | result |", "| --- | --- | --- | --- |", *rows])
     (work / "table.md").write_text(table + "\n")
