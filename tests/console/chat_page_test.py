@@ -184,6 +184,7 @@ class ChatPage(console_case.ConsoleCase):
         page.fill("select[aria-label=Model]", "quire-demo:latest")
         self.assertFalse(page.run(shown))
         self.ask(page, "Again.", "Yes.")
+        self.assertFalse(page.run("document.querySelector('.message.assistant .reasoning').open"))
         self.assertEqual(["high", None], page.run("bodies.map((one) => one.reasoning_effort ?? null)"))
         self.assertEqual(["thinker", "quire-demo"], page.run("[...document.querySelectorAll('.message.assistant .name')].map((one) => one.innerText)"))
         self.quiet(page)

@@ -67,7 +67,7 @@ export function messageView(message, actions = {}) {
   if (message.role === "assistant") body.append(formatted(message.content));
   else if (message.content) body.append(h("pre", {class: "plain flow"}, message.content));
   const reasoning = message.reasoning
-    ? h("details", {class: "reasoning"}, h("summary", {}, "Reasoning"), h("pre", {class: "plain flow"}, message.reasoning)) : null;
+    ? h("details", {class: "reasoning", open: !message.content}, h("summary", {}, "Reasoning"), h("pre", {class: "plain flow"}, message.reasoning)) : null;
   const figures = figuresText(message);
   const buttons = h("div", {class: "actions"},
     count > 1 && branchButtons(actions),
