@@ -58,7 +58,7 @@ class Walk:
         page.run("new Promise((done) => setTimeout(done, 4000))")
         self.take("prefill: tokens, rate, time left")
         page.wait(f"{BUSY}?.querySelector('.text').innerText.length > 60")
-        self.take("answer: formatted while it grows, with its rate")
+        self.take("answer: formatted while it streams, with its rate")
         page.click("button", "Stop")
         self.idle()
         self.take("stop: marked, not sent along, can be continued")
