@@ -7,14 +7,14 @@ import {shortName} from "./wait.mjs";
 
 const LIVE_LIMIT = 20000;  // characters: a longer answer is formatted when it is whole
 
-function figuresText(message) {
+function figuresText(message, marked) {
   const {promptTokens, cachedTokens, tokens, firstTokenMs, tokensPerSecond, reasoningTokens} = message.figures ?? {};
   const parts = [];
   if (tokens !== undefined) parts.push(`${number(tokens)} tokens${reasoningTokens ? ` (${number(reasoningTokens)} of reasoning)` : ""}`);
   if (tokensPerSecond !== undefined) parts.push(`${tokensPerSecond.toFixed(1)} tokens/s`);
   if (firstTokenMs !== undefined) parts.push(`first token after ${milliseconds(firstTokenMs)}`);
   if (promptTokens !== undefined) parts.push(`${number(cachedTokens)} of ${number(promptTokens)} prompt tokens from cache`);
-  if (message.finish === "length") parts.push("cut off at the limit of tokens");
+  if (message.finish === "length" && !marked) parts.push("cut off at the limit of tokens");
   return parts.join(" · ");
 }
 
@@ -68,7 +68,7 @@ export function messageView(message, actions = {}) {
   else if (message.content) body.append(h("pre", {class: "plain flow"}, message.content));
   const reasoning = message.reasoning
     ? h("details", {class: "reasoning", open: !message.content}, h("summary", {}, "Reasoning"), h("pre", {class: "plain flow"}, message.reasoning)) : null;
-  const figures = figuresText(message);
+  const figures = figuresText(message, Boolean(actions.resume));
   const buttons = h("div", {class: "actions"},
     count > 1 && branchButtons(actions),
     h("span", {class: "tools"}, edit && iconButton("edit", "Edit", {onclick: edit}),
