@@ -178,7 +178,8 @@ class Planner {
 };
 
 // Brings what the daemon lacks; the value is {name: digest}.
-api::Result<Json> SendFiles(Client& client, const std::vector<LocalFile>& files, Progress& progress) {
+api::Result<Json> SendFiles(Client& client, const std::vector<LocalFile>& files, bool may_link,
+                            Progress& progress) {
   Json digests = Json::object();
   for (const LocalFile& file : files) {
     progress.Update("gathering model components", 0, 0);
@@ -188,8 +189,8 @@ api::Result<Json> SendFiles(Client& client, const std::vector<LocalFile>& files,
     std::error_code error;
     const auto total = static_cast<int64_t>(fs::file_size(file.path, error));
     const std::string text = "copying file " + *digest;
-    const auto brought =
-        BringFile(client, file.path, *digest, [&](int64_t bytes) { progress.Update(text, bytes, total); });
+    const auto brought = BringFile(client, file.path, *digest, may_link,
+                                   [&](int64_t bytes) { progress.Update(text, bytes, total); });
     if (!brought) return std::unexpected(brought.error());
     if (*brought != Arrival::kThere && *brought != Arrival::kSent)
       progress.Update(fmt::format("{} {} into the store", PastTense(*brought), file.name), 0, 0);
@@ -226,7 +227,7 @@ api::Result<std::string> MakeBody(Client& client, const CreatePlan& plan, const 
   for (const auto& [field, files] : {std::pair{"files", &plan.files}, std::pair{"adapters", &plan.adapters},
                                      std::pair{"draft_files", &plan.drafts}}) {
     if (files->empty()) continue;
-    auto digests = SendFiles(client, *files, progress);
+    auto digests = SendFiles(client, *files, plan.may_link, progress);
     if (!digests) return std::unexpected(digests.error());
     body[field] = *std::move(digests);
   }

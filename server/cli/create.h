@@ -31,6 +31,7 @@ struct LocalFile {
 struct CreatePlan {
   std::vector<LocalFile> files, adapters, drafts;
   std::vector<std::string> warnings;  // what is not read
+  bool may_link = false;  // of files into the store: their model is found by their times of change
   std::string body_json;  // object: from, template, system, parameters, messages, license, requires, ...
 };
 

@@ -178,7 +178,7 @@ void BringCachedFiles(Client& client, const std::string& model) {
       fmt::print(stderr, "{}: not the file that its name says; it is fetched\n", found->blob.string());
       continue;
     }
-    const auto brought = BringFile(client, found->blob, *digest, {});
+    const auto brought = BringFile(client, found->blob, *digest, /*may_link=*/true, {});
     if (brought) fmt::print(stderr, "{} {} from {}\n", PastTense(*brought), file.path, HubCache().string());
   }
 }

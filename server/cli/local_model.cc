@@ -53,6 +53,7 @@ api::Result<std::optional<LocalModel>> FindLocalModel(const std::string& text) {
   const char* home = std::getenv("HOME");
   auto plan = PlanFrom(text, fs::current_path(), home != nullptr ? home : "/");
   if (!plan) return std::unexpected(plan.error());
+  plan->may_link = true;
   std::error_code unknown;
   fs::path path = fs::weakly_canonical(
       text.starts_with("~/") ? fs::path(home) / text.substr(2) : fs::path(text), unknown);

@@ -91,27 +91,41 @@ std::optional<LocalStore> LocalStore::Find(const Endpoint& endpoint) {
   return LocalStore(std::move(blobs));
 }
 
-std::optional<Arrival> LocalStore::Place(const fs::path& file, const std::string& blob) const {
+std::optional<Arrival> LocalStore::Place(const fs::path& file, const std::string& blob, bool may_link) const {
   std::error_code unknown;
   const fs::path real = fs::canonical(file, unknown);  // a link to a link is none to the file
   if (unknown || fs::exists(blobs_ / blob, unknown)) return std::nullopt;  // the daemon has another store
-  if (::link(real.c_str(), (blobs_ / blob).c_str()) == 0) return Arrival::kLinked;
+  if (may_link && ::link(real.c_str(), (blobs_ / blob).c_str()) == 0) return Arrival::kLinked;
   if (Clone(real, blobs_, blob)) return Arrival::kCloned;
   if (CopyInto(real, blobs_, blob)) return Arrival::kCopied;
   return std::nullopt;
 }
 
+void LocalStore::RemoveStaleLinks(const fs::path& file, const std::string& blob) const {
+  struct stat ours {};
+  if (::stat(file.c_str(), &ours) != 0 || ours.st_nlink < 2) return;
+  std::error_code unknown;
+  for (const fs::directory_entry& entry : fs::directory_iterator(blobs_, unknown)) {
+    struct stat theirs {};
+    if (::lstat(entry.path().c_str(), &theirs) == 0 && theirs.st_dev == ours.st_dev &&
+        theirs.st_ino == ours.st_ino && entry.path().filename() != blob)
+      ::unlink(entry.path().c_str());
+  }
+}
+
 void LocalStore::Remove(const std::string& blob) const { ::unlink((blobs_ / blob).c_str()); }
 
-api::Result<Arrival> BringFile(Client& client, const fs::path& file, const std::string& digest,
+api::Result<Arrival> BringFile(Client& client, const fs::path& file, const std::string& digest, bool may_link,
                                const std::function<void(int64_t)>& on_sent) {
   const std::string path = "/api/blobs/" + digest;
+  const std::string blob = "sha256-" + digest.substr(digest.find(':') + 1);
+  const auto store = LocalStore::Find(client.endpoint());
+  if (store) store->RemoveStaleLinks(file, blob);
   const auto there = client.Has(path);
   if (!there) return std::unexpected(there.error());
   if (*there) return Arrival::kThere;
-  if (const auto store = LocalStore::Find(client.endpoint())) {
-    const std::string blob = "sha256-" + digest.substr(digest.find(':') + 1);
-    if (const auto placed = store->Place(file, blob)) {
+  if (store) {
+    if (const auto placed = store->Place(file, blob, may_link)) {
       const auto seen = client.Has(path);
       if (seen && *seen) return *placed;
       store->Remove(blob);  // of another daemon

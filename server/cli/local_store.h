@@ -25,9 +25,13 @@ class LocalStore {
   // there is no such folder, or it is another user's.
   static std::optional<LocalStore> Find(const Endpoint& endpoint);
 
-  // Makes the file the blob ("sha256-<64 hex>", its digest): a hard link, else a clone of its extents, else a
-  // copy. The daemon says then whether this is its store. Nothing: none of them can be made.
-  std::optional<Arrival> Place(const std::filesystem::path& file, const std::string& blob) const;
+  // Makes the file the blob ("sha256-<64 hex>", its digest): with `may_link` a hard link, else a clone of its
+  // extents, else a copy. The daemon says then whether this is its store. Nothing: none of them can be made.
+  std::optional<Arrival> Place(const std::filesystem::path& file, const std::string& blob,
+                               bool may_link) const;
+  // Takes away blobs that are links to this file, but for `blob`, which it is now: they are from before it
+  // was rewritten.
+  void RemoveStaleLinks(const std::filesystem::path& file, const std::string& blob) const;
   // Takes away what Place() made.
   void Remove(const std::string& blob) const;
 
@@ -43,7 +47,7 @@ bool IsLocal(const Endpoint& endpoint);
 // The daemon has the file as a blob when this returns: as above, or else it is sent. `digest` is "sha256:<64
 // hex>".
 api::Result<Arrival> BringFile(Client& client, const std::filesystem::path& file, const std::string& digest,
-                               const std::function<void(int64_t sent)>& on_sent);
+                               bool may_link, const std::function<void(int64_t sent)>& on_sent);
 
 // The SHA-256 of a file as a digest. kNotFound: it cannot be read.
 api::Result<std::string> DigestOfFile(const std::filesystem::path& path);

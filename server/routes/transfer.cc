@@ -18,6 +18,7 @@
 #include "server/routes/handlers.h"
 #include "server/routes/progress_stream.h"
 #include "server/routes/relay.h"
+#include "server/store/model_manifest.h"
 
 namespace quire::server {
 namespace {
@@ -82,7 +83,14 @@ Awaitable<api::Result<void>> PullFromHub(Services& services, registry::Transfers
     request.files.push_back({std::move(file.path), std::move(file.digest)});
   request.quantize = std::move(fetched.quantize);
   std::vector<Layer> source = {std::move(fetched.source)};
+  std::vector<std::string> blobs;
+  for (const auto& file : request.files) blobs.push_back(*BlobNameOf(file.digest));
   result = co_await MakeModel(services, std::move(request), std::move(party), progress, std::move(source));
+  // What is no model today is none tomorrow: it would only be in the way.
+  if (!result && (result.error().code == api::ErrorCode::kInvalidArgument ||
+                  result.error().code == api::ErrorCode::kUnsupported)) {
+    co_await services.models.RemoveUnnamed(std::move(blobs));
+  }
   co_return result;
 }
 

@@ -101,6 +101,14 @@ class Files(unittest.TestCase):
         self.assertEqual(reply.status, 404, reply.text)
         self.assertIn("demo-Q8_0-00002-of-00002.gguf", reply.json["error"])
 
+    def test_what_is_no_model_is_refused_and_removed(self):
+        data = b"this is no GGUF file"
+        self.hub.repositories["owner/bad-GGUF"] = {"bad-Q8_0.gguf": data}
+        reply = pull(self.daemon, "hf.co/owner/bad-GGUF")
+        self.assertEqual(reply.status, 400, reply.text)
+        self.assertIn("not a GGUF file", reply.json["error"])
+        self.assertFalse((blobs(self.daemon) / f"sha256-{sha256(data)}").exists())
+
     def test_a_projector_beside_the_model_is_taken_along(self):
         reply = pull(self.daemon, "hf.co/owner/seen-GGUF:Q8_0")
         self.assertEqual(reply.status, 200, reply.text)

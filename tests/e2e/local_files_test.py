@@ -57,6 +57,19 @@ class Files(unittest.TestCase):
         self.assertIn("success", other.stderr)
         self.assertEqual(self.blob().read_bytes(), WEIGHTS.read_bytes())
 
+    def test_a_file_that_is_rewritten_leaves_no_wrong_blob(self):
+        self.assertEqual(self.run_file(self.file).returncode, 0)
+        self.assertTrue(self.blob().exists())
+        self.file.write_bytes((MODELS / "quire-demo-F16.gguf").read_bytes())  # in place
+        self.assertEqual(self.run_file(self.file).returncode, 0)
+        self.assertFalse(self.blob().exists())
+
+    def test_a_model_that_is_created_is_no_link(self):
+        made = self.daemon.cli("create", "mine", "-f", "-", stdin=f"FROM {self.file}\n")
+        self.assertEqual(made.returncode, 0, made.stderr)
+        self.assertRegex(made.stderr, "(copied|cloned) My model.gguf into the store")
+        self.assertNotEqual(self.blob().stat().st_ino, self.file.stat().st_ino)
+
     def test_a_store_of_another_daemon_is_left_alone_and_the_file_sent(self):
         other = self.folder / "other"
         (other / "blobs").mkdir(parents=True)
