@@ -1,6 +1,7 @@
 """Models of a hub, by its lists of files: hf.co/OWNER/REPO[:QUANT] and modelscope.cn/OWNER/REPO[:QUANT], single and split GGUF
 files, projectors, safetensors, tokens, mirrors, resumption and hashes. Against a stand-in hub on loopback (standin_hub.py).
 """
+import http.server
 import json
 import pathlib
 import shutil
@@ -8,6 +9,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 import unittest
 
@@ -158,6 +160,36 @@ class Tokens(unittest.TestCase):
                 daemon.environment |= {place: value}
                 pulled = daemon.cli("pull", "hf.co/owner/demo-GGUF:Q8_0")
                 self.assertEqual(pulled.returncode, 0, pulled.stderr)
+
+    def test_a_token_is_not_sent_to_another_machine_without_tls(self):
+        bodies = []
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                bodies.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(b'{"status": "success"}\n')
+
+            def log_message(self, *_):
+                pass
+
+        name = socket.gethostname()  # as a name of another machine has, it says nothing of where that is
+        try:
+            server = http.server.HTTPServer((socket.gethostbyname(name), 0), Handler)
+        except OSError as error:
+            self.skipTest(f"{name}: {error}")
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        daemon = Daemon({"HF_TOKEN": "hf_secret"})
+        for host, sent in ((name, False), (server.server_address[0], server.server_address[0].startswith("127."))):
+            daemon.environment["OLLAMA_HOST"] = f"http://{host}:{server.server_port}"
+            pulled = daemon.cli("pull", "hf.co/owner/demo-GGUF")
+            self.assertEqual(pulled.returncode, 0, pulled.stderr)
+            self.assertEqual("hf_secret" in bodies[-1], sent)
+            self.assertEqual("token is not sent" in pulled.stderr, not sent)
+        server.shutdown()
+        server.server_close()
+        daemon.folder.cleanup()
 
     def test_the_daemons_own_token_is_for_its_own_hub(self):
         with Hub(repositories(), token="hf_own") as hub, Hub(repositories(), token="hf_own") as other, \
