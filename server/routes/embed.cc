@@ -8,6 +8,7 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <deque>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +16,9 @@
 #include <variant>
 #include <vector>
 
+#include "api/base/ascii.h"
+#include "api/base/limits.h"
+#include "api/json/read.h"
 #include "api/openai/embedding.h"
 #include "api/openai/text_generation.h"
 #include "server/http/party.h"
@@ -303,6 +307,40 @@ Awaitable<void> AnswerRoot(Services& services, Exchange& exchange) {
   }
 }
 
+// The type of most weights, as text-embeddings-inference names it.
+std::string DtypeOf(const std::string& level) {
+  if (level == "F16") return "float16";
+  if (level == "BF16") return "bfloat16";
+  if (level == "F32") return "float32";
+  return api::AsciiLower(level);
+}
+
+// What clients of text-embeddings-inference read about the model that requests without a name mean.
+Awaitable<void> Info(Services& services, Exchange& exchange) {
+  std::string name;
+  const bool named = co_await NameModel(services, exchange, name, "embedding");
+  if (!named) co_return;
+  const auto model = co_await FindModel(services, exchange, name);
+  if (!model) co_return;
+  const std::string party = PartyOf(exchange);
+  const auto capabilities = co_await services.inspector.Capabilities(*model, party);
+  const bool ranks = std::ranges::find(capabilities, "rerank") != capabilities.end();
+  const int32_t length = co_await services.inspector.DefaultContext(*model, party);
+  const api::Json type =
+      ranks ? api::Json{{"reranker", {{"id2label", {{"0", "LABEL_0"}}}, {"label2id", {{"LABEL_0", 0}}}}}}
+            : api::Json{{"embedding", {{"pooling", nullptr}}}};
+  const api::Json info = {{"model_id", model->name.Display()},
+                          {"model_sha", model->digest},
+                          {"model_dtype", DtypeOf(model->details.quantization_level)},
+                          {"model_type", type},
+                          {"max_input_length", length},
+                          {"max_client_batch_size", api::kEmbedInputsMax},
+                          {"auto_truncate", false},
+                          {"version", QUIRE_VERSION}};
+  HttpResponse response{.body = api::DumpJson(info)};
+  co_await exchange.Send(std::move(response));
+}
+
 }  // namespace
 
 void AddEmbeddingRoutes(Router& router, Services& services) {
@@ -324,6 +362,8 @@ void AddEmbeddingRoutes(Router& router, Services& services) {
       {kTeiTag, "Embeddings in the shape of text-embeddings-inference: a list of vectors", "TextEmbeddings"});
   router.Add({"POST", "/", [&services](Exchange& exchange) { return AnswerRoot(services, exchange); }, true},
              {kTeiTag, "As /embed; a body with parameters or stream generates text", "TextEmbeddings"});
+  router.Add({"GET", "/info", [&services](Exchange& exchange) { return Info(services, exchange); }},
+             {kTeiTag, "The model that embeds, in the shape of text-embeddings-inference"});
   add("/embedding", kLlamaServer, {"llama.cpp", "Embeddings as a list", "LlamaEmbedding"});
   add("/embeddings", kLlamaServer, {"llama.cpp", "As /embedding", "LlamaEmbedding"});
 }

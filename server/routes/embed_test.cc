@@ -190,6 +190,27 @@ TEST(EmbedRoutes, TheRootGeneratesTextWithParameters) {
   EXPECT_EQ(json::parse(chat.body).at("model"), "demo:latest");
 }
 
+TEST(EmbeddingRoutes, TextEmbeddingsInferenceDescribesTheModel) {
+  for (const char* capability : {"embedding", "rerank", "completion"}) {  // decoders embed, too
+    TestDaemon embeds;
+    embeds.OnIoThread([&] {
+      embeds.backend().script.inspected.capabilities = {capability};
+      embeds.backend().script.inspected.num_ctx = 512;
+    });
+    const RawResponse reply = embeds.Get("/info");
+    ASSERT_EQ(reply.status, 200) << reply.body;
+    const json info = json::parse(reply.body);
+    EXPECT_EQ(info["model_id"], "demo:latest");
+    EXPECT_FALSE(info["model_sha"].get<std::string>().empty());
+    EXPECT_TRUE(info["model_dtype"].is_string());
+    EXPECT_TRUE(info["model_type"].contains(capability == std::string("rerank") ? "reranker" : "embedding"));
+    EXPECT_EQ(info["max_input_length"], 512);
+    EXPECT_EQ(info["max_client_batch_size"], 2048);
+    EXPECT_EQ(info["auto_truncate"], false);
+    EXPECT_EQ(info["version"], QUIRE_VERSION);
+  }
+}
+
 TEST(RerankRoutes, EveryDocumentIsScoredWithTheQuery) {
   TestDaemon daemon;
   daemon.backend().script.events = Vector({0.0F});

@@ -26,7 +26,7 @@ class CheckHouse(unittest.TestCase):
             "runner/engine/e.cc": '#include "runner/models/m.h"\n#include "cache/p.h"\n'}))
 
     def test_include_against_the_arrows(self):
-        for name, include in [("api/a.cc", "server/x.h"), ("cache/a.cc", "api/base/error.h"), ("scheduler/a.cc", "server/x.h"),
+        for name, include in [("api/a.cc", "server/x.h"), ("cache/a.cc", "api/json/read.h"), ("scheduler/a.cc", "server/x.h"),
                               ("runner/a.cc", "scheduler/x.h"), ("server/a.cc", "runner/x.h"),
                               ("runner/kernels/a.cc", "runner/models/model.h"), ("server/a.cc", "cache/x.h"),
                               ("api/base/a.cc", "api/json/read.h"), ("api/openai/a.cc", "api/ollama/chat.h"),

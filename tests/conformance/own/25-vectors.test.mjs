@@ -12,7 +12,7 @@ import { OpenAIEmbeddings } from '@langchain/openai';
 import { OpenAIEmbedding } from '@llamaindex/openai';
 import { OllamaEmbedding } from '@llamaindex/ollama';
 import { CohereClientV2 } from 'cohere-ai';
-import { T, assert, BASE, MODEL, U, post } from '../lib/h.mjs';
+import { T, assert, BASE, MODEL, U, get, post } from '../lib/h.mjs';
 
 const ENCODER = 'vectors-encoder'; const RANKER = 'vectors-reranker';
 const EMBEDS = { env: 'ENCODER_FOLDER', loopback: true }; const RANKS = { env: 'RERANKER_FOLDER', loopback: true };
@@ -113,6 +113,13 @@ T('SHOULD', 'LlamaIndex: its OpenAI and Ollama embeddings', EMBEDS, async () => 
       (await client.getTextEmbeddings(TEXTS)).forEach((v, i) => near(unit(v), vectors[i], 1e-5));
     }
   }
+});
+
+T('SHOULD', 'text-embeddings-inference: the model that embeds is described', EMBEDS, async () => {
+  const { status, text, json } = await get('/info'); assert.equal(status, 200, text);
+  assert.equal(json.model_id.split(':')[0], ENCODER); assert.ok('embedding' in json.model_type);
+  assert.ok(json.max_input_length > 0 && json.max_client_batch_size >= 32); assert.equal(json.auto_truncate, false);
+  for (const name of ['model_sha', 'model_dtype', 'version']) assert.ok(typeof json[name] === 'string' && json[name], name);
 });
 
 T('SHOULD', 'cohere-ai: reranking, its order, top n and errors', RANKS, async () => {
