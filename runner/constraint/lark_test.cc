@@ -160,6 +160,41 @@ TEST(Lark, PatchesAreInsideTheStringOfACall) {
   }
 }
 
+TEST(Lark, DamagedGrammarsGiveErrorsOrGrammars) {
+  const std::string whole =
+      std::string(kPatchGrammar) +
+      "%ignore /[ ]+/\n%import common (INT, WS)\nn.2: \"a\"..\"z\" ~ 1..3 | [INT] WS? -> x\n";
+  std::mt19937 random(5);
+  int compiled = 0;
+  for (int round = 0; round < 3000; ++round) {
+    std::string text = whole;
+    for (uint32_t changes = random() % 4; changes > 0; --changes) {
+      const size_t at = random() % text.size();
+      const char other = whole[random() % whole.size()];
+      switch (random() % 4) {
+        case 0:
+          text[at] = other;
+          break;
+        case 1:
+          text.erase(at, 1 + random() % 5);
+          break;
+        case 2:
+          text.insert(at, 1, random() % 8 == 0 ? '\xE9' : other);
+          break;
+        default:
+          text.resize(at + 1);
+      }
+      if (text.empty()) text = "x";
+    }
+    GrammarBuilder builder;
+    const auto expr = Lark(text, builder, JsonCharacter);
+    EXPECT_TRUE(expr || !expr.error().message.empty());
+    compiled += expr ? 1 : 0;
+  }
+  EXPECT_GT(compiled, 500);
+  EXPECT_LT(compiled, 2500);
+}
+
 TEST(Lark, RegularExpressionsOfToolsAreForTheWholeInput) {
   const std::string schema = ArgumentsSchema("regex", "(?i)abc.|x\"y");
   EXPECT_EQ(Judge(schema, ArgumentsOf("aBc\r")), Verdict::kMatches);
