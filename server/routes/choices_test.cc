@@ -192,9 +192,11 @@ TEST(CohereRoutes, ChatAnswersInItsShape) {
   const RawResponse stream = daemon.Post("/v2/chat", body + R"(,"stream":true})");
   EXPECT_EQ(stream.headers.at("content-type"), "text/event-stream");
   EXPECT_THAT(stream.body, HasSubstr(R"("delta":{"message":{"content":{"text":"Hel"}}})"));
-  const RawResponse refused = daemon.Post("/v2/chat", body + R"(,"documents":["a"]})");
+  const RawResponse refused = daemon.Post("/v2/chat", body + R"(,"documents":5})");
   EXPECT_EQ(refused.status, 400);
-  EXPECT_EQ(json::parse(refused.body), json::parse(R"({"message":"documents: not supported"})"));
+  const json error = json::parse(refused.body);
+  EXPECT_EQ(error.size(), 1U);
+  EXPECT_THAT(error["message"].get<std::string>(), HasSubstr("documents"));
 }
 
 TEST(OllamaRoutes, ASilentStreamGetsDeltasWithoutTextUntilTheFirstToken) {
