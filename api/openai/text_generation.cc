@@ -1,6 +1,7 @@
 #include "api/openai/text_generation.h"
 
 #include <algorithm>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "api/json/encode_parts.h"
 #include "api/json/format_fields.h"
 #include "api/json/option_fields.h"
+#include "api/json/read.h"
 #include "api/json/text.h"
 #include "api/openai/chat.h"
 #include "api/openai/parts.h"
@@ -121,6 +123,8 @@ TextGenerationEncoder::TextGenerationEncoder(const TextGenerationRequest& reques
   answer_.text = request.prefix;
 }
 
+TextGenerationEncoder::~TextGenerationEncoder() = default;
+
 size_t TextGenerationEncoder::RepeatedBytes(const Event& event, size_t) const {
   if (!std::holds_alternative<Finished>(event)) return 0;
   return streams() ? answer_.text.size() : prefix_bytes_;
@@ -134,7 +138,8 @@ std::string TextGenerationEncoder::OnDelta(const TextDelta& delta, const EventCo
   answer_.text += delta.text;
   std::string sent;
   if (event_) sent = ServerSentEvent(*event_);
-  event_ = Json{{"index", ++tokens_}};
+  event_ = std::make_unique<Json>(Json::object());
+  (*event_)["index"] = ++tokens_;
   (*event_)["token"] = TokenOf(delta);
   (*event_)["generated_text"] = nullptr;
   (*event_)["details"] = nullptr;

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -32,6 +32,7 @@ Result<TextGenerationRequest> ParseTextGeneration(std::string_view body);
 class TextGenerationEncoder : public ReplyEncoder {
  public:
   explicit TextGenerationEncoder(const TextGenerationRequest& request);
+  ~TextGenerationEncoder() override;
   size_t RepeatedBytes(const Event& event, size_t choice) const override;
 
  private:
@@ -40,10 +41,10 @@ class TextGenerationEncoder : public ReplyEncoder {
   std::string OnFailed(const Error& error) override;
 
   const bool details_;
-  TextDelta answer_;           // all of it; without its tokens where it is streamed
-  size_t prefix_bytes_ = 0;    // at the beginning of its text, which are of the prompt
-  std::optional<Json> event_;  // of the last token, until it is known whether another follows
-  int tokens_ = 0;             // with an event
+  TextDelta answer_;             // all of it; without its tokens where it is streamed
+  size_t prefix_bytes_ = 0;      // at the beginning of its text, which are of the prompt
+  std::unique_ptr<Json> event_;  // of the last token, until it is known whether another follows
+  int tokens_ = 0;               // with an event
 };
 
 }  // namespace quire::api::openai
