@@ -28,6 +28,7 @@ constexpr std::string_view kTableEnd = "<!-- -->\n";
 
 std::vector<const Route*> Sorted(const std::vector<Route>& routes) {
   std::vector<const Route*> sorted;
+  sorted.reserve(routes.size());
   for (const Route& route : routes) sorted.push_back(&route);
   std::ranges::sort(sorted, {}, [](const Route* route) { return std::tie(route->path, route->method); });
   return sorted;

@@ -166,6 +166,7 @@ void BringCachedFiles(Client& client, const std::string& model) {
   const auto shown = client.Post("/api/show", Dump({{"model", model}}));
   if (shown || shown.error().code != api::ErrorCode::kNotFound) return;
   std::vector<registry::HubFile> files;
+  files.reserve(cached.size());
   for (const CachedFile& each : cached) files.push_back(each.file);
   const auto choice = registry::ChooseFiles(files, name->tag);
   if (!choice) return;

@@ -84,6 +84,7 @@ Awaitable<api::Result<void>> PullFromHub(Services& services, registry::Transfers
   request.quantize = std::move(fetched.quantize);
   std::vector<Layer> source = {std::move(fetched.source)};
   std::vector<std::string> blobs;
+  blobs.reserve(request.files.size());
   for (const auto& file : request.files) blobs.push_back(*BlobNameOf(file.digest));
   result = co_await MakeModel(services, std::move(request), std::move(party), progress, std::move(source));
   // What is no model today is none tomorrow: it would only be in the way.
