@@ -141,25 +141,9 @@ class GbnfParser : public RuleReader {
     return One(negated ? set.Complement() : std::move(set));
   }
 
-  bool Quantify(RuleRef& item) override {
-    uint32_t min = 0;
-    std::optional<uint32_t> max;
-    if (Consume("*")) {
-    } else if (Consume("+")) {
-      min = 1;
-    } else if (Consume("?")) {
-      max = 1;
-    } else if (Consume("{")) {
-      Counts(min, max);
-    } else {
-      return false;
-    }
-    item = Repetition(std::move(item), min, max);
-    return true;
-  }
-
   // {m}, {m,}, {m,n}, {,n}
-  void Counts(uint32_t& min, std::optional<uint32_t>& max) {
+  bool Counts(uint32_t& min, std::optional<uint32_t>& max) override {
+    if (!Consume("{")) return false;
     SkipSpace(true);
     const auto first = Number();
     min = first.value_or(0);
@@ -172,6 +156,7 @@ class GbnfParser : public RuleReader {
       SkipSpace(true);
     }
     if (!Consume("}") || (!first && !max)) Broken("a { that is not a repetition");
+    return true;
   }
 };
 

@@ -211,25 +211,15 @@ class LarkParser : public RuleReader {
     return both;
   }
 
-  bool Quantify(RuleRef& item) override {
-    uint32_t min = 0;
-    std::optional<uint32_t> max;
-    if (Consume("*")) {
-    } else if (Consume("+")) {
-      min = 1;
-    } else if (Consume("?")) {
-      max = 1;
-    } else if (Consume("~")) {
-      SkipBlanks();
-      const auto first = Number();
-      const bool range = Consume("..");
-      max = range ? Number() : first;
-      if (!first || !max) Broken("a ~ that is not a repetition");
-      min = first.value_or(0);
-    } else {
-      return false;
-    }
-    item = Repetition(std::move(item), min, max);
+  // ~m, ~m..n
+  bool Counts(uint32_t& min, std::optional<uint32_t>& max) override {
+    if (!Consume("~")) return false;
+    SkipBlanks();
+    const auto first = Number();
+    const bool range = Consume("..");
+    max = range ? Number() : first;
+    if (!first || !max) Broken("a ~ that is not a repetition");
+    min = first.value_or(0);
     return true;
   }
 

@@ -86,7 +86,18 @@ RuleRef RuleReader::Items(bool nested) {
     CountWork(1);
     RuleRef item = Item();
     SkipSpace(nested);
-    while (!AtEnd() && Quantify(item)) SkipSpace(nested);
+    for (; !AtEnd(); SkipSpace(nested)) {
+      uint32_t min = 0;
+      std::optional<uint32_t> max;
+      if (Consume("+")) {
+        min = 1;
+      } else if (Consume("?")) {
+        max = 1;
+      } else if (!Consume("*") && !Counts(min, max)) {
+        break;
+      }
+      item = Repetition(std::move(item), min, max);
+    }
     sequence->parts.push_back(std::move(item));
   }
   return sequence;

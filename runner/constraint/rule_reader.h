@@ -28,8 +28,8 @@ class RuleReader {
   // Blanks and comments; line breaks where a rule goes on behind them.
   virtual void SkipSpace(bool lines_too) = 0;
   virtual RuleRef Item() = 0;
-  // Puts the item into the repetition that follows it; false: none does.
-  virtual bool Quantify(RuleRef& item) = 0;
+  // The bounds of a repetition that is written with numbers; false: none follows.
+  virtual bool Counts(uint32_t& min, std::optional<uint32_t>& max) = 0;
 
   bool AtEnd() const { return error_ || left_.empty(); }
   char Next() const { return AtEnd() ? '\0' : left_.front(); }

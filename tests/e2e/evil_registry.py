@@ -5,17 +5,56 @@ import json
 import threading
 
 
-class Evil(http.server.ThreadingHTTPServer):
-    """A registry that does as a test tells it: `answer(request) -> True` when it has dealt with it."""
+class LoopbackServer(http.server.ThreadingHTTPServer):
+    """Serves while its block runs."""
     daemon_threads = True
 
-    def __init__(self, answer=None):
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.answer = answer
+    def __init__(self, handler, host="127.0.0.1"):
+        super().__init__((host, 0), handler)
         self.seen = []  # (method, path, headers)
+        self.thread = threading.Thread(target=self.serve_forever, daemon=True)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.shutdown()
+        self.thread.join()
+        self.server_close()
+
+    def handle_error(self, *_):
+        pass  # clients that leave are part of the tests
+
+
+class QuietHandler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def write(self, body):
+        self.wfile.write(body)
+
+    def reply(self, status, body=b"", **headers):
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.write(body)
+        return True
+
+
+class Evil(LoopbackServer):
+    """A registry that does as a test tells it: `answer(request) -> True` when it has dealt with it."""
+
+    def __init__(self, answer=None):
+        super().__init__(Handler)
+        self.answer = answer
         self.blobs = {}
         self.manifest = b""
-        self.thread = threading.Thread(target=self.serve_forever, daemon=True)
 
     @property
     def host(self):
@@ -34,35 +73,8 @@ class Evil(http.server.ThreadingHTTPServer):
             "config": {"mediaType": "x", "digest": self.give(config), "size": len(config)}, "layers": [layer]}).encode()
         return layer["digest"]
 
-    def __enter__(self):
-        self.thread.start()
-        return self
 
-    def __exit__(self, *_):
-        self.shutdown()
-        self.thread.join()
-        self.server_close()
-
-    def handle_error(self, *_):
-        pass  # clients that leave are part of the tests
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_):
-        pass
-
-    def reply(self, status, body=b"", **headers):
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-        return True
-
+class Handler(QuietHandler):
     def do_GET(self):
         self.server.seen.append((self.command, self.path, dict(self.headers)))
         if self.server.answer and self.server.answer(self):

@@ -2,7 +2,6 @@
 name, large ones from another host under a signed address, ranges (hub_files_test.py).
 """
 import hashlib
-import http.server
 import json
 import pathlib
 import ssl
@@ -10,6 +9,8 @@ import struct
 import subprocess
 import threading
 import urllib.parse
+
+from evil_registry import LoopbackServer, QuietHandler
 
 SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}  # bytes of GGUF's types of values
 STRING, ARRAY = 8, 9
@@ -70,16 +71,14 @@ def split_gguf(data, name):
     return parts
 
 
-class Hub(http.server.ThreadingHTTPServer):
+class Hub(LoopbackServer):
     """`repositories`: {"OWNER/REPO": {path: bytes}}. `token`: what the lists and files need, unless it is None. Large files come
     from the host localhost, their lists and small files from 127.0.0.1 (or `host`)."""
-    daemon_threads = True
 
     def __init__(self, repositories=None, token=None, certificate=None, host="127.0.0.1"):
-        super().__init__((host, 0), Handler)
+        super().__init__(Handler, host)
         self.repositories = repositories or {}
         self.token = token
-        self.seen = []  # (method, path, headers)
         self.wrong = set()  # paths whose bytes are not those of the list
         self.stop_after = None  # bytes of a large file after which its connection stands still
         self.released = threading.Event()
@@ -92,7 +91,6 @@ class Hub(http.server.ThreadingHTTPServer):
         self.host = f"{host}:{self.server_address[1]}"
         self.endpoint = f"{self.scheme}://{self.host}"
         self.elsewhere = f"{self.scheme}://localhost:{self.server_address[1]}"
-        self.thread = threading.Thread(target=self.serve_forever, daemon=True)
 
     def data(self, digest):
         for files in self.repositories.values():
@@ -104,34 +102,13 @@ class Hub(http.server.ThreadingHTTPServer):
     def paths(self, begin):
         return [path for _, path, _ in self.seen if path.startswith(begin)]
 
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
+    def __exit__(self, *exception):
         self.released.set()
-        self.shutdown()
-        self.thread.join()
-        self.server_close()
-
-    def handle_error(self, *_):
-        pass  # clients that leave are part of the tests
+        super().__exit__(*exception)
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_):
-        pass
-
-    def reply(self, status, body=b"", **headers):
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command == "HEAD":
-            return
+class Handler(QuietHandler):
+    def write(self, body):
         stop = self.server.stop_after
         if stop is not None and stop < len(body):
             self.wfile.write(body[:stop])
