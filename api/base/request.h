@@ -2,6 +2,7 @@
 // runner serves. Plain data; may be copied and moved between threads.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -20,6 +21,12 @@ struct ToolCall {
   std::string arguments_json;  // a JSON object, key order as received
 };
 
+// An image in a message.
+struct Image {
+  size_t at = 0;      // bytes of the message's text before it
+  std::string bytes;  // the file: PNG, JPEG or WebP
+};
+
 struct Message {
   std::string role;  // lower case: system | user | assistant | tool | whatever the template knows
   std::string content;
@@ -27,7 +34,8 @@ struct Message {
   std::vector<ToolCall> tool_calls = {};
   std::string tool_name = {};
   std::string tool_call_id = {};
-  bool restore_point = false;  // later requests return to the end of this message: keep its prefix cached
+  bool restore_point = false;      // later requests return to the end of this message: keep its prefix cached
+  std::vector<Image> images = {};  // ascending by `at`
 };
 
 // A function that the answer may call.

@@ -1,6 +1,7 @@
 // A loaded model: its cache layout and its forward pass.
 #pragma once
 
+#include <array>
 #include <concepts>
 #include <cstdint>
 #include <memory>
@@ -28,13 +29,34 @@ namespace quire::runner::models {
 
 using api::TokenId;
 
+// Rows of a batch that are an image's: what a vision tower made of it takes the place of token embeddings.
+struct EmbeddedRows {
+  int32_t begin = 0, end = 0;         // rows of the batch
+  std::span<const float> embeddings;  // [end - begin, hidden_size]
+  // Added to the rows behind layers 0, 1, ... (deepstack): [end - begin, hidden_size] each.
+  std::vector<std::span<const float>> behind_layers = {};
+};
+
 // One step's tokens of many sequences, laid end to end (ragged): rows [row_begin[i], row_begin[i + 1]) belong
 // to sequence i of the StepView. Plain data, owned by the engine.
 struct Batch {
-  std::vector<TokenId> tokens;            // [rows]
-  std::vector<int32_t> row_begin;         // [sequences + 1]
-  std::vector<int32_t> logit_rows;        // rows that need logits, ascending
-  std::vector<int32_t> hidden_rows = {};  // rows that need their final hidden state, ascending
+  std::vector<TokenId> tokens;              // [rows]
+  std::vector<int32_t> row_begin;           // [sequences + 1]
+  std::vector<int32_t> logit_rows;          // rows that need logits, ascending
+  std::vector<int32_t> hidden_rows = {};    // rows that need their final hidden state, ascending
+  std::vector<EmbeddedRows> embedded = {};  // ascending; tokens of these rows are not looked at
+  // [rows] of time, height and width each, where a sequence's rotary positions are not its positions in the
+  // cache (M-RoPE); all empty: they are.
+  std::array<std::vector<int64_t>, 3> rope_positions = {};
+  // [rows]: the cache position behind the last one that a row sees, where rows of an image see each other;
+  // empty: each row sees up to itself. REQUIRES: what a row sees is before the end of its sequence's rows.
+  std::vector<int32_t> seen_end = {};
+};
+
+// How a text model wants the rows of images.
+struct ImageRules {
+  bool both_ways = false;       // rows of an image see each other: its rows belong into one step
+  bool grid_positions = false;  // their rotary positions are those of a grid (M-RoPE)
 };
 
 // Where a pass puts its results.
@@ -89,6 +111,7 @@ class Model {
   virtual int64_t scratch_bytes(int64_t rows) const = 0;
   virtual int64_t resident_scratch_bytes() const = 0;  // by the passes so far
   virtual const cache::Layout& cache_layout() const = 0;
+  virtual ImageRules image_rules() const { return {}; }
   // Sets the element type of the KV cache. REQUIRES: no cache has been made from the layout yet.
   virtual api::Result<void> SetKvCacheType(api::KvType type) = 0;
   // The context that all positions are rotated for; until it is called, one as long as context_length().
