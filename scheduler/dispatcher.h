@@ -40,8 +40,9 @@ struct ModelSpec {
   std::filesystem::path path;  // weights: GGUF file or Hugging Face directory
   // Takes precedence over the weights' own chat template; null = none. All requests of a model share it.
   std::shared_ptr<const std::string> go_template = {};
-  api::ipc::PromptNames names = {};       // of the manifest
-  std::filesystem::path draft_path = {};  // a draft model's weights; empty = none
+  api::ipc::PromptNames names = {};           // of the manifest
+  std::filesystem::path draft_path = {};      // a draft model's weights; empty = none
+  std::filesystem::path projector_path = {};  // its vision tower's (mmproj), likewise
 };
 
 struct Limits {

@@ -290,8 +290,8 @@ void Dispatcher::Impl::StartRunner(const Scheduler::Load& load) {
   auto runner = std::make_shared<ModelRunner>(
       host_,
       ModelRunner::Job{spec.key, spec.name, spec.path, spec.go_template ? *spec.go_template : "", spec.names,
-                       spec.draft_path, SettingsForRunner(), limits_.load_timeout, limits_.stall_timeout,
-                       ContextNeeded(load.key), limits_.preparation},
+                       spec.draft_path, spec.projector_path, SettingsForRunner(), limits_.load_timeout,
+                       limits_.stall_timeout, ContextNeeded(load.key), limits_.preparation},
       weak_from_this());
   last_use_[load.key].spec = spec;
   runners_[load.key] = runner;

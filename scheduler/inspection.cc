@@ -6,13 +6,14 @@
 namespace quire::scheduler {
 
 Inspection::Inspection(RunnerHost host, api::ipc::InspectModel request, std::chrono::nanoseconds timeout)
-    : OneOffJob(std::move(host), "inspect", {request.path, request.draft_path}, timeout,
+    : OneOffJob(std::move(host), "inspect", {request.path, request.draft_path, request.projector_path}, timeout,
                 {.died_while = "reading the model", .too_long = "reading the model took longer than"}),
       request_(std::move(request)) {}
 
 void Inspection::SendRequest() {
   request_.files = FilesOf(0);
   request_.draft_files = FilesOf(1);
+  request_.projector_files = FilesOf(2);
   Send(request_);
 }
 

@@ -43,7 +43,7 @@ std::string OneLine(std::string text) {
 }  // namespace
 
 ModelRunner::ModelRunner(RunnerHost host, Job job, std::weak_ptr<Observer> observer)
-    : RunnerSession(std::move(host), job.name, {job.path, job.draft_path}),
+    : RunnerSession(std::move(host), job.name, {job.path, job.draft_path, job.projector_path}),
       job_(std::move(job)),
       observer_(std::move(observer)),
       preparing_(job_.preparation) {}
@@ -140,6 +140,8 @@ boost::asio::awaitable<std::optional<ModelRunner::End>> ModelRunner::LoadModel()
                            .names = job_.names,
                            .draft_path = job_.draft_path.string(),
                            .draft_files = FilesOf(1),
+                           .projector_path = job_.projector_path.string(),
+                           .projector_files = FilesOf(2),
                            .context_min = job_.context_min});
   auto failed = co_await AwaitLoaded(start);
   load_time_ = Clock::now() - start - waited_;

@@ -53,7 +53,8 @@ class ModelRunner : public RunnerSession {
     std::filesystem::path path;
     std::string go_template;
     api::ipc::PromptNames names;
-    std::filesystem::path draft_path;  // empty = none
+    std::filesystem::path draft_path;      // empty = none
+    std::filesystem::path projector_path;  // likewise
     api::ipc::RunnerSettings settings;
     std::chrono::nanoseconds load_timeout;   // <= 0 = never; waiting for memory is not counted
     std::chrono::nanoseconds stall_timeout;  // without a frame or progress; <= 0 = never

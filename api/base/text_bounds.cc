@@ -69,6 +69,16 @@ TextBounds TextBoundsFor(int32_t num_ctx, Overflow overflow) {
           .tokens = context * kCountedContexts};
 }
 
+size_t ImagesOf(const Prompt& prompt) {
+  const std::vector<Message>* messages = nullptr;
+  if (const auto* chat = std::get_if<ChatPrompt>(&prompt)) messages = &chat->messages;
+  if (const auto* continued = std::get_if<ContinuedPrompt>(&prompt)) messages = &continued->messages;
+  size_t images = 0;
+  if (messages == nullptr) return images;
+  for (const Message& message : *messages) images += message.images.size();
+  return images;
+}
+
 size_t TextBytes(const Prompt& prompt) { return std::visit(PromptBytes(), prompt); }
 
 Error ExceedsBounds(const TextBounds& bounds, int32_t num_ctx) {

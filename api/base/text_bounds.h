@@ -23,6 +23,7 @@ TextBounds TextBoundsFor(int32_t num_ctx, Overflow overflow);
 // Bytes of all texts and ids of the prompt: whatever is sent to a runner, and read there before it is known
 // to fit.
 size_t TextBytes(const Prompt& prompt);
+size_t ImagesOf(const Prompt& prompt);  // how many
 
 // kContextLengthExceeded, of a text beyond the bounds.
 Error ExceedsBounds(const TextBounds& bounds, int32_t num_ctx);

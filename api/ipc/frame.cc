@@ -256,6 +256,7 @@ Result<Message> Decode(const FrameReader::Frame& frame) {
         if constexpr (requires { alternative.files; }) check_files("files", alternative.files);
         if constexpr (requires { alternative.draft_files; }) {
           check_files("draft_files", alternative.draft_files);
+          check_files("projector_files", alternative.projector_files);
         }
       },
       message);

@@ -166,6 +166,8 @@ LoadModel FullLoad() {
           .go_template = "{{ .Prompt }}",
           .draft_path = "/d.gguf",
           .draft_files = {{"", 7}},
+          .projector_path = "/mmproj.gguf",
+          .projector_files = {{"", 8}},
           .context_min = 4096};
 }
 

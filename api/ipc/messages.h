@@ -69,6 +69,8 @@ struct LoadModel {
   PromptNames names = {};
   std::string draft_path = {};  // as `path`, of a draft model; empty = none
   std::vector<ModelFile> draft_files = {};
+  std::string projector_path = {};  // as `path`, of the file with its vision tower (mmproj); empty = none
+  std::vector<ModelFile> projector_files = {};
   // The longest context of the requests that go on in this runner and began in another one: its caches hold a
   // sequence of that many tokens, or it is not loaded. 0 = there are none.
   int32_t context_min = 0;
@@ -87,6 +89,8 @@ struct InspectModel {  // answered by Inspected; needs no loaded model
   bool check_load = false;
   std::string draft_path = {};  // as in LoadModel
   std::vector<ModelFile> draft_files = {};
+  std::string projector_path = {};  // as in LoadModel
+  std::vector<ModelFile> projector_files = {};
   RunnerSettings settings = {};  // as in LoadModel
   int32_t num_ctx = 0;           // default context of requests, tokens; 0 = what fits
 };

@@ -38,6 +38,8 @@ void VisitFields(M& m, V& visit) {
   visit("names", m.names);
   visit("draft_path", m.draft_path);
   visit("draft_files", m.draft_files, kModelFilesMax);
+  visit("projector_path", m.projector_path);
+  visit("projector_files", m.projector_files, kModelFilesMax);
   visit("context_min", m.context_min, 0);
 }
 template <Is<LoadApproved> M, class V>
@@ -54,6 +56,8 @@ void VisitFields(M& m, V& visit) {
   visit("check_load", m.check_load);
   visit("draft_path", m.draft_path);
   visit("draft_files", m.draft_files, kModelFilesMax);
+  visit("projector_path", m.projector_path);
+  visit("projector_files", m.projector_files, kModelFilesMax);
   visit("settings", m.settings);
   visit("num_ctx", m.num_ctx, 0);
 }

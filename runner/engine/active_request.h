@@ -16,6 +16,7 @@
 #include "runner/draft/drafter.h"
 #include "runner/draft/ngram_index.h"
 #include "runner/engine/active_generation.h"
+#include "runner/engine/image_encoder.h"
 #include "runner/models/pooling.h"
 
 namespace quire::runner::engine {
@@ -56,6 +57,10 @@ struct ActiveRequest {
   uint64_t arrival = 0;                 // order among all requests of this runner
   std::vector<int32_t> boundaries;      // offsets of message ends in the prompt, ascending
   std::vector<int32_t> restore_points;  // and of those that the client marked
+  std::vector<ImageSpan> images;        // rows of its prompt, ascending
+  std::vector<std::shared_ptr<const EncodedImage>> encoded;  // [images]; null: not there, or not needed
+  bool images_ready = true;                                  // `encoded` has what a prefix does not
+  bool encodes_all = false;                                  // a prefix that held some went before it began
   std::optional<Embedding> embedding;
   bool reuses = true;  // begins at cached prefixes and leaves some: not where every token's state is needed
 

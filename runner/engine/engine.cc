@@ -59,6 +59,7 @@ Engine::Engine(LoadedModel model, const EngineLimits& limits, int32_t threads, M
       cache_(std::move(cache)),
       prefixes_(*cache_, limits.cache_bytes, limits.prefix_cache),
       drafter_(std::move(drafter)),
+      image_encoder_(model_.tower ? std::make_unique<ImageEncoder>(std::move(model_.tower)) : nullptr),
       context_max_(static_cast<int32_t>(
           std::min<cache::Position>(cache_->LargestSequence(StepTarget().tokens_max), INT32_MAX))),
       rotation_(limits.time_slice) {
@@ -77,9 +78,11 @@ void Engine::Run() {
     for (auto& input : busy ? inbox_.PopAll() : inbox_.WaitAndPopAll(wait)) {
       if (!HandleInput(std::move(input))) return;
     }
+    CollectImages();
     Admit();
     moving = prefixes_.PollTier(waiting_, budget_.token_seconds());
     busy = Step();
+    if (EncodeImages()) busy = true;
     if (ContinueReplays()) busy = true;
     if (RemoveEnded()) busy = true;
     ReleaseIdleMemory(busy);
@@ -164,6 +167,7 @@ void Engine::Enter(PromptBuilt built) {
   request->arrival = ++arrivals_;
   request->boundaries = std::move(built.prompt->boundaries);
   request->restore_points = std::move(built.prompt->restore_points);
+  SetImages(std::move(built.prompt->images), built.request, *request);
   shares_.Enter(request->party, built.request.client.weight);
   ActiveGeneration::Setup setup{id, std::move(built.request), std::move(*built.prompt), built.arrived,
                                 std::move(built.resume)};
@@ -172,6 +176,20 @@ void Engine::Enter(PromptBuilt built) {
       [this, id](api::Event event) { Emit(id, std::move(event)); });
   request->waits_since = ++waits_;
   waiting_.push_back(std::move(request));
+}
+
+// Ids of images are no tokens that a context could begin with or a draft repeat, and none is cut away.
+void Engine::SetImages(std::vector<ImageSpan> images, api::Request& request, ActiveRequest& active) {
+  if (images.empty()) return;
+  active.images = std::move(images);
+  active.encoded.resize(active.images.size());
+  active.images_ready = false;
+  // Its id has 31 bits.
+  const auto is_tiny = [](const ImageSpan& span) { return span.image->tokens() < 2; };
+  if (std::ranges::any_of(active.images, is_tiny)) active.reuses = false;
+  request.shift = false;
+  request.return_context = false;
+  request.params.draft_num_predict = 0;
 }
 
 // Between two steps, so that those that run go on. False: there are none.

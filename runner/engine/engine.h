@@ -32,6 +32,7 @@
 #include "runner/engine/admission.h"
 #include "runner/engine/engine_stats.h"
 #include "runner/engine/fair_share.h"
+#include "runner/engine/image_encoder.h"
 #include "runner/engine/loaded_model.h"
 #include "runner/engine/mailbox.h"
 #include "runner/engine/place_rotation.h"
@@ -204,6 +205,17 @@ class Engine {
   void Score(ActiveGeneration& generation, std::span<const float> logits);
   void Pool(const std::vector<StepItem>& items);
 
+  // Images (engine_images.cc).
+  static void SetImages(std::vector<ImageSpan> images, api::Request& request, ActiveRequest& active);
+  void CollectImages();
+  void StartEncoding();
+  bool EncodeImages();  // false: none is wanted
+  static bool HasImagesBehind(const ActiveRequest& request, int32_t reused);
+  static void ReleaseImages(ActiveRequest& request);  // that are computed
+  void KeepImagesWhole(std::vector<StepItem>& items) const;
+  void AddImages(const ActiveRequest& request, int32_t row, int32_t rows, models::Batch& batch) const;
+  void PlaceImageRows(const std::vector<StepItem>& items, models::Batch& batch) const;
+
   // Speculative decoding (engine_draft.cc).
   void ProposeDrafts();  // for every sequence that decodes
   void ChooseDraftSource(ActiveRequest& request, int32_t rows);
@@ -237,7 +249,8 @@ class Engine {
   const cache::RotateKeys rotate_keys_;
   std::unique_ptr<cache::HybridCache> cache_;  // outlives the store and all sequences
   PrefixReuse prefixes_;
-  std::unique_ptr<draft::Drafter> drafter_;  // outlives all draft states; null: none
+  std::unique_ptr<draft::Drafter> drafter_;      // outlives all draft states; null: none
+  std::unique_ptr<ImageEncoder> image_encoder_;  // null: the model sees no images
   const int32_t context_max_;
 
   std::unordered_map<uint64_t, int32_t>

@@ -245,7 +245,7 @@ std::vector<WaitingState> Engine::WaitingStates(const std::vector<Place>& places
                       .arrival = request->arrival,
                       .preempted = request->preempted,
                       .follows = request->leader.has_value() || request->generation->backpressured() ||
-                                 !request->generation->replayed() ||
+                                 !request->generation->replayed() || !request->images_ready ||
                                  request->tier_wait == ActiveRequest::TierWait::kWaiting,
                       .has_place = counts.Of({request->party, request->member}) > 0,
                       .bytes = request->sequence ? 0 : BytesFor(*request)});
@@ -303,6 +303,13 @@ void Engine::Start(std::unique_ptr<ActiveRequest> request) {
     return;
   }
   const PrefixReuse::Outcome reuse = prefixes_.AttachPrefix(*request, running_);
+  if (!HasImagesBehind(*request, reuse.reused)) {
+    prefixes_.StorePrefix(*request);
+    request->encodes_all = true;
+    request->images_ready = false;
+    waiting_.push_back(std::move(request));
+    return;
+  }
   request->shared_tokens = reuse.reused;
   request->generation->Start(reuse.reused, {.miss = reuse.miss,
                                             .divergence = DivergenceOf(*request, reuse),
@@ -351,6 +358,7 @@ void Engine::Preempt(size_t running, PreemptedFor what) {
   request.sits_out = false;
   request.stalled_since.reset();
   request.preempted = what == PreemptedFor::kMemory;
+  request.images_ready = request.images.empty() || request.sequence;
   request.waits_since = ++waits_;
   waiting_.push_back(std::move(*position));
   running_.erase(position);

@@ -41,6 +41,7 @@ void Engine::PlanNext(std::vector<StepItem>& items) {
     decoding += states.back().prefill_left == 0 && !states.back().backpressured ? 1 : 0;
   }
   PlanStep(states, parties, PromptTokensBeside(decoding), ScoredTokensMax(model_.model->vocab_size()), items);
+  KeepImagesWhole(items);
 }
 
 int32_t Engine::PromptTokensBeside(int32_t decoding) const {
@@ -52,6 +53,9 @@ void Engine::FillBatch(const std::vector<StepItem>& items, models::Batch& batch)
   batch.row_begin.assign(1, 0);
   batch.logit_rows.clear();
   batch.hidden_rows.clear();
+  batch.embedded.clear();
+  batch.seen_end.clear();
+  for (std::vector<int64_t>& axis : batch.rope_positions) axis.clear();
   for (const auto& item : items) {
     ActiveRequest& request = *running_[item.sequence];
     const ActiveGeneration& generation = *request.generation;
@@ -62,6 +66,7 @@ void Engine::FillBatch(const std::vector<StepItem>& items, models::Batch& batch)
     if (drafted > 0) {
       batch.tokens.insert(batch.tokens.end(), request.draft.tokens.begin(), request.draft.tokens.end());
     }
+    AddImages(request, begin, static_cast<int32_t>(tokens.size()), batch);
     batch.row_begin.push_back(static_cast<int32_t>(batch.tokens.size()));
     request.hidden_begin = batch.hidden_rows.size();
     if (request.embedding) {
@@ -81,6 +86,7 @@ void Engine::FillBatch(const std::vector<StepItem>& items, models::Batch& batch)
       }
     }
   }
+  PlaceImageRows(items, batch);
 }
 
 // Sampling takes the time that the requests make it take: parties share that, too. A prompt that may end in
@@ -274,6 +280,7 @@ void Engine::Advance(const std::vector<StepItem>& items, int32_t prefill) {
     shares_.Charge(request.party, item.tokens);
     if (request.draft.open) continue;  // how many of them belong to it is yet to be seen
     request.generation->Computed(item.tokens);
+    ReleaseImages(request);
     StoreHiddenStates(request, item.tokens, item.tokens);
     prefixes_.Collect(request);
   }

@@ -157,12 +157,12 @@ weights::ModelSource SourceOf(const std::string& path, const std::vector<ipc::Mo
 }
 
 // What loading takes, and the context that it gives.
-void EstimateLoad(const models::Model& model, const DraftParts& draft, const ipc::InspectModel& request,
-                  ipc::Inspected& inspected) {
+void EstimateLoad(const models::Model& model, const DraftParts& draft, const models::VisionTower* tower,
+                  const ipc::InspectModel& request, ipc::Inspected& inspected) {
   const EngineLimits limits{.prefix_cache = request.settings.prefix_cache};
   const cache::Layout& layout = model.cache_layout();
   inspected.context_length = model.context_length();
-  inspected.memory = EstimateMemory(model, limits, ResidentBytes() + DraftBytes(draft, limits),
+  inspected.memory = EstimateMemory(model, limits, ResidentBytes() + BytesBeside(draft, tower, limits),
                                     model.context_length(), request.settings.cache_bytes, MemoryLimitBytes());
   const auto caches =
       ShareCache(layout, draft.cache_layout(), static_cast<size_t>(inspected.memory->cache_bytes));
@@ -181,12 +181,14 @@ void EstimateEncoderLoad(const weights::ModelFiles& files, const models::Encoder
 // The threads of a step, where `asked` were asked for; 0: those that fit this machine.
 int ThreadsOf(int asked) { return asked > 0 ? asked : UsableCores(); }
 
-LoadOptions LoadOptionsOf(const ipc::InspectModel& request) {
+template <class Request>  // LoadModel or InspectModel
+LoadOptions LoadOptionsOf(const Request& request) {
   return {.quantize_on_load = request.settings.quantize_on_load,
           .kv_cache_type = request.settings.kv_cache_type,
           .go_template = request.go_template,
           .names = request.names,
-          .draft = SourceOf(request.draft_path, request.draft_files)};
+          .draft = SourceOf(request.draft_path, request.draft_files),
+          .projector = SourceOf(request.projector_path, request.projector_files)};
 }
 
 // The files, with what is known of their load. Without check_load, nothing is known of what cannot be loaded.
@@ -206,7 +208,8 @@ api::Result<std::shared_ptr<const weights::ModelFiles>> OpenFiles(const ipc::Ins
     if (auto fits = FitWeights(*opened, limits, request.settings, options); !fits) {
       return std::unexpected(std::move(fits.error()));
     }
-    EstimateLoad(*opened->metadata_model, opened->metadata_draft, request, inspected);
+    EstimateLoad(*opened->metadata_model, opened->metadata_draft, opened->metadata_tower.get(), request,
+                 inspected);
     return std::move(opened->loaded.files);
   }
   auto files = weights::Open(source);
@@ -219,12 +222,12 @@ api::Result<std::shared_ptr<const weights::ModelFiles>> OpenFiles(const ipc::Ins
   auto model = LoadMetadataModel(*files, options);
   if (!model) return files;
   const auto panels =
-      ChoosePanelBytes(*files, options, **model, limits, RoomFor({}, limits, request.settings));
+      ChoosePanelBytes(*files, options, **model, limits, RoomFor({}, nullptr, limits, request.settings));
   if (panels && *panels != weights::kNoPanelLimit) {
     options.panel_bytes_max = *panels;
     model = LoadMetadataModel(*files, options);
   }
-  if (model) EstimateLoad(**model, {}, request, inspected);
+  if (model) EstimateLoad(**model, {}, nullptr, request, inspected);
   return files;
 }
 
@@ -385,17 +388,13 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   const ipc::RunnerSettings& settings = request.settings;
   LogMissing(RestrictFileSystem(CreateFilesOf(request)));
   if (auto confined = CheckConfined(shared); !confined) return link.Send(ipc::LoadFailed{confined.error()});
-  LoadOptions options{.quantize_on_load = settings.quantize_on_load,
-                      .kv_cache_type = settings.kv_cache_type,
-                      .go_template = request.go_template,
-                      .names = request.names,
-                      .draft = SourceOf(request.draft_path, request.draft_files)};
+  LoadOptions options = LoadOptionsOf(request);
   EngineLimits limits{.prefix_cache = settings.prefix_cache,
                       .state_cache_type = StateTypeOf(settings.state_cache_type),
                       .draft_tokens = TestSetting("QUIRE_DRAFT_TOKENS"),
                       .check_invariants_every = TestSetting("QUIRE_CHECK_INVARIANTS")};
   auto opened = Open(SourceOf(request.path, request.files), progress, options);
-  options.draft = {};  // all is mapped: from here on no descriptor of a model's file is open
+  options.draft = options.projector = {};  // all is mapped: from here on no descriptor of a file is open
   if (!opened) return link.Send(ipc::LoadFailed{opened.error()});
   if (opened->metadata_encoder) {
     // Beside a chat, an encoder gets what the chat leaves. Where it is not allowed, both share.
@@ -409,10 +408,12 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
     return link.Send(ipc::LoadFailed{fits.error()});
   }
   const DraftParts& draft = opened->metadata_draft;
+  const models::VisionTower* const tower = opened->metadata_tower.get();
   const size_t cache_needed =
       BudgetForContext(opened->metadata_model->cache_layout(), draft.cache_layout(), request.context_min);
-  link.Send(EstimateMemory(*opened->metadata_model, limits, ResidentBytes() + DraftBytes(draft, limits),
-                           context_length, settings.cache_bytes, MemoryLimitBytes(), cache_needed));
+  link.Send(EstimateMemory(*opened->metadata_model, limits,
+                           ResidentBytes() + BytesBeside(draft, tower, limits), context_length,
+                           settings.cache_bytes, MemoryLimitBytes(), cache_needed));
   LogStreamed(*opened->metadata_model);
   const weights::GenerationDefaults defaults = LoadModelDefaults(opened->loaded, settings.model_sampling);
   limits.cache_bytes = AwaitLoadApproval(shared);
@@ -425,6 +426,7 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   const output::Format format = model->format;
   const std::shared_ptr<const models::RankHead> rank = model->rank;
   const std::shared_ptr<const SentenceSettings> sentence = model->sentence;
+  const ImageContext images = model->images;
   ipc::ModelInfo info{.architecture = model->model->architecture(),
                       .context_length = context_length,
                       .parameters = model->model->parameters(),
@@ -457,7 +459,8 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
                               .rank_prompt = rank ? &rank->prompt : nullptr,
                               .end_of_generation = &end_of_generation,
                               .sentence = sentence.get(),
-                              .defaults = &defaults};
+                              .defaults = &defaults,
+                              .images = images};
   shared.preparation_max = PreparationMax(kPreparationCpuTime, context_length);
   Preparation preparation(shared.prompts, context, kPreparationCpuTime, ReceiversOf(shared, link));
   if (auto closed = CloseLoading(shared); !closed) return link.Send(ipc::LoadFailed{closed.error()});

@@ -9,6 +9,7 @@
 #include "runner/engine/chat_form.h"
 #include "runner/engine/markup_grammar.h"
 #include "runner/engine/prompt_builder.h"
+#include "runner/images/image_processor.h"
 #include "runner/kernels/numa_plan.h"
 #include "runner/models/sentence_pooling.h"
 #include "runner/tokenizer/model_tokenizer.h"
@@ -167,6 +168,44 @@ api::Result<void> LoadMetadataDraft(OpenedModel& opened, const LoadOptions& opti
   return {};
 }
 
+// The metadata-only vision tower and what prepares images for it, where there are any.
+api::Result<void> OpenTower(const LoadOptions& options, OpenedModel& opened) {
+  LoadedModel& loaded = opened.loaded;
+  if (!options.projector.empty()) {
+    auto files = weights::Open(options.projector);
+    if (!files) return std::unexpected(files.error());
+    opened.projector_files = *std::move(files);
+  }
+  auto processor = images::ReadProcessor(*loaded.files, opened.projector_files.get());
+  if (!processor) return std::unexpected(processor.error());
+  if (*processor == nullptr) return {};
+  auto headers = HeadersOf(loaded.files);
+  if (!headers) return std::unexpected(headers.error());
+  auto projector = opened.projector_files ? HeadersOf(opened.projector_files) : Files(nullptr);
+  if (!projector) return std::unexpected(projector.error());
+  auto tower = models::LoadVisionTower(*std::move(headers), *std::move(projector));
+  if (!tower) return std::unexpected(tower.error());
+  if (*tower == nullptr) return {};
+  const int32_t hidden = opened.metadata_model->hidden_size();
+  if ((*tower)->hidden_size() != hidden) {
+    return api::Fail(api::ErrorCode::kBadModel,
+                     fmt::format("{}: the vision tower makes rows of {} numbers, the model has {}",
+                                 loaded.files->path(), (*tower)->hidden_size(), hidden));
+  }
+  const tokenizer::Segment segment{(*processor)->image_token(), true};
+  const auto ids = loaded.tokenizer->EncodeSegments({&segment, 1});
+  if (!ids || ids->size() != 1) {
+    return api::Fail(api::ErrorCode::kBadModel,
+                     fmt::format("{}: the vocabulary lacks \"{}\", which stands for images",
+                                 loaded.files->path(), (*processor)->image_token()));
+  }
+  loaded.images = {.processor = *std::move(processor),
+                   .image_token = ids->front(),
+                   .prepared = std::make_shared<PreparedImages>()};
+  opened.metadata_tower = *std::move(tower);
+  return {};
+}
+
 // An encoder in place of a decoder.
 api::Result<void> OpenEncoder(const LoadOptions& options, OpenedModel& opened) {
   const weights::ModelFiles& files = *opened.loaded.files;
@@ -230,6 +269,7 @@ api::Result<OpenedModel> Open(const weights::ModelSource& source, const Progress
     opened.draft_files = *std::move(draft_files);
   }
   if (auto draft = LoadMetadataDraft(opened, options); !draft) return std::unexpected(draft.error());
+  if (auto tower = OpenTower(options, opened); !tower) return std::unexpected(tower.error());
   return opened;
 }
 
@@ -262,7 +302,7 @@ api::Result<std::shared_ptr<const models::RankHead>> LoadRankHead(const LoadedMo
 
 api::Result<LoadedModel> Finish(OpenedModel opened, const Progress& progress, const LoadOptions& options) {
   LoadedModel loaded = std::move(opened.loaded);
-  for (auto* files : {&loaded.files, &opened.draft_files}) {
+  for (auto* files : {&loaded.files, &opened.draft_files, &opened.projector_files}) {
     if (*files == nullptr) continue;
     auto converted = weights::ConvertCheckpoint(std::move(*files), ComputeThreads());
     if (!converted) return std::unexpected(converted.error());
@@ -288,6 +328,11 @@ api::Result<LoadedModel> Finish(OpenedModel opened, const Progress& progress, co
   auto model = models::LoadModel(Limited(loaded.files, options), options.kv_cache_type);
   if (!model) return std::unexpected(model.error());
   loaded.model = std::move(*model);
+  if (opened.metadata_tower) {
+    auto tower = models::LoadVisionTower(loaded.files, opened.projector_files);
+    if (!tower) return std::unexpected(tower.error());
+    loaded.tower = *std::move(tower);
+  }
   if (opened.draft_files) progress(0.9F, "loading draft model");
   auto draft =
       LoadDraft(std::move(opened.draft_files), options, loaded, *loaded.model, /*metadata_only=*/false);

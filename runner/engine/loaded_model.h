@@ -16,12 +16,14 @@
 #include "api/ipc/messages.h"
 #include "runner/constraint/token_trie.h"
 #include "runner/draft/drafter.h"
+#include "runner/engine/image_prompt.h"
 #include "runner/engine/sentence_settings.h"
 #include "runner/models/draft_model.h"
 #include "runner/models/encoder.h"
 #include "runner/models/model.h"
 #include "runner/models/pooling.h"
 #include "runner/models/rank_head.h"
+#include "runner/models/vision_tower.h"
 #include "runner/output/format.h"
 #include "runner/prompt/prompt_template.h"
 #include "runner/tokenizer/tokenizer.h"
@@ -60,6 +62,8 @@ struct LoadedModel {
   api::Result<models::Pooling> pooling = models::Pooling::kLast;  // an error fails embeddings only
   std::shared_ptr<const models::RankHead> rank = {};              // of a decoder that ranks; or null
   std::shared_ptr<const SentenceSettings> sentence = {};
+  ImageContext images = {};
+  std::unique_ptr<models::VisionTower> tower = {};  // with images.processor
 };
 
 // The model's vocabulary as constraints use it; takes about 100 ms for 128k tokens.
@@ -79,6 +83,8 @@ struct LoadOptions {
   api::ipc::PromptNames names = {};
   // A draft model; empty: none.
   weights::ModelSource draft = {};
+  // The file with its vision tower (mmproj), where the model's own have none; empty: none.
+  weights::ModelSource projector = {};
   // weights::ModelFiles::panel_bytes_max of the model. Encoders and draft models have no limit.
   int64_t panel_bytes_max = weights::kNoPanelLimit;
 };
@@ -98,7 +104,9 @@ struct OpenedModel {
   std::unique_ptr<const models::Model> metadata_model;
   std::unique_ptr<const models::Encoder> metadata_encoder;  // instead of it
   DraftParts metadata_draft;
-  std::shared_ptr<const weights::ModelFiles> draft_files;  // null: LoadOptions names no draft model
+  std::shared_ptr<const weights::ModelFiles> draft_files;      // null: LoadOptions names no draft model
+  std::shared_ptr<const weights::ModelFiles> projector_files;  // likewise
+  std::unique_ptr<const models::VisionTower> metadata_tower;   // null: it sees no images
 };
 
 // kBadModel or kNotFound names the file and the reason, also where the draft model does not go with the

@@ -12,6 +12,7 @@
 #include <variant>
 
 #include "api/base/request_memory.h"
+#include "api/base/text_bounds.h"
 #include "runner/constraint/output_format.h"
 #include "runner/engine/model_defaults.h"
 #include "runner/work/work_budget.h"
@@ -175,6 +176,8 @@ TryLimits Preparation::LimitsFor(const PreparationJob& job) const {
   const int32_t asked = job.submit.request.params.num_ctx;
   const int32_t tokens = asked > 0 ? std::min(asked, context_.context_length) : context_.context_length;
   TryLimits all{.cpu_time = PreparationTime(cpu_time_, tokens), .bytes = PreparationBytes(tokens)};
+  const auto images = std::min(api::ImagesOf(job.submit.request.prompt), kTimedImagesMax);
+  all.cpu_time += static_cast<int64_t>(images) * kCpuTimePerImage;
   if (job.submit.resume.spent) all = {kResumedTimes * all.cpu_time, kResumedBytes * all.bytes};
   return LimitsOf(job.lane, all);
 }

@@ -18,6 +18,9 @@ namespace quire::runner::engine {
 // The CPU time that one request's preparation may take, and what it gets for each token of its context.
 inline constexpr std::chrono::nanoseconds kPreparationCpuTime = std::chrono::seconds(1);
 inline constexpr std::chrono::nanoseconds kCpuTimePerToken{4000};
+// What it gets for each of its first images.
+inline constexpr std::chrono::nanoseconds kCpuTimePerImage = std::chrono::seconds(1);
+inline constexpr size_t kTimedImagesMax = 7;
 // Its memory, likewise, in programs that count it (runner/work/work_memory.h).
 inline constexpr size_t kPreparationBytes = size_t{256} << 20;
 inline constexpr size_t kBytesPerToken = 256;

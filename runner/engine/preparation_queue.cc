@@ -41,6 +41,7 @@ bool CompilesSomething(const api::Request& request) {
 }  // namespace
 
 Lane PreparationQueue::LaneOf(const api::Request& request) {
+  if (api::ImagesOf(request.prompt) > 0) return Lane::kLong;  // decoding is not cut
   if (CompilesSomething(request)) return Lane::kShort;
   return api::TextBytes(request.prompt) <= kLightBytesMax ? Lane::kLight : Lane::kMedium;
 }

@@ -48,6 +48,7 @@ struct PromptBuilder {
   OutputPlan& output_plan;
   const TextEncoder& encoder;
   std::string& rendered_text;  // of a chat that is only described
+  const RequestImages& images;
   const std::tm now = LocalTime(request.now_s);
 
   // Where the second message begins, if the first is the system's (or holds the tools); otherwise 0.
@@ -62,13 +63,20 @@ struct PromptBuilder {
   api::Result<Tokens> EncodeMessages(std::span<const api::Message> messages, std::span<const api::Tool> tools,
                                      size_t tokens_max = std::numeric_limits<size_t>::max()) const {
     auto rendered = prompt_template.Render(messages, tools, now, output_plan.thinking(), Ending());
+    if (rendered && !images.empty()) rendered = images.Expand(*std::move(rendered), messages);
     if (!rendered) return std::unexpected(rendered.error());
     output_plan.DetectOpenThinking(*rendered);
     if (request.return_prompt_text) {
       rendered_text.clear();
       for (const PromptSegment& segment : *rendered) rendered_text += segment.text;
     }
-    return encoder.EncodeRendered(*rendered, tokens_max);
+    return Marked(encoder.EncodeRendered(*rendered, tokens_max), messages);
+  }
+
+  api::Result<Tokens> Marked(api::Result<Tokens> tokens, std::span<const api::Message> messages) const {
+    if (!tokens || images.empty()) return tokens;
+    if (auto marked = images.Mark(messages, *tokens); !marked) return std::unexpected(marked.error());
+    return tokens;
   }
 
   // The prompt of a model without a prompt format: the texts, an empty line between two, for it to complete.
@@ -110,9 +118,11 @@ struct PromptBuilder {
   int32_t EndOfMessage(const api::ChatPrompt& chat, size_t index, const BuiltPrompt& prompt) const {
     const api::Message& message = chat.messages[index];
     if (index == 0 && message.role == "system") return prompt.system_tokens;
-    const auto rendered = prompt_template.Render(std::span(chat.messages).first(index + 1), chat.tools, now,
-                                                 output_plan.thinking());
-    const auto tokens = rendered ? encoder.EncodeRendered(*rendered) : std::unexpected(rendered.error());
+    const auto first = std::span(chat.messages).first(index + 1);
+    auto rendered = prompt_template.Render(first, chat.tools, now, output_plan.thinking());
+    if (rendered && !images.empty()) rendered = images.Expand(*std::move(rendered), first);
+    const auto tokens =
+        rendered ? Marked(encoder.EncodeRendered(*rendered), first) : std::unexpected(rendered.error());
     if (!tokens) return 0;
     const auto parted = std::ranges::mismatch(*tokens, prompt.tokens);
     const auto common = static_cast<int32_t>(parted.in1 - tokens->begin());
@@ -221,6 +231,8 @@ struct PromptBuilder {
                     ? EncodeMessages(continued.messages, {})
                     : EncodeTexts(continued.messages, continued.context.empty());
     if (!turn) return std::unexpected(turn.error());
+    if (!prompt_template.refusal().empty() && !images.empty())
+      return api::Fail(api::ErrorCode::kUnsupported, prompt_template.refusal(), "images");
     Tokens tokens = continued.context;
     // The context already starts with BOS: drop the turn's own.
     const bool begins = !turn->empty() && context.tokenizer->bos_id() == turn->front() && !tokens.empty();
@@ -284,9 +296,9 @@ api::Result<void> SuitsTask(ModelTask task, const api::Request& request) {
   return {};
 }
 
-}  // namespace
-
-api::Result<BuiltPrompt> BuildPrompt(const PromptContext& context, const api::Request& request) {
+// The prompt of a request whose images are named.
+api::Result<BuiltPrompt> BuildNamed(const PromptContext& context, const api::Request& request,
+                                    const RequestImages& images) {
   if (auto suits = SuitsTask(context.task, request); !suits) return std::unexpected(suits.error());
   const int32_t num_ctx = request.prompt_only ? INT32_MAX : ContextOf(context, request.params.num_ctx);
   auto output_plan = OutputPlan::Of(context.format, request);
@@ -296,8 +308,8 @@ api::Result<BuiltPrompt> BuildPrompt(const PromptContext& context, const api::Re
   const PromptTemplate& prompt_template = *own != nullptr ? **own : context.prompt_template;
   const TextEncoder encoder(context.tokenizer, prompt_template, request, num_ctx);
   std::string rendered_text;
-  const PromptBuilder builder{context,      prompt_template, num_ctx,      request,
-                              *output_plan, encoder,         rendered_text};
+  const PromptBuilder builder{context,      prompt_template, num_ctx,       request,
+                              *output_plan, encoder,         rendered_text, images};
   if (auto biased = builder.CheckBiases(); !biased) return std::unexpected(biased.error());
   auto fitted = std::visit(builder, request.prompt);
   if (!fitted) {
@@ -307,6 +319,11 @@ api::Result<BuiltPrompt> BuildPrompt(const PromptContext& context, const api::Re
   if (fitted->tokens.empty() && !request.prompt_only)
     return api::Fail(api::ErrorCode::kInvalidArgument, "the prompt is empty", "prompt");
   BuiltPrompt prompt{std::move(fitted->tokens), num_ctx, fitted->dropped};
+  if (!images.empty()) {
+    auto spans = images.SpansIn(prompt.tokens);
+    if (!spans) return std::unexpected(std::move(spans.error()));
+    prompt.images = *std::move(spans);
+  }
   prompt.types = std::move(fitted->types);
   if (std::holds_alternative<api::ChatPrompt>(request.prompt))
     prompt.rendered_text = std::move(rendered_text);
@@ -322,6 +339,20 @@ api::Result<BuiltPrompt> BuildPrompt(const PromptContext& context, const api::Re
     prompt.constraint = std::move(*constraint);
     prompt.thinking_budget = output_plan->BudgetOf(*context.tokenizer);
   }
+  return prompt;
+}
+
+}  // namespace
+
+api::Result<BuiltPrompt> BuildPrompt(const PromptContext& context, const api::Request& request) {
+  const auto images = RequestImages::Prepare(context.images, request);
+  if (!images) return std::unexpected(images.error());
+  if (images->empty()) return BuildNamed(context, request, *images);
+  if (request.prompt_logprobs >= 0)
+    return api::Fail(api::ErrorCode::kUnsupported, "rows of images have no log-probabilities",
+                     "prompt_logprobs");
+  auto prompt = BuildNamed(context, images->Named(request), *images);
+  if (prompt && request.prompt_only) images->Unmark(prompt->tokens);
   return prompt;
 }
 

@@ -15,6 +15,7 @@
 #include "api/base/ids.h"
 #include "api/base/request.h"
 #include "runner/engine/fim_prompt.h"
+#include "runner/engine/image_prompt.h"
 #include "runner/models/rank_head.h"
 #include "runner/output/format.h"
 
@@ -56,6 +57,7 @@ struct BuiltPrompt {
   ThinkingBudget thinking_budget = {};
   std::chrono::nanoseconds build_time{};  // that building it took; for statistics
   std::vector<int32_t> types = {};        // of tokens, for encoders; empty: all 0
+  std::vector<ImageSpan> images = {};     // ascending
   std::string rendered_text = {};         // what the template wrote, of a chat whose text is asked for
   // ApplyModelDefaults():
   std::string sampling = {};                    // PromptReady::sampling
@@ -80,7 +82,8 @@ struct PromptContext {
   const std::unordered_set<api::TokenId>* end_of_generation = nullptr;  // null: none
   const SentenceSettings* sentence = nullptr;             // null: the files say nothing of texts to embed
   const weights::GenerationDefaults* defaults = nullptr;  // of its answers; null: none
-  bool resumed = false;                                   // the answer began in another runner
+  ImageContext images = {};
+  bool resumed = false;           // the answer began in another runner
   bool formats_may_wait = false;  // the caller waits until WorkStopped says that there is memory for one more
 };
 

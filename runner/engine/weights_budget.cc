@@ -36,13 +36,14 @@ int64_t BytesForWeights(const models::Model& whole, const EngineLimits& limits, 
 
 }  // namespace
 
-int64_t DraftBytes(const DraftParts& draft, const EngineLimits& limits) {
-  return draft.resident_bytes() + (draft.model ? ScratchBytes(*draft.model, limits) : 0);
+int64_t BytesBeside(const DraftParts& draft, const models::VisionTower* tower, const EngineLimits& limits) {
+  return draft.resident_bytes() + (draft.model ? ScratchBytes(*draft.model, limits) : 0) +
+         (tower != nullptr ? ImageEncoderBytes(*tower) : 0);
 }
 
-WeightsRoom RoomFor(const DraftParts& draft, const EngineLimits& limits,
+WeightsRoom RoomFor(const DraftParts& draft, const models::VisionTower* tower, const EngineLimits& limits,
                     const api::ipc::RunnerSettings& settings) {
-  return {.process = ResidentBytes() + DraftBytes(draft, limits),
+  return {.process = ResidentBytes() + BytesBeside(draft, tower, limits),
           .cache_bytes = settings.cache_bytes,
           .requested = settings.weights_budget,
           .available = AvailableBytes(settings)};
@@ -66,8 +67,9 @@ api::Result<int64_t> ChoosePanelBytes(const std::shared_ptr<const weights::Model
 
 api::Result<void> FitWeights(OpenedModel& opened, const EngineLimits& limits,
                              const api::ipc::RunnerSettings& settings, LoadOptions& options) {
-  const auto panels = ChoosePanelBytes(opened.loaded.files, options, *opened.metadata_model, limits,
-                                       RoomFor(opened.metadata_draft, limits, settings));
+  const auto panels =
+      ChoosePanelBytes(opened.loaded.files, options, *opened.metadata_model, limits,
+                       RoomFor(opened.metadata_draft, opened.metadata_tower.get(), limits, settings));
   if (!panels) return std::unexpected(panels.error());
   if (*panels == weights::kNoPanelLimit) return {};
   options.panel_bytes_max = *panels;

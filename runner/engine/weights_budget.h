@@ -14,8 +14,8 @@ namespace quire::runner::engine {
 
 struct EngineLimits;
 
-// What a runner has beside its model: a draft model's weights and scratch memory.
-int64_t DraftBytes(const DraftParts& draft, const EngineLimits& limits);
+// What a runner has beside its model: a draft model's weights and scratch memory, a vision tower's (or null).
+int64_t BytesBeside(const DraftParts& draft, const models::VisionTower* tower, const EngineLimits& limits);
 
 // Bytes of memory.
 struct WeightsRoom {
@@ -24,7 +24,7 @@ struct WeightsRoom {
   int64_t requested = 0;    // for all weights of the model; 0 = auto
   int64_t available = 0;    // that it may ever have; 0 = unknown
 };
-WeightsRoom RoomFor(const DraftParts& draft, const EngineLimits& limits,
+WeightsRoom RoomFor(const DraftParts& draft, const models::VisionTower* tower, const EngineLimits& limits,
                     const api::ipc::RunnerSettings& settings);
 
 // The panel_bytes_max that a load of `files` needs. kNoPanelLimit where `whole`, the metadata-only model

@@ -237,6 +237,8 @@ class Creation {
     } else if (draft != nullptr && base != model_.other_layers.end()) {
       request.draft_path = services_.models.BlobPath(base->blob);
     }
+    const auto tower = std::ranges::find(model_.other_layers, kProjectorLayer, &Layer::media_type);
+    if (tower != model_.other_layers.end()) request.projector_path = services_.models.BlobPath(tower->blob);
     const char* const field = own_draft ? "draft_files" : request_.files.empty() ? "from" : "files";
     const auto inspected = co_await services_.backend.Inspect(std::move(request), party_);
     if (!inspected || inspected->error) {

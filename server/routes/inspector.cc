@@ -123,6 +123,7 @@ Awaitable<api::Result<api::ipc::Inspected>> Inspector::CheckLoad(const StoredMod
   request.names = model.PromptNames();
   request.check_load = true;
   request.draft_path = model.draft;
+  request.projector_path = model.projector;
   auto inspected = co_await backend_.Inspect(std::move(request), std::move(party));
   co_return inspected;
 }

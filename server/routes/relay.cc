@@ -346,7 +346,8 @@ scheduler::ModelSpec SpecOf(const SharedModel& model) {
                             .name = model->name.Display(),
                             .path = model->weights,
                             .names = model->PromptNames(),
-                            .draft_path = model->draft};
+                            .draft_path = model->draft,
+                            .projector_path = model->projector};
   if (!model->TemplateInUse().empty()) spec.go_template = {model, &model->go_template};
   return spec;
 }

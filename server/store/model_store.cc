@@ -170,6 +170,7 @@ class ModelReader {
     }
     model.weights = blobs.path() / weights->blob;
     if (const Layer* draft = manifest.Find(kDraftLayer)) model.draft = blobs.path() / draft->blob;
+    if (const Layer* tower = manifest.Find(kProjectorLayer)) model.projector = blobs.path() / tower->blob;
     return {};
   }
 

@@ -50,10 +50,11 @@ struct StoredModel {
   int64_t size = 0;    // bytes of all layers and the config
   std::chrono::system_clock::time_point modified_at;
   ModelDetails details;
-  std::filesystem::path weights;  // the model layer's blob
-  std::filesystem::path draft;    // the draft layer's, or empty
-  std::string template_blob;      // the template layer's blob, or empty
-  std::string go_template;        // application/vnd.ollama.image.template layer, or empty
+  std::filesystem::path weights;    // the model layer's blob
+  std::filesystem::path draft;      // the draft layer's, or empty
+  std::filesystem::path projector;  // the projector layer's: its vision tower, or empty
+  std::string template_blob;        // the template layer's blob, or empty
+  std::string go_template;          // application/vnd.ollama.image.template layer, or empty
   std::string system;
   std::vector<std::string> licenses;
   api::Options parameters;      // params layer, checked

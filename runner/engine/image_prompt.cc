@@ -1,0 +1,262 @@
+#include "runner/engine/image_prompt.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+#include "api/base/sha256.h"
+#include "runner/images/decode.h"
+
+namespace quire::runner::engine {
+namespace {
+
+constexpr uint32_t kImageBit = 0x8000'0000;
+constexpr int32_t kIdsOfDigest = 8;
+
+std::string NameOf(const images::PreparedImage& image) { return {image.digest.begin(), image.digest.end()}; }
+
+// The ids of an image's rows.
+std::vector<api::TokenId> IdsOf(const images::PreparedImage& image) {
+  std::vector<api::TokenId> ids;
+  const int32_t count = image.tokens();
+  ids.reserve(static_cast<size_t>(count));
+  for (int32_t block = 0; std::ssize(ids) < count; ++block) {
+    api::Sha256 sha;
+    sha.Update(NameOf(image));
+    sha.Update(fmt::format("{}", block));
+    const api::Sha256::Digest digest = sha.FinishBytes();
+    for (int32_t i = 0; i < kIdsOfDigest && std::ssize(ids) < count; ++i) {
+      uint32_t word = 0;
+      std::memcpy(&word, digest.data() + i * sizeof(word), sizeof(word));
+      ids.push_back(static_cast<api::TokenId>(word | kImageBit));
+    }
+  }
+  return ids;
+}
+
+const std::vector<api::Message>* MessagesOf(const api::Prompt& prompt) {
+  if (const auto* chat = std::get_if<api::ChatPrompt>(&prompt)) return &chat->messages;
+  if (const auto* continued = std::get_if<api::ContinuedPrompt>(&prompt)) return &continued->messages;
+  return nullptr;
+}
+
+// Without the files of its images.
+api::Message WithoutFiles(const api::Message& message) {
+  api::Message copy{.role = message.role,
+                    .content = message.content,
+                    .thinking = message.thinking,
+                    .tool_calls = message.tool_calls,
+                    .tool_name = message.tool_name,
+                    .tool_call_id = message.tool_call_id,
+                    .restore_point = message.restore_point};
+  for (const api::Image& image : message.images) copy.images.push_back({.at = image.at, .bytes = {}});
+  return copy;
+}
+
+// The spans of a tile whose rows begin at embedding `first`, where the tokens from `at` on hold them: markup
+// may stand between rows.
+bool AppendTile(const SharedImage& image, const images::Tile& tile, std::span<const api::TokenId> ids,
+                int32_t first, std::span<const api::TokenId> tokens, size_t& at,
+                std::vector<ImageSpan>& spans) {
+  int32_t done = 0;
+  while (done < tile.tokens) {
+    while (at < tokens.size() && tokens[at] >= 0) ++at;
+    const int32_t begin = done;
+    const auto begin_at = static_cast<int32_t>(at);
+    while (done < tile.tokens && at < tokens.size() && tokens[at] == ids[static_cast<size_t>(first + done)]) {
+      ++at;
+      ++done;
+    }
+    if (done == begin) return false;
+    const bool whole = done - begin == tile.tokens;
+    spans.push_back({.image = image,
+                     .begin = begin_at,
+                     .count = done - begin,
+                     .first = first + begin,
+                     .grid_rows = whole ? tile.grid_rows : 0,
+                     .grid_columns = whole ? tile.grid_columns : 0});
+  }
+  return true;
+}
+
+}  // namespace
+
+void AppendRopePositions(std::span<const ImageSpan> spans, int64_t begin, int64_t count,
+                         std::array<std::vector<int64_t>, 3>& to) {
+  int64_t saved = 0;  // positions that the grids before a token take fewer than tokens
+  size_t next = 0;
+  for (int64_t index = begin; index < begin + count; ++index) {
+    while (next < spans.size() && spans[next].end() <= index) {
+      saved += spans[next].count - spans[next].positions();
+      ++next;
+    }
+    std::array<int64_t, 3> position = {index - saved, index - saved, index - saved};
+    if (next < spans.size() && spans[next].begin <= index && spans[next].grid_rows > 0) {
+      const ImageSpan& span = spans[next];
+      const int64_t start = span.begin - saved, row = index - span.begin;
+      position = {start, start + row / span.grid_columns, start + row % span.grid_columns};
+    }
+    for (size_t axis = 0; axis < position.size(); ++axis) to[axis].push_back(position[axis]);
+  }
+}
+
+api::Result<SharedImage> PreparedImages::Get(const images::ImageProcessor& processor,
+                                             const std::string& isolation, const std::string& file) {
+  const std::string key = api::Sha256Of(file) + isolation;
+  {
+    const api::MutexLock lock(mutex_);
+    const auto found = std::ranges::find(entries_, key, &Entry::key);
+    if (found != entries_.end()) {
+      entries_.splice(entries_.begin(), entries_, found);
+      return found->image;
+    }
+  }
+  const auto bitmap = images::Decode(file);
+  if (!bitmap) return std::unexpected(bitmap.error());
+  auto prepared = processor.Prepare(*bitmap);
+  if (!prepared) return std::unexpected(std::move(prepared.error()));
+  auto image = std::make_shared<const images::PreparedImage>(*std::move(prepared));
+  if (image->bytes() > kBytesMax) return image;
+  const api::MutexLock lock(mutex_);
+  entries_.push_front({key, image});
+  bytes_ += image->bytes();
+  while (bytes_ > kBytesMax) {
+    bytes_ -= entries_.back().image->bytes();
+    entries_.pop_back();
+  }
+  return image;
+}
+
+api::Result<RequestImages> RequestImages::Prepare(const ImageContext& context, const api::Request& request) {
+  RequestImages made;
+  made.context_ = context;
+  const std::vector<api::Message>* messages = MessagesOf(request.prompt);
+  if (messages == nullptr) return made;
+  for (size_t i = 0; i < messages->size(); ++i) {
+    const api::Message& message = (*messages)[i];
+    for (size_t j = 0; j < message.images.size(); ++j) {
+      const std::string field = fmt::format("messages[{}].images[{}]", i, j);
+      if (context.processor == nullptr || !context.image_token) {
+        return api::Fail(api::ErrorCode::kUnsupported,
+                         fmt::format("{}: this model does not support images", field), field);
+      }
+      auto image =
+          context.prepared->Get(*context.processor, request.client.IsolationKey(), message.images[j].bytes);
+      if (!image) {
+        return api::Fail(image.error().code, fmt::format("{}: {}", field, image.error().message), field);
+      }
+      made.images_.emplace(NameOf(**image), *image);
+      made.order_.push_back(NameOf(**image));
+    }
+  }
+  return made;
+}
+
+api::Request RequestImages::Named(const api::Request& request) const {
+  const auto* messages = MessagesOf(request.prompt);
+  std::vector<api::Message> named;
+  named.reserve(messages->size());
+  size_t next = 0;
+  for (const api::Message& message : *messages) {
+    named.push_back(WithoutFiles(message));
+    for (api::Image& image : named.back().images) image.bytes = order_[next++];
+  }
+  api::Request copy = request;
+  if (auto* chat = std::get_if<api::ChatPrompt>(&copy.prompt)) chat->messages = std::move(named);
+  if (auto* continued = std::get_if<api::ContinuedPrompt>(&copy.prompt))
+    continued->messages = std::move(named);
+  return copy;
+}
+
+std::vector<SharedImage> RequestImages::ImagesOf(std::span<const api::Message> messages) const {
+  std::vector<SharedImage> images;
+  for (const api::Message& message : messages) {
+    for (const api::Image& image : message.images) images.push_back(images_.at(image.bytes));
+  }
+  return images;
+}
+
+api::Result<std::vector<PromptSegment>> RequestImages::Expand(std::vector<PromptSegment> rendered,
+                                                              std::span<const api::Message> messages) const {
+  const std::vector<SharedImage> images = ImagesOf(messages);
+  if (images.empty()) return rendered;
+  const std::string& placeholder = context_.processor->placeholder();
+  size_t next = 0;
+  for (PromptSegment& segment : rendered) {
+    if (!segment.from_template) continue;
+    std::string text;
+    size_t from = 0;
+    for (size_t at = 0; (at = segment.text.find(placeholder, from)) != std::string::npos;) {
+      if (next == images.size()) break;
+      text.append(segment.text, from, at - from);
+      text += images[next++]->prompt_text;
+      from = at + placeholder.size();
+    }
+    text.append(segment.text, from);
+    segment.text = std::move(text);
+  }
+  if (next == images.size()) return rendered;
+  return api::Fail(api::ErrorCode::kUnsupported,
+                   fmt::format("the model's chat template shows {} of {} images", next, images.size()),
+                   "messages");
+}
+
+api::Result<void> RequestImages::Mark(std::span<const api::Message> messages,
+                                      std::vector<api::TokenId>& tokens) const {
+  std::vector<api::TokenId> ids;
+  for (const SharedImage& image : ImagesOf(messages)) {
+    const std::vector<api::TokenId> own = IdsOf(*image);
+    ids.insert(ids.end(), own.begin(), own.end());
+  }
+  size_t next = 0;
+  for (api::TokenId& token : tokens) {
+    if (token != context_.image_token) continue;
+    if (next == ids.size()) break;
+    token = ids[next++];
+  }
+  if (next == ids.size()) return {};
+  return api::Fail(api::ErrorCode::kInternal,
+                   fmt::format("the prompt has {} rows for images of {} rows", next, ids.size()));
+}
+
+api::Result<std::vector<ImageSpan>> RequestImages::SpansIn(std::span<const api::TokenId> tokens) const {
+  std::map<api::TokenId, std::pair<SharedImage, std::vector<api::TokenId>>> by_first;
+  for (const auto& [name, image] : images_) {
+    std::vector<api::TokenId> ids = IdsOf(*image);
+    const api::TokenId first = ids.front();
+    by_first.emplace(first, std::pair(image, std::move(ids)));
+  }
+  std::vector<ImageSpan> spans;
+  for (size_t at = 0; at < tokens.size();) {
+    if (tokens[at] >= 0) {
+      ++at;
+      continue;
+    }
+    const auto found = by_first.find(tokens[at]);
+    bool whole = found != by_first.end();
+    int32_t first = 0;
+    if (whole) {
+      const auto& [image, ids] = found->second;
+      for (const images::Tile& tile : image->tiles) {
+        whole = whole && AppendTile(image, tile, ids, first, tokens, at, spans);
+        first += tile.tokens;
+      }
+    }
+    if (!whole)
+      return api::Fail(api::ErrorCode::kContextLengthExceeded,
+                       "an image does not fit in what the context leaves of the request");
+  }
+  return spans;
+}
+
+void RequestImages::Unmark(std::vector<api::TokenId>& tokens) const {
+  for (api::TokenId& token : tokens) {
+    if (token < 0) token = *context_.image_token;
+  }
+}
+
+}  // namespace quire::runner::engine
