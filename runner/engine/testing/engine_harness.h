@@ -69,6 +69,7 @@ struct EngineHarnessSetup {
   bool starts = true;  // false: requests wait for Start(), so that all are there at the first step
   std::function<std::unique_ptr<TierLink>(const cache::Layout&)> tier = {};  // where prefixes go, too
   int64_t panel_bytes_max = weights::kNoPanelLimit;
+  std::function<std::unique_ptr<models::VisionTower>(int32_t hidden_size)> tower = {};
 };
 
 // An engine on a thread of its own; the test's thread submits and waits.
@@ -90,6 +91,7 @@ class EngineHarness {
     layout_ = model->model->cache_layout();
     layout_.stored_state = setup.limits.state_cache_type;
     if (setup.drafter) model->drafter = setup.drafter();
+    if (setup.tower) model->tower = setup.tower(model->model->hidden_size());
     constraints_ = std::make_unique<constraint::ConstraintCache>(
         [this, ends = model->end_of_generation] { return IndexVocabulary(*tokenizer_, ends); }, kPlenty);
     auto engine = Engine::Create(std::move(*model), setup.limits, setup.threads, inbox_, engine_stats_,
@@ -129,13 +131,20 @@ class EngineHarness {
 
   // `early_credit` comes before the prompt is built.
   api::RequestId Submit(api::Request request, api::ipc::Resume resume = {}, int32_t early_credit = 0) {
-    const api::RequestId id{++last_id_};
-    inbox_.Post(Arrived{id});
-    if (early_credit > 0) inbox_.Post(api::ipc::Credit{id, early_credit});
+    auto prompt = Build(request);
+    return SubmitBuilt(std::move(request), std::move(prompt), std::move(resume), early_credit);
+  }
+  api::Result<BuiltPrompt> Build(const api::Request& request) {
     PromptContext context{tokenizer_,      *template_, turn_start_token_, FindFimTokens(*tokenizer_),
                           context_length_, format_,    constraints_.get()};
     context.sentence = sentence_.get();
-    auto prompt = BuildPrompt(context, request);
+    return BuildPrompt(context, request);
+  }
+  api::RequestId SubmitBuilt(api::Request request, api::Result<BuiltPrompt> prompt,
+                             api::ipc::Resume resume = {}, int32_t early_credit = 0) {
+    const api::RequestId id{++last_id_};
+    inbox_.Post(Arrived{id});
+    if (early_credit > 0) inbox_.Post(api::ipc::Credit{id, early_credit});
     inbox_.Post(PromptBuilt{id, std::move(request), std::move(prompt), Clock::now(), std::move(resume)});
     return id;
   }
