@@ -177,6 +177,9 @@ class Planner {
   Json body_ = Json::object();
 };
 
+// A smaller file has arrived before anybody could read its line.
+constexpr int64_t kShownBytesMin = int64_t{1} << 20;
+
 // Brings what the daemon lacks; the value is {name: digest}.
 api::Result<Json> SendFiles(Client& client, const std::vector<LocalFile>& files, bool may_link,
                             Progress& progress) {
@@ -189,8 +192,10 @@ api::Result<Json> SendFiles(Client& client, const std::vector<LocalFile>& files,
     std::error_code error;
     const auto total = static_cast<int64_t>(fs::file_size(file.path, error));
     const std::string text = "copying file " + *digest;
-    const auto brought = BringFile(client, file.path, *digest, may_link,
-                                   [&](int64_t bytes) { progress.Update(text, bytes, total); });
+    const auto show = [&](int64_t bytes) {
+      if (total >= kShownBytesMin) progress.Update(text, bytes, total);
+    };
+    const auto brought = BringFile(client, file.path, *digest, may_link, show);
     if (!brought) return std::unexpected(brought.error());
     if (*brought != Arrival::kThere && *brought != Arrival::kSent)
       progress.Update(fmt::format("{} {} into the store", PastTense(*brought), file.name), 0, 0);
