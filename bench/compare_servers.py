@@ -56,12 +56,13 @@ def link_blob(store, gguf, kind):
             "size": os.path.getsize(gguf)}
 
 
-def make_store(store, gguf, draft=None):
-    """A model store in Ollama's layout that holds `gguf` as the model "bench", with a draft model if there is one."""
+def make_store(store, gguf, draft=None, projector=None):
+    """A model store in Ollama's layout that holds `gguf` as the model "bench", with a draft model and a vision tower if there are."""
     (store / "blobs").mkdir(parents=True)
     manifest_path = store / "manifests/registry.ollama.ai/library/bench/latest"
     manifest_path.parent.mkdir(parents=True)
-    layers = [link_blob(store, gguf, "model")] + ([link_blob(store, draft, "draft")] if draft else [])
+    parts = (("model", gguf), ("draft", draft), ("projector", projector))
+    layers = [link_blob(store, file, kind) for kind, file in parts if file]
     config = {"model_format": "gguf", "model_family": "bench", "model_families": ["bench"], "model_type": "",
               "file_type": "", "architecture": "amd64", "os": "linux", "rootfs": {"type": "layers", "diff_ids": []}}
     manifest_path.write_text(json.dumps({
