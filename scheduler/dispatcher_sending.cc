@@ -41,9 +41,10 @@ void Dispatcher::Impl::RequestSending() {
 Dispatcher::Impl::RequestSize Dispatcher::Impl::SizeOf(const api::Request& request) {
   const size_t format = request.format ? request.format->text.size() : 0;
   const size_t texts = api::TextBytes(request.prompt);
-  return {.texts = texts,
-          .frame = kRequestBytes + texts + request.go_template.size() + format,
-          .memory = api::MemoryBytes(request)};
+  return {
+      .texts = texts,
+      .frame = kRequestBytes + texts + api::ImageBytes(request.prompt) + request.go_template.size() + format,
+      .memory = api::MemoryBytes(request)};
 }
 
 void Dispatcher::Impl::SendAdmitted() {

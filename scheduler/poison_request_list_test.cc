@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,15 @@ TEST(PoisonRequestList, ARequestThatDiffersInAnythingIsNot) {
       [&](api::Request& of) { messages(of)[1].content = "kilo"; },
       [&](api::Request& of) { messages(of)[1].content = "kill "; },
       [&](api::Request& of) { messages(of).pop_back(); },
+      [&](api::Request& of) {
+        messages(of)[1].images = {{0, std::make_shared<const std::string>("i")}};
+      },
+      [&](api::Request& of) {
+        messages(of)[1].images = {{1, std::make_shared<const std::string>("i")}};
+      },
+      [&](api::Request& of) {
+        messages(of)[1].images = {{0, std::make_shared<const std::string>("j")}};
+      },
       [&](api::Request& of) {  // the same bytes, cut elsewhere
         messages(of)[1].role = "userk";
         messages(of)[1].content = "ill";

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -21,10 +22,10 @@ struct ToolCall {
   std::string arguments_json;  // a JSON object, key order as received
 };
 
-// An image in a message.
+// An image in a message. Copies of a request share its file.
 struct Image {
-  size_t at = 0;      // bytes of the message's text before it
-  std::string bytes;  // the file: PNG, JPEG or WebP
+  size_t at = 0;                            // bytes of the message's text before it
+  std::shared_ptr<const std::string> file;  // PNG, JPEG or WebP, as it came; never null in a Request
 };
 
 struct Message {

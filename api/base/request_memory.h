@@ -29,6 +29,9 @@ size_t HeapBytes(const std::variant<Prompts...>& prompt) {
   return std::visit([](const auto& alternative) { return HeapBytes(alternative); }, prompt);
 }
 
+// Of the images' files. They are no part of TextBytes(): what they take of the context their sides decide.
+size_t ImageBytes(const Prompt& prompt);
+
 // All of it.
 size_t MemoryBytes(const Request& request);
 

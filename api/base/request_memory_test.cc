@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -55,6 +56,20 @@ TEST(RequestMemory, CountsEveryText) {
       {"template", [](Request& r) -> std::string& { return r.go_template; }},
   };
   for (const auto& [name, text] : texts) EXPECT_EQ(GrowthBy(chat, text), kGrown) << name;
+}
+
+TEST(RequestMemory, CountsImages) {
+  const auto with = [](size_t bytes) {
+    Request request;
+    Message message{"user", "see"};
+    message.images = {{0, std::make_shared<const std::string>(100, 'i')},
+                      {3, std::make_shared<const std::string>(bytes, 'i')}};
+    request.prompt = ChatPrompt{.messages = {std::move(message)}};
+    return request;
+  };
+  EXPECT_EQ(MemoryBytes(with(100 + kGrown)) - MemoryBytes(with(100)), kGrown);
+  EXPECT_EQ(ImageBytes(with(kGrown).prompt), 100 + kGrown);
+  EXPECT_EQ(ImageBytes(RawPrompt{std::string(kGrown, 'x')}), 0U);
 }
 
 TEST(RequestMemory, CountsEveryKindOfPrompt) {

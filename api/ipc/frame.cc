@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "api/base/request_memory.h"
 #include "api/base/text_bounds.h"
 #include "api/ipc/bounds_check.h"
 #include "api/ipc/frame_bounds.h"
@@ -295,8 +296,8 @@ Result<void> Check(const SubmitView& submit) {
 std::string Encode(const SubmitView& submit) {
   const uint16_t type = TypeOfSubmit();
   std::string frame;
-  frame.reserve(kRequestBytes +
-                TextBytes(submit.request.prompt));  // a long text is not copied again and again
+  // A long text is not copied again and again.
+  frame.reserve(kRequestBytes + TextBytes(submit.request.prompt) + ImageBytes(submit.request.prompt));
   AppendFrameOf(type, submit, frame);
   return frame;
 }

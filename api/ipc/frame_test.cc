@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <type_traits>
@@ -48,6 +49,8 @@ Submit FullSubmit() {
   Submit submit{RequestId{0xFFFFFFFFFFFFFFFF}, {}};
   Message answer{"assistant", "", "hm", {{"c1", "f", R"({"b":1,"a":2})"}}, "", ""};
   Message result{"tool", "42", "", {}, "f", "c1"};
+  result.images = {{2, std::make_shared<const std::string>("\x89PNG\xFF")},
+                   {2, std::make_shared<const std::string>(70'000, '\xFE')}};
   submit.request.prompt =
       ChatPrompt{{{"user", "h\xC3\xA9"}, answer, result}, {{"f", "{}", true, R"({"x":1})"}}};
   submit.request.params.temperature = 0.1F;

@@ -6,7 +6,10 @@
 
 #include <concepts>
 #include <limits>
+#include <memory>
+#include <string>
 #include <type_traits>
+#include <utility>
 
 #include "api/base/limits.h"
 #include "api/ipc/messages.h"
@@ -44,6 +47,17 @@ void VisitFields(M& m, V& visit) {
   visit("name", m.name);
   visit("arguments", m.arguments_json);
 }
+template <Is<Image> M, class V>
+void VisitFields(M& m, V& visit) {
+  visit("at", m.at);
+  if constexpr (std::is_const_v<M>) {
+    visit("file", *m.file, Binary());
+  } else {
+    auto file = std::make_shared<std::string>();
+    visit("file", *file, Binary());
+    m.file = std::move(file);
+  }
+}
 template <Is<Message> M, class V>
 void VisitFields(M& m, V& visit) {
   visit("role", m.role);
@@ -53,6 +67,7 @@ void VisitFields(M& m, V& visit) {
   visit.IfAny("tool_call_id", m.tool_call_id);
   visit.IfAny("tool_calls", m.tool_calls);
   visit("restore_point", m.restore_point);
+  visit.IfAny("images", m.images);
 }
 template <Is<Tool> M, class V>
 void VisitFields(M& m, V& visit) {

@@ -22,7 +22,7 @@
 
 namespace quire::api::ipc {
 
-inline constexpr uint16_t kVersion = 18;
+inline constexpr uint16_t kVersion = 19;
 inline constexpr size_t kHeaderBytes = 16;
 // To a runner: a 100k-turn chat fits; a hostile length does not. To the daemon less, by its type: BoundsOf().
 inline constexpr size_t kFrameBytesMax = size_t{256} << 20;

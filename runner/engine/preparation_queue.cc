@@ -6,6 +6,7 @@
 #include <utility>
 #include <variant>
 
+#include "api/base/request_memory.h"
 #include "api/base/text_bounds.h"
 
 namespace quire::runner::engine {
@@ -43,7 +44,8 @@ bool CompilesSomething(const api::Request& request) {
 Lane PreparationQueue::LaneOf(const api::Request& request) {
   if (api::ImagesOf(request.prompt) > 0) return Lane::kLong;  // decoding is not cut
   if (CompilesSomething(request)) return Lane::kShort;
-  return api::TextBytes(request.prompt) <= kLightBytesMax ? Lane::kLight : Lane::kMedium;
+  const bool light = api::ImageBytes(request.prompt) == 0 && api::TextBytes(request.prompt) <= kLightBytesMax;
+  return light ? Lane::kLight : Lane::kMedium;
 }
 
 void PreparationQueue::Push(PreparationJob job) {

@@ -360,6 +360,10 @@ TEST(PreparationQueue, KnowsWhatMayBeExpensive) {
   EXPECT_EQ(PreparationQueue::LaneOf(TenantChat("Hello!")), Lane::kLight);
   EXPECT_EQ(PreparationQueue::LaneOf(TenantChat(std::string(PreparationQueue::kLightBytesMax + 1, 'a'))),
             Lane::kMedium);
+  api::Request seen = TenantChat("Hello!");
+  std::get<api::ChatPrompt>(seen.prompt).messages.back().images = {
+      {0, std::make_shared<const std::string>("a bomb may be this short")}};
+  EXPECT_EQ(PreparationQueue::LaneOf(seen), Lane::kMedium);
   EXPECT_EQ(PreparationQueue::LaneOf(WithSchema("{}")), Lane::kShort);
   api::Request own = TenantChat("Hello!");
   own.go_template = "{{ .Prompt }}";
