@@ -44,19 +44,6 @@ const std::vector<api::Message>* MessagesOf(const api::Prompt& prompt) {
   return nullptr;
 }
 
-// Without the files of its images.
-api::Message WithoutFiles(const api::Message& message) {
-  api::Message copy{.role = message.role,
-                    .content = message.content,
-                    .thinking = message.thinking,
-                    .tool_calls = message.tool_calls,
-                    .tool_name = message.tool_name,
-                    .tool_call_id = message.tool_call_id,
-                    .restore_point = message.restore_point};
-  for (const api::Image& image : message.images) copy.images.push_back({.at = image.at, .bytes = {}});
-  return copy;
-}
-
 // The spans of a tile whose rows begin at embedding `first`, where the tokens from `at` on hold them: markup
 // may stand between rows.
 bool AppendTile(const SharedImage& image, const images::Tile& tile, std::span<const api::TokenId> ids,
@@ -145,37 +132,20 @@ api::Result<RequestImages> RequestImages::Prepare(const ImageContext& context, c
                          fmt::format("{}: this model does not support images", field), field);
       }
       auto image =
-          context.prepared->Get(*context.processor, request.client.IsolationKey(), message.images[j].bytes);
+          context.prepared->Get(*context.processor, request.client.IsolationKey(), *message.images[j].file);
       if (!image) {
         return api::Fail(image.error().code, fmt::format("{}: {}", field, image.error().message), field);
       }
-      made.images_.emplace(NameOf(**image), *image);
-      made.order_.push_back(NameOf(**image));
+      made.images_.emplace(message.images[j].file.get(), *std::move(image));
     }
   }
   return made;
 }
 
-api::Request RequestImages::Named(const api::Request& request) const {
-  const auto* messages = MessagesOf(request.prompt);
-  std::vector<api::Message> named;
-  named.reserve(messages->size());
-  size_t next = 0;
-  for (const api::Message& message : *messages) {
-    named.push_back(WithoutFiles(message));
-    for (api::Image& image : named.back().images) image.bytes = order_[next++];
-  }
-  api::Request copy = request;
-  if (auto* chat = std::get_if<api::ChatPrompt>(&copy.prompt)) chat->messages = std::move(named);
-  if (auto* continued = std::get_if<api::ContinuedPrompt>(&copy.prompt))
-    continued->messages = std::move(named);
-  return copy;
-}
-
 std::vector<SharedImage> RequestImages::ImagesOf(std::span<const api::Message> messages) const {
   std::vector<SharedImage> images;
   for (const api::Message& message : messages) {
-    for (const api::Image& image : message.images) images.push_back(images_.at(image.bytes));
+    for (const api::Image& image : message.images) images.push_back(images_.at(image.file.get()));
   }
   return images;
 }
@@ -225,7 +195,7 @@ api::Result<void> RequestImages::Mark(std::span<const api::Message> messages,
 
 api::Result<std::vector<ImageSpan>> RequestImages::SpansIn(std::span<const api::TokenId> tokens) const {
   std::map<api::TokenId, std::pair<SharedImage, std::vector<api::TokenId>>> by_first;
-  for (const auto& [name, image] : images_) {
+  for (const auto& [file, image] : images_) {
     std::vector<api::TokenId> ids = IdsOf(*image);
     const api::TokenId first = ids.front();
     by_first.emplace(first, std::pair(image, std::move(ids)));

@@ -73,15 +73,13 @@ struct ImageContext {
   std::shared_ptr<PreparedImages> prepared;
 };
 
-// Images of one request while its prompt is built. Immutable.
+// Images of one request while its prompt is built. Immutable; the request outlives it.
 class RequestImages {
  public:
   // kUnsupported: the model sees none. kInvalidArgument: one cannot be decoded. Both name the field.
   static api::Result<RequestImages> Prepare(const ImageContext& context, const api::Request& request);
 
   bool empty() const { return images_.empty(); }
-  // The request with the names that the functions below know images by in place of their files.
-  api::Request Named(const api::Request& request) const;
   // What takes the place of the placeholders that the template wrote for the images of these messages.
   // kUnsupported: it did not write one for each.
   api::Result<std::vector<PromptSegment>> Expand(std::vector<PromptSegment> rendered,
@@ -97,8 +95,7 @@ class RequestImages {
   std::vector<SharedImage> ImagesOf(std::span<const api::Message> messages) const;
 
   ImageContext context_;
-  std::map<std::string, SharedImage> images_;  // by digest
-  std::vector<std::string> order_;             // digests, in the order of the messages
+  std::map<const std::string*, SharedImage> images_;  // by api::Image::file
 };
 
 }  // namespace quire::runner::engine

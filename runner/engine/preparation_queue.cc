@@ -17,6 +17,7 @@ using Clock = std::chrono::steady_clock;
 
 // How often it is looked whether there is memory for formats again.
 constexpr std::chrono::milliseconds kFormatInterval(10);
+constexpr size_t kMediumImageBytesMax = size_t{1} << 20;
 
 nanoseconds TimeOf(clockid_t clock) {
   timespec time{};
@@ -42,9 +43,10 @@ bool CompilesSomething(const api::Request& request) {
 }  // namespace
 
 Lane PreparationQueue::LaneOf(const api::Request& request) {
-  if (api::ImagesOf(request.prompt) > 0) return Lane::kLong;  // decoding is not cut
+  const size_t images = api::ImageBytes(request.prompt);
+  if (images > kMediumImageBytesMax) return Lane::kLong;  // decoding is not cut
   if (CompilesSomething(request)) return Lane::kShort;
-  const bool light = api::ImageBytes(request.prompt) == 0 && api::TextBytes(request.prompt) <= kLightBytesMax;
+  const bool light = images == 0 && api::TextBytes(request.prompt) <= kLightBytesMax;
   return light ? Lane::kLight : Lane::kMedium;
 }
 

@@ -296,9 +296,8 @@ api::Result<void> SuitsTask(ModelTask task, const api::Request& request) {
   return {};
 }
 
-// The prompt of a request whose images are named.
-api::Result<BuiltPrompt> BuildNamed(const PromptContext& context, const api::Request& request,
-                                    const RequestImages& images) {
+api::Result<BuiltPrompt> BuildWith(const RequestImages& images, const PromptContext& context,
+                                   const api::Request& request) {
   if (auto suits = SuitsTask(context.task, request); !suits) return std::unexpected(suits.error());
   const int32_t num_ctx = request.prompt_only ? INT32_MAX : ContextOf(context, request.params.num_ctx);
   auto output_plan = OutputPlan::Of(context.format, request);
@@ -347,12 +346,11 @@ api::Result<BuiltPrompt> BuildNamed(const PromptContext& context, const api::Req
 api::Result<BuiltPrompt> BuildPrompt(const PromptContext& context, const api::Request& request) {
   const auto images = RequestImages::Prepare(context.images, request);
   if (!images) return std::unexpected(images.error());
-  if (images->empty()) return BuildNamed(context, request, *images);
-  if (request.prompt_logprobs >= 0)
+  if (request.prompt_logprobs >= 0 && !images->empty())
     return api::Fail(api::ErrorCode::kUnsupported, "rows of images have no log-probabilities",
                      "prompt_logprobs");
-  auto prompt = BuildNamed(context, images->Named(request), *images);
-  if (prompt && request.prompt_only) images->Unmark(prompt->tokens);
+  auto prompt = BuildWith(*images, context, request);
+  if (prompt && request.prompt_only && !images->empty()) images->Unmark(prompt->tokens);
   return prompt;
 }
 
