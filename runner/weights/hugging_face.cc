@@ -116,6 +116,7 @@ class HuggingFaceModel : public ModelFiles {
     api::Result<std::optional<std::string>> pooling_json;
     api::Result<std::vector<SentenceModule>> modules;
     std::string sentence_config, sentence_prompts;
+    api::Result<std::string> processor_config;
     std::string chat_template, tool_template;
     std::vector<int32_t> end_ids;
     std::vector<MappedFile> files;
@@ -146,6 +147,7 @@ class HuggingFaceModel : public ModelFiles {
   api::Result<std::vector<SentenceModule>> sentence_modules() const override { return parts_.modules; }
   std::string sentence_config() const override { return parts_.sentence_config; }
   std::string sentence_prompts() const override { return parts_.sentence_prompts; }
+  api::Result<std::string> processor_config() const override { return parts_.processor_config; }
   std::string chat_template() const override { return parts_.chat_template; }
   std::string named_chat_template(std::string_view name) const override {
     return name == "tool_use" ? parts_.tool_template : std::string();
@@ -411,12 +413,29 @@ api::Result<void> ReadSentenceModules(const ModelSource& source, Parts& parts) {
   return {};
 }
 
+api::Result<std::string> ReadProcessorConfig(const ModelSource& source) {
+  auto config = ReadObject(source, "processor_config.json", kConfigBytesMax);
+  if (!config) return std::unexpected(config.error());
+  auto images = ReadObject(source, "preprocessor_config.json", kConfigBytesMax);
+  if (!images) return std::unexpected(images.error());
+  if (!images->is_null() && FindMember(*config, "image_processor") == nullptr) {
+    (*config)["image_processor"] = std::move(*images);
+  }
+  return config->is_null() ? std::string() : config->dump();
+}
+
+api::Result<void> ReadProcessorFiles(const ModelSource& source, Parts& parts) {
+  parts.processor_config = ReadProcessorConfig(source);
+  return {};
+}
+
 }  // namespace
 
 api::Result<std::shared_ptr<const ModelFiles>> OpenHuggingFace(const ModelSource& source) {
   Parts parts;
   parts.directory = source.path();
-  for (auto* const step : {&ReadConfigs, &ReadTokenizer, &ReadWeights, &ReadSentenceModules}) {
+  for (auto* const step :
+       {&ReadConfigs, &ReadTokenizer, &ReadWeights, &ReadSentenceModules, &ReadProcessorFiles}) {
     if (auto done = step(source, parts); !done) return std::unexpected(done.error());
   }
   return std::make_shared<const HuggingFaceModel>(std::move(parts));

@@ -83,6 +83,10 @@ class ModelFiles {
   }
   virtual std::string sentence_config() const { return {}; }
   virtual std::string sentence_prompts() const { return {}; }
+  // Hugging Face: the text of processor_config.json; preprocessor_config.json is its member image_processor
+  // where it has none. Empty when both are absent, and for GGUF. An invalid file is an error here and not in
+  // Open().
+  virtual api::Result<std::string> processor_config() const { return std::string(); }
 
   // The model's Jinja chat template (chat_template.jinja, tokenizer_config.json or tokenizer.chat_template);
   // empty when it has none.

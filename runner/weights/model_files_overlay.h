@@ -59,6 +59,7 @@ class ModelFilesOverlay final : public ModelFiles {
   }
   std::string sentence_config() const override { return files_->sentence_config(); }
   std::string sentence_prompts() const override { return files_->sentence_prompts(); }
+  api::Result<std::string> processor_config() const override { return files_->processor_config(); }
   std::string chat_template() const override { return files_->chat_template(); }
   std::string named_chat_template(std::string_view name) const override {
     return files_->named_chat_template(name);

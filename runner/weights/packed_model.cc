@@ -33,6 +33,7 @@ constexpr const char* kPooling = "quire.huggingface.pooling";
 constexpr const char* kModules = "quire.huggingface.modules";
 constexpr const char* kSentence = "quire.huggingface.sentence_config";
 constexpr const char* kSentencePrompts = "quire.huggingface.sentence_prompts";
+constexpr const char* kProcessor = "quire.huggingface.processor_config";
 constexpr const char* kEndIds = "quire.huggingface.end_ids";
 constexpr const char* kTemplate = "tokenizer.chat_template";
 constexpr const char* kToolTemplate = "tokenizer.chat_template.tool_use";
@@ -55,7 +56,7 @@ class PackedModel : public ModelFiles {
  public:
   struct Parts {
     std::string architecture, tokenizer_json, chat_template, tool_template, pooling, sentence_config,
-        sentence_prompts;
+        sentence_prompts, processor_config;
     std::vector<SentenceModule> modules;
     ordered_json config, generation_config, tokenizer_config;
     std::vector<int32_t> end_ids;
@@ -83,6 +84,7 @@ class PackedModel : public ModelFiles {
   api::Result<std::vector<SentenceModule>> sentence_modules() const override { return parts_.modules; }
   std::string sentence_config() const override { return parts_.sentence_config; }
   std::string sentence_prompts() const override { return parts_.sentence_prompts; }
+  api::Result<std::string> processor_config() const override { return parts_.processor_config; }
   std::string chat_template() const override { return parts_.chat_template; }
   std::string named_chat_template(std::string_view name) const override {
     return name == "tool_use" ? parts_.tool_template : std::string();
@@ -156,6 +158,7 @@ void AddTexts(GgufWriter& writer, const ModelFiles& files, const ordered_json& c
   if (!list.empty()) add(kModules, DumpOrEmpty(list));
   add(kSentence, files.sentence_config());
   add(kSentencePrompts, files.sentence_prompts());
+  if (const auto processor = files.processor_config()) add(kProcessor, *processor);
   add(kEndIds, DumpOrEmpty(ordered_json(files.end_of_generation_ids())));
 }
 
@@ -257,6 +260,7 @@ api::Result<void> PackHuggingFace(const ModelSource& directory, OutputFile to,
   // What a packed model could not say again is refused here.
   if (auto pooling = (*files)->pooling_json(); !pooling) return std::unexpected(pooling.error());
   if (auto modules = (*files)->sentence_modules(); !modules) return std::unexpected(modules.error());
+  if (auto processor = (*files)->processor_config(); !processor) return std::unexpected(processor.error());
   if ((*files)->tokenizer_json().empty()) {
     return api::Fail(api::ErrorCode::kUnsupported, "a safetensors model requires tokenizer.json");
   }
@@ -292,6 +296,7 @@ api::Result<std::shared_ptr<const ModelFiles>> OpenPacked(MappedFile file, GgufC
   parts.modules = ModulesIn(TextAt(metadata, kModules));
   parts.sentence_config = TextAt(metadata, kSentence);
   parts.sentence_prompts = TextAt(metadata, kSentencePrompts);
+  parts.processor_config = TextAt(metadata, kProcessor);
   parts.end_ids = EndIdsIn(TextAt(metadata, kEndIds));
   return std::make_shared<const PackedModel>(std::move(file), std::move(parts), std::move(contents));
 }

@@ -55,6 +55,7 @@ class PatchedModelFiles final : public weights::ModelFiles {
   }
   std::string sentence_config() const override { return original_->sentence_config(); }
   std::string sentence_prompts() const override { return original_->sentence_prompts(); }
+  api::Result<std::string> processor_config() const override { return original_->processor_config(); }
   std::string chat_template() const override { return {}; }
   std::vector<int32_t> end_of_generation_ids() const override { return {}; }
 };
