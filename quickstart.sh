@@ -16,7 +16,7 @@ cd "$(dirname "$0")"
 build_packages=(g++ cmake ninja-build pkg-config ccache "libboost1.81-dev|libboost1.83-dev|libboost-dev"
   nlohmann-json3-dev libspdlog-dev libfmt-dev
   libcli11-dev libssl-dev libpcre2-dev libutf8proc-dev libsystemd-dev libhwy-dev libedit-dev
-  libcurl4-openssl-dev prometheus-cpp-dev libseccomp-dev zlib1g-dev libzstd-dev)
+  libcurl4-openssl-dev prometheus-cpp-dev libseccomp-dev zlib1g-dev libzstd-dev libpng-dev libjpeg-dev libwebp-dev)
 test_packages=(libgtest-dev libgmock-dev python3 python3-jsonschema python3-yaml clang-format "clang-tidy-16|clang-tidy" docker-registry tinyproxy
   redis-server apache2-utils openssl haproxy libopenblas0-pthread)
 node_min=20.11

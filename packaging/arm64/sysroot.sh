@@ -11,7 +11,7 @@ folder=${1:-build/arm64-sysroot}
 if [ -e "$folder/complete" ] && [ -e "$folder/packages.txt" ]; then exit 0; fi
 packages=(libc6-dev libstdc++6 libgcc-s1 libboost1.81-dev nlohmann-json3-dev libspdlog-dev libfmt-dev libcli11-dev libssl-dev
   libpcre2-dev libutf8proc-dev libsystemd-dev libhwy-dev libedit-dev libcurl4-openssl-dev prometheus-cpp-dev libseccomp-dev
-  zlib1g-dev libzstd-dev libgtest-dev libgmock-dev)
+  zlib1g-dev libzstd-dev libpng-dev libjpeg62-turbo-dev libwebp-dev libgtest-dev libgmock-dev)
 # What the packages above depend on and programs neither link with nor read.
 excluded='^(libboost.*-dev|.*-(bin|perl|doc|common)|perl.*|python3.*|gcc-.*|g\+\+.*|cpp.*|.*san[0-9]+|debconf|dpkg|tar|media-types|krb5.*|comerr-dev|libtirpc.*|libldap.*-dev|libdb.*)_'
 work=$(mktemp -d)

@@ -42,10 +42,13 @@ endfunction()
 
 quire_link_statically(PkgConfig::EDIT edit tinfo bsd md)
 quire_link_statically(PkgConfig::HWY hwy)
+quire_link_statically(PkgConfig::JPEG jpeg)
 quire_link_statically(PkgConfig::PCRE2 pcre2-8)
+quire_link_statically(PkgConfig::PNG png16 z)
 quire_link_statically(PkgConfig::PROMETHEUS prometheus-cpp-core)
 quire_link_statically(PkgConfig::SECCOMP seccomp)
 quire_link_statically(PkgConfig::UTF8PROC utf8proc)
+quire_link_statically(PkgConfig::WEBP webp)
 quire_link_statically(PkgConfig::ZLIB z)
 quire_link_statically(PkgConfig::ZSTD zstd)
 set_target_properties(PkgConfig::SYSTEMD PROPERTIES INTERFACE_LINK_LIBRARIES "")  # service_manager.cc
