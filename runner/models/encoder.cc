@@ -31,7 +31,7 @@ Encoder::Encoder(std::shared_ptr<const weights::ModelFiles> files, TensorBinder&
     : files_(std::move(files)), architecture_(files_->architecture()), form_(form), head_(std::move(head)) {
   const EncoderNames& names = form_.names;
   const TensorScope global = bind.Named(names.prefix);
-  tokens_ = global.Matrix(names.tokens, form_.vocab, form_.hidden);
+  if (form_.vocab > 0) tokens_ = global.Matrix(names.tokens, form_.vocab, form_.hidden);
   const auto table = [&](TensorName name, int32_t rows, int32_t width) {
     if (rows == 0) return std::vector<float>();
     const std::string checkpoint = fmt::format("{}.weight", name.hugging_face);
@@ -67,7 +67,7 @@ Norm Encoder::BindNorm(const TensorScope& scope, TensorName name, int64_t size) 
 void Encoder::BindLayer(TensorBinder& bind, size_t index) {
   const EncoderNames& names = form_.names;
   const TensorScope scope =
-      bind.Named(bind.gguf() ? fmt::format("blk.{}.", index)
+      bind.Named(bind.gguf() ? fmt::format("{}blk.{}.", names.prefix, index)
                              : fmt::format("{}{}{}.", names.prefix, names.layers, index));
   const int64_t hidden = form_.hidden, queries = int64_t{form_.heads} * form_.head_dim,
                 keys = int64_t{form_.kv_heads} * form_.head_dim;
@@ -143,8 +143,9 @@ int64_t Encoder::pass_bytes(int64_t rows) const {
                 keys = int64_t{form_.kv_heads} * form_.head_dim;
   int64_t floats = form_.hidden + queries + 2 * keys;
   for (const RopeSpec& rope : form_.ropes) floats += 2 * static_cast<int64_t>(rope.frequencies.size());
-  constexpr auto kPlace = static_cast<int64_t>(sizeof(TokenId) + sizeof(int32_t) + sizeof(int64_t));
-  return rows * (floats * static_cast<int64_t>(sizeof(float)) + kPlace);
+  const auto place = static_cast<int64_t>(sizeof(TokenId) + sizeof(int32_t)) +
+                     form_.rope_axes * static_cast<int64_t>(sizeof(int64_t));
+  return rows * (floats * static_cast<int64_t>(sizeof(float)) + place);
 }
 
 }  // namespace quire::runner::models

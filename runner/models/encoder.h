@@ -40,7 +40,8 @@ struct EncoderNames {
 };
 
 struct EncoderForm {
-  int32_t vocab = 0, hidden = 0, layers = 0, heads = 0, kv_heads = 0, head_dim = 0, feed_forward = 0;
+  int32_t vocab = 0;  // 0: the input rows are given (EncoderPass::hidden), as those of images
+  int32_t hidden = 0, layers = 0, heads = 0, kv_heads = 0, head_dim = 0, feed_forward = 0;
   int32_t context = 0;          // tokens of a text
   int32_t position_rows = 0;    // of the table of positions; 0: there is none
   int32_t position_offset = 0;  // the row of a text's first token
@@ -65,7 +66,10 @@ struct EncoderForm {
   EncoderExpertsForm experts = {};
   std::vector<RopeSpec> ropes = {};
   std::vector<int32_t> rope_of = {};  // [layers]: index of ropes, -1: none
-  std::vector<int32_t> reach = {};    // [layers]: how far away a token is seen, -1: any
+  // Places in an image have several coordinates: the first frequencies belong to the first one.
+  int32_t rope_axes = 1;
+  std::vector<int32_t> reach = {};  // [layers]: how far away a token is seen, -1: any
+  std::vector<bool> windowed = {};  // [layers]: rows see their window only (EncoderBatch::window_begin)
   EncoderNames names = {};
 };
 
@@ -89,7 +93,8 @@ class Encoder {
   bool ranks() const { return static_cast<bool>(head_.score); }
 
   // A pass over these texts, of which nothing is computed yet. It uses the memory of `spare`. REQUIRES:
-  // tokens are in [0, vocab_size); no text is longer than context_length().
+  // tokens are in [0, vocab_size); no text is longer than context_length(). Where a model has no vocabulary,
+  // the caller fills hidden() before the first slice.
   EncoderPass Start(EncoderBatch batch, EncoderPass spare = {}) const;
   // Computes the next slice: at most `rows` rows of half a layer, or a block of queries (kQueryBlockRows)
   // where that is more. Gives the rows that it computed; 0 for what is before and behind the layers, which
@@ -122,6 +127,8 @@ class Encoder {
   Norm BindNorm(const TensorScope& scope, TensorName name, int64_t size = 0) const;  // 0: hidden
   void BindMlp(const TensorScope& scope, size_t index);
   void Embed(EncoderPass& pass, ThreadPool& pool) const;
+  void ComputeAngles(EncoderPass& pass, ThreadPool& pool) const;
+  std::span<const int32_t> GroupsOf(const EncoderPass& pass) const;
   std::span<const float> NormBefore(ThreadPool& pool, const Norm& norm, std::span<const float> h);
   void ComputeKeys(EncoderPass& pass, ThreadPool& pool, const Block& block);
   void ComputeRows(EncoderPass& pass, ThreadPool& pool, const Block& block);

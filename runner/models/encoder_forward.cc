@@ -27,6 +27,12 @@ std::span<Float> RowsIn(std::span<Float> x, int64_t begin, int64_t end, int64_t 
   return x.subspan(static_cast<size_t>(begin * width), static_cast<size_t>((end - begin) * width));
 }
 
+int32_t LongestOf(std::span<const int32_t> begin) {
+  int32_t longest = 0;
+  for (size_t i = 0; i + 1 < begin.size(); ++i) longest = std::max(longest, begin[i + 1] - begin[i]);
+  return longest;
+}
+
 }  // namespace
 
 EncoderPass Encoder::Start(EncoderBatch batch, EncoderPass spare) const {
@@ -36,13 +42,14 @@ EncoderPass Encoder::Start(EncoderBatch batch, EncoderPass spare) const {
   pass.layer_ = 0;
   pass.row_ = 0;
   pass.width_ = form_.hidden;
-  pass.longest_ = 0;
-  pass.positions_.clear();
-  const std::vector<int32_t>& begin = pass.batch_.row_begin;
-  for (size_t text = 0; text + 1 < begin.size(); ++text) {
-    const int32_t count = begin[text + 1] - begin[text];
-    pass.longest_ = std::max(pass.longest_, count);
-    for (int32_t i = 0; i < count; ++i) pass.positions_.push_back(i);
+  pass.longest_ = LongestOf(pass.batch_.row_begin);
+  pass.longest_window_ = LongestOf(pass.batch_.window_begin);
+  pass.positions_ = std::move(pass.batch_.positions);
+  if (pass.positions_.empty()) {
+    const std::vector<int32_t>& begin = pass.batch_.row_begin;
+    for (size_t text = 0; text + 1 < begin.size(); ++text) {
+      for (int32_t i = begin[text]; i < begin[text + 1]; ++i) pass.positions_.push_back(i - begin[text]);
+    }
   }
   pass.angles_.resize(form_.ropes.size());
   return pass;
@@ -51,7 +58,15 @@ EncoderPass Encoder::Start(EncoderBatch batch, EncoderPass spare) const {
 int32_t Encoder::KeysOfNext(const EncoderPass& pass) const {
   if (pass.stage_ != EncoderPass::Stage::kRows) return 0;
   const int32_t reach = form_.reach.empty() ? -1 : form_.reach[static_cast<size_t>(pass.layer_)];
-  return reach < 0 ? pass.longest_ : std::min(pass.longest_, 2 * reach + 1);
+  const bool windowed = !form_.windowed.empty() && form_.windowed[static_cast<size_t>(pass.layer_)];
+  const int32_t longest = windowed ? pass.longest_window_ : pass.longest_;
+  return reach < 0 ? longest : std::min(longest, 2 * reach + 1);
+}
+
+// Rows that see each other in the pass's layer.
+std::span<const int32_t> Encoder::GroupsOf(const EncoderPass& pass) const {
+  const bool windowed = !form_.windowed.empty() && form_.windowed[static_cast<size_t>(pass.layer_)];
+  return windowed ? pass.batch_.window_begin : pass.batch_.row_begin;
 }
 
 int64_t Encoder::Advance(EncoderPass& pass, ThreadPool& pool, int64_t rows) {
@@ -68,7 +83,7 @@ int64_t Encoder::Advance(EncoderPass& pass, ThreadPool& pool, int64_t rows) {
       ComputeKeys(pass, pool, block);
       break;
     case Stage::kRows:
-      block.end = kernels::QueryBlocksEnd(pass.batch_.row_begin, block.begin, rows);
+      block.end = kernels::QueryBlocksEnd(GroupsOf(pass), block.begin, rows);
       ComputeRows(pass, pool, block);
       break;
     case Stage::kNorm:
@@ -93,7 +108,7 @@ int64_t Encoder::Advance(EncoderPass& pass, ThreadPool& pool, int64_t rows) {
 void Encoder::Embed(EncoderPass& pass, ThreadPool& pool) const {
   const EncoderBatch& batch = pass.batch_;
   const std::span<float> h = pass.hidden();
-  kernels::EmbeddingRows(tokens_, batch.tokens, h);
+  if (form_.vocab > 0) kernels::EmbeddingRows(tokens_, batch.tokens, h);
   if (form_.embedding_scale != 1) kernels::Scale(pool, form_.embedding_scale, h);
   const auto width = static_cast<size_t>(form_.hidden);
   const auto add = [&](size_t row, const std::vector<float>& table, size_t at) {
@@ -109,11 +124,32 @@ void Encoder::Embed(EncoderPass& pass, ThreadPool& pool) const {
     }
   }
   if (embedding_norm_) embedding_norm_.Run(pool, h, h);
+  ComputeAngles(pass, pool);
+}
+
+void Encoder::ComputeAngles(EncoderPass& pass, ThreadPool& pool) const {
+  const auto rows = static_cast<size_t>(pass.rows()), axes = static_cast<size_t>(form_.rope_axes);
   for (size_t i = 0; i < form_.ropes.size(); ++i) {
     const RopeSpec& rope = form_.ropes[i];
-    const auto size = static_cast<int64_t>(pass.positions_.size() * rope.frequencies.size());
-    kernels::RopeTable(pool, pass.positions_, rope.frequencies, pass.angles_[i].cos.Get(size),
-                       pass.angles_[i].sin.Get(size), rope.magnitude);
+    const size_t width = rope.frequencies.size();
+    const std::span<float> cos = pass.angles_[i].cos.Get(static_cast<int64_t>(rows * width)),
+                           sin = pass.angles_[i].sin.Get(static_cast<int64_t>(rows * width));
+    if (axes == 1) {
+      kernels::RopeTable(pool, pass.positions_, rope.frequencies, cos, sin, rope.magnitude);
+      continue;
+    }
+    const size_t part = width / axes;
+    std::vector<int64_t> places(rows);
+    std::vector<float> part_cos(rows * part), part_sin(rows * part);
+    for (size_t axis = 0; axis < axes; ++axis) {
+      for (size_t row = 0; row < rows; ++row) places[row] = pass.positions_[row * axes + axis];
+      kernels::RopeTable(pool, places, std::span(rope.frequencies).subspan(axis * part, part), part_cos,
+                         part_sin, rope.magnitude);
+      for (size_t row = 0; row < rows; ++row) {
+        std::copy_n(part_cos.data() + row * part, part, cos.data() + row * width + axis * part);
+        std::copy_n(part_sin.data() + row * part, part, sin.data() + row * width + axis * part);
+      }
+    }
   }
 }
 
@@ -169,7 +205,7 @@ void Encoder::Attend(EncoderPass& pass, ThreadPool& pool, const Block& block, st
   const float scale =
       form_.scale != 0 ? form_.scale : static_cast<float>(1 / std::sqrt(static_cast<double>(form_.head_dim)));
   kernels::AttendBothWays(pool,
-                          {.row_begin = pass.batch_.row_begin,
+                          {.row_begin = GroupsOf(pass),
                            .heads = form_.heads,
                            .kv_heads = form_.kv_heads,
                            .head_dim = form_.head_dim,

@@ -11,18 +11,21 @@
 
 namespace quire::runner::models {
 
-// Texts laid end to end.
+// Texts, or images, laid end to end.
 struct EncoderBatch {
   std::vector<TokenId> tokens;     // [rows]
   std::vector<int32_t> types;      // [rows]; a type that the model does not have counts as 0
   std::vector<int32_t> row_begin;  // [texts + 1]
+  // Of images: [rows, EncoderForm::rope_axes]; empty: rows of a text count up from 0.
+  std::vector<int64_t> positions = {};
+  std::vector<int32_t> window_begin = {};  // [windows + 1]; none goes over the end of an image
 };
 
 // Made by Encoder::Start. Movable; the one that was moved from is empty.
 class EncoderPass {
  public:
   const EncoderBatch& batch() const { return batch_; }
-  int64_t rows() const { return static_cast<int64_t>(batch_.tokens.size()); }
+  int64_t rows() const { return batch_.row_begin.empty() ? 0 : batch_.row_begin.back(); }
   bool done() const { return stage_ == Stage::kDone; }
   int32_t layers_done() const { return layer_; }
   // [rows, hidden_size]; where the pass is done the states behind the last norm.
@@ -47,10 +50,10 @@ class EncoderPass {
   int32_t layer_ = 0;
   int64_t row_ = 0;  // of its stage: those before it are computed
   int64_t width_ = 0;
-  int32_t longest_ = 0;             // rows of a text
-  std::vector<int64_t> positions_;  // [rows]
-  std::vector<Angles> angles_;      // [ropes]
-  Scratch hidden_, q_, k_, v_;      // [rows, hidden or heads or kv_heads, head_dim]; q, k, v: of one layer
+  int32_t longest_ = 0, longest_window_ = 0;  // rows
+  std::vector<int64_t> positions_;            // [rows], or as in the batch
+  std::vector<Angles> angles_;                // [ropes]
+  Scratch hidden_, q_, k_, v_;  // [rows, hidden or heads or kv_heads, head_dim]; q, k, v: of one layer
 };
 
 }  // namespace quire::runner::models

@@ -39,11 +39,16 @@ class VisionTower {
   virtual int64_t pass_bytes(int64_t patches) const = 0;
   virtual int64_t scratch_bytes(int64_t patches) const = 0;
 
+  // Whether a tile is one of this tower's: the processor reads other keys of the files, which may disagree.
+  virtual bool Fits(const images::Tile& tile) const = 0;
+  // REQUIRES: the tiles fit; there is one at least.
   virtual std::unique_ptr<VisionPass> Start(std::span<const images::Tile* const> tiles) const = 0;
   // Computes the next slice, of at most `rows` patches where it can be cut. Bit-identical, however a pass is
   // cut, whatever is computed between its slices and which other tiles are in it. REQUIRES: the pass is of
   // this tower and not done.
   virtual void Advance(VisionPass& pass, ThreadPool& pool, int64_t rows) = 0;
+  // What a row of the next slice costs beside what all rows do: as Encoder::KeysOfNext.
+  virtual int32_t KeysOfNext(const VisionPass& pass) const = 0;
   // For golden tests: as Advance to the end, and "hidden.embed", "hidden.layer3" of the tower go to `hook`.
   virtual void Forward(VisionPass& pass, ThreadPool& pool, ActivationHook* hook) = 0;
 };
