@@ -76,7 +76,8 @@ struct Scoring {
 };
 
 // out [rows, heads, value_dim] = softmax(score(q, k)) v over the keys each row may see: its own position and
-// those before it, as far as the step's pages and the group's window go. Query head h reads KV head h /
+// those before it, as far as the step's pages and the group's window go, and those behind it up to
+// AttentionLayer::seen_end. Query head h reads KV head h /
 // (heads / kv_heads). REQUIRES: StoreKeyValue has run for this layer, or its pages hold all that is to be
 // seen; head_dim <= kMaxHeadDim, with latent attention head_dim <= kMaxLatentKeyDim and value_dim <=
 // kMaxHeadDim.

@@ -26,7 +26,7 @@ struct Segments {
     cache::Position first = cache::OldestVisible(at.layout->groups[at.group], offset + item.begin / share);
     if (!pages.empty()) first = std::max(first, pages.front().first);
     begin = SegmentBegin(first);
-    end = SegmentBegin(offset + (item.end - 1) / share) + AttentionPlan::kSegment;
+    end = SegmentBegin(at.SeenEnd(sequence, (item.end - 1) / share) - 1) + AttentionPlan::kSegment;
   }
   size_t count() const { return static_cast<size_t>((end - begin) / AttentionPlan::kSegment); }
 

@@ -35,7 +35,7 @@ struct OnlineSoftmaxState {
       64) float keys[kTile * kMaxLatentKeyDim];   // [dim, kTile] of the tile; latent: its rows [kTile, dim]
   alignas(64) float values[kTile * kMaxHeadDim];  // [kTile, value_dim] of the tile
   alignas(64) float keep[kItemRows];              // what the tile leaves of the sums so far
-  cache::Position position[kItemRows], oldest[kItemRows];  // of a row, and of the first key that it sees
+  cache::Position oldest[kItemRows], end[kItemRows];  // of the first key that a row sees; behind its last
   RowSums segment[kItemRows], all[kItemRows];
   KeyColumn converted[kTileVectors];  // of `keys`
 };
@@ -61,7 +61,6 @@ class AttentionTask {
         kv_head_(static_cast<size_t>(item.kv_head)),
         begin_(static_cast<size_t>(item.begin)),
         rows_(static_cast<size_t>(item.end - item.begin)),
-        offset_(at_.step->offset(sequence_)),
         pages_(at_.step->Pages(sequence_, at_.group)),
         key_offset_(KeyOffset(*at_.layout, at_.group, at_.layer, static_cast<int32_t>(kv_head_))),
         value_offset_(ValueOffset(*at_.layout, at_.group, at_.layer, static_cast<int32_t>(kv_head_))),
@@ -69,8 +68,8 @@ class AttentionTask {
 
   void Run(const float* q, float* out) {
     Begin(q);
-    const cache::Position last = s_.position[rows_ - 1];
-    for (cache::Position from = SegmentOf(FirstKey()); from <= last; from += kSegment) {
+    const cache::Position end = s_.end[rows_ - 1];
+    for (cache::Position from = SegmentOf(FirstKey()); from < end; from += kSegment) {
       RunSegment(from);
       for (size_t r = 0; r < rows_; ++r) AddSegment(s_.segment[r], g_.value_dim, s_.all[r]);
     }
@@ -109,9 +108,6 @@ class AttentionTask {
 
  private:
   static cache::Position SegmentOf(cache::Position position) { return position - position % kSegment; }
-  cache::Position PositionOf(size_t r) const {
-    return offset_ + static_cast<cache::Position>((begin_ + r) / g_.share);
-  }
   // Which of the batch's [rows, heads] the r-th query is.
   size_t HeadIndex(size_t r) const {
     const size_t row = static_cast<size_t>(at_.row_begin[sequence_]) + (begin_ + r) / g_.share;
@@ -130,8 +126,9 @@ class AttentionTask {
           [factor](VF32 v) HWY_ATTR { return hn::Mul(v, hn::Set(F32(), factor)); },
           q + HeadIndex(r) * g_.dim);
       if constexpr (kIntegers) tiles_.SetQuery(r, s_.query + r * g_.dim, g_.dim);
-      s_.position[r] = PositionOf(r);
-      s_.oldest[r] = cache::OldestVisible(g_.group, s_.position[r]);
+      const auto row = static_cast<int32_t>((begin_ + r) / g_.share);
+      s_.oldest[r] = cache::OldestVisible(g_.group, at_.step->offset(sequence_) + row);
+      s_.end[r] = at_.SeenEnd(sequence_, row);
       s_.segment[r] = {.values = s_.sum + r * g_.value_dim};
       s_.all[r] = {.values = s_.total + r * g_.value_dim};
       if (!scoring_.sinks.empty()) {
@@ -159,7 +156,7 @@ class AttentionTask {
     std::fill_n(s_.sum, rows_ * g_.value_dim, 0.0F);
     for (size_t r = 0; r < rows_; ++r) s_.segment[r].weight = 0;
     const cache::Position begin = std::max(from, FirstKey());
-    const cache::Position end = std::min(from + kSegment, s_.position[rows_ - 1] + 1);
+    const cache::Position end = std::min(from + kSegment, s_.end[rows_ - 1]);
     constexpr auto kStep = static_cast<cache::Position>(kTile);
     TilePart parts[kTile], later[kTile];
     size_t count = PartsOf(begin, std::min(end, begin - begin % kStep + kStep), parts);
@@ -310,8 +307,7 @@ class AttentionTask {
   ScoreColumns SeenBy(size_t r, cache::Position tile, const ScoreColumns& columns) const {
     const auto first =
         std::max<cache::Position>(static_cast<cache::Position>(columns.first), s_.oldest[r] - tile);
-    const auto last =
-        std::min<cache::Position>(static_cast<cache::Position>(columns.last), s_.position[r] + 1 - tile);
+    const auto last = std::min<cache::Position>(static_cast<cache::Position>(columns.last), s_.end[r] - tile);
     return {.begin = columns.begin,
             .end = columns.end,
             .first = static_cast<size_t>(first),
@@ -381,7 +377,6 @@ class AttentionTask {
   const Geometry& g_;
   const Scoring scoring_;
   const size_t sequence_, kv_head_, begin_, rows_;
-  const cache::Position offset_;
   const std::span<const cache::PageView> pages_;
   const size_t key_offset_, value_offset_;
   MemoryAhead ahead_;

@@ -21,8 +21,10 @@ using test::Attend;
 using test::Case;
 using test::Expected;
 using test::ForEachInstructionSet;
+using test::Image;
 using test::Inputs;
 using test::Name;
+using test::SeenEndOf;
 using test::Tolerance;
 
 const Case kCases[] = {
@@ -178,6 +180,58 @@ TEST(Attention, LongSequencesAreBitIdenticalInChunksAndOnPagesOfAnySize) {
       Case other = c;
       other.page_tokens = page_tokens;
       ASSERT_EQ(whole, Attend(two, other, in, 333)) << "pages of " << page_tokens;
+    }
+  }
+}
+
+// An image longer than some windows, one at the beginning, and one that begins where another ends.
+TEST(Attention, TokensOfAnImageSeeEachOther) {
+  ThreadPool pool(3);
+  const Image images[] = {{0, 3}, {20, 52}, {52, 60}, {100, 133}};
+  ForEachInstructionSet([&] {
+    for (const Case& c : kCases) {
+      SCOPED_TRACE(Name(c));
+      const Inputs in(c, {70, 1, 133}), kept = AsKept(c, in);
+      const auto whole = Attend(pool, c, in, 133, images);
+      for (size_t s = 0; s < in.lengths.size(); ++s) {
+        for (int32_t p = 0; p < in.lengths[s]; p += 1 + p / 8) {
+          const int32_t width = c.heads * c.value_dim(), end = SeenEndOf(images, p, in.lengths[s]);
+          for (int32_t i = 0; i<width; i += c.dim> 512 ? 500 : 7) {
+            ASSERT_NEAR(whole[s][static_cast<size_t>(p * width + i)],
+                        Expected(c, kept, s, p, i / c.value_dim(), i % c.value_dim(), end), Tolerance(c))
+                << "sequence " << s << " position " << p << " at " << i;
+          }
+        }
+      }
+      for (const int32_t chunk : {1, 5, 32, 64}) {
+        ASSERT_EQ(whole, Attend(pool, c, in, chunk, images)) << "in chunks of " << chunk;
+      }
+    }
+  });
+}
+
+// Where an image's keys reach into the next segment, and few rows are cut along their keys.
+TEST(Attention, AnImageAcrossSegmentsIsBitIdenticalHoweverItIsCut) {
+  ThreadPool one(1), seven(7), many(64);
+  const Image images[] = {{1000, 1040}, {2040, 2060}};
+  for (const auto element : {ElementType::kF32, ElementType::kQ8_0, ElementType::kI16}) {
+    for (const int32_t window : {0, 1100}) {
+      const Case c = {2, 1, 32, 32, window, element};
+      SCOPED_TRACE(Name(c));
+      const Inputs in(c, {2300, 40}), kept = AsKept(c, in);
+      const auto whole = Attend(one, c, in, 2300, images);
+      for (const int32_t p : {999, 1000, 1023, 1024, 1039, 1040, 2047, 2059, 2060}) {
+        for (int32_t i = 0; i < 64; i += 5) {
+          ASSERT_NEAR(whole[0][static_cast<size_t>(p * 64 + i)],
+                      Expected(c, kept, 0, p, i / 32, i % 32, SeenEndOf(images, p, 2300)), Tolerance(c))
+              << "position " << p << " at " << i;
+        }
+      }
+      for (const int32_t chunk : {1, 23, 1025}) {
+        for (ThreadPool* const pool : {&one, &seven, &many}) {
+          ASSERT_EQ(whole, Attend(*pool, c, in, chunk, images)) << chunk;
+        }
+      }
     }
   }
 }

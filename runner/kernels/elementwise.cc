@@ -369,21 +369,42 @@ void SplitHalves(ThreadPool& pool, std::span<const float> x, int64_t half, std::
   });
 }
 
-void RopeTable(ThreadPool& pool, std::span<const int64_t> positions, std::span<const float> frequencies,
-               std::span<float> cos, std::span<float> sin, float magnitude) {
-  const size_t n = frequencies.size();
-  assert(cos.size() == positions.size() * n && sin.size() == cos.size());
+namespace {
+
+// axis_of(i): which of the positions frequency i belongs to.
+template <class AxisOf>
+void FillRopeTable(ThreadPool& pool, const std::array<std::span<const int64_t>, 3>& positions,
+                   const AxisOf& axis_of, std::span<const float> frequencies, std::span<float> cos,
+                   std::span<float> sin, float magnitude) {
+  const size_t rows = positions[0].size(), n = frequencies.size();
+  assert(cos.size() == rows * n && sin.size() == cos.size());
   constexpr size_t kCostOfAnAngle = 64;  // in elements of the other loops here
-  InTasks(pool, positions.size(), n * kCostOfAnAngle, [&](size_t begin, size_t end) {
+  InTasks(pool, rows, n * kCostOfAnAngle, [&](size_t begin, size_t end) {
     for (size_t row = begin; row < end; ++row) {
       for (size_t i = 0; i < n; ++i) {
-        const double angle = static_cast<float>(positions[row]) * frequencies[i];
+        const double angle = static_cast<float>(positions[axis_of(i)][row]) * frequencies[i];
         const SineCosine of = SineAndCosine(angle);
         cos[row * n + i] = magnitude * static_cast<float>(of.cosine);
         sin[row * n + i] = magnitude * static_cast<float>(of.sine);
       }
     }
   });
+}
+
+}  // namespace
+
+void RopeTable(ThreadPool& pool, std::span<const int64_t> positions, std::span<const float> frequencies,
+               std::span<float> cos, std::span<float> sin, float magnitude) {
+  const auto first = [](size_t) { return size_t{0}; };
+  FillRopeTable(pool, {positions, {}, {}}, first, frequencies, cos, sin, magnitude);
+}
+
+void RopeTable(ThreadPool& pool, const std::array<std::span<const int64_t>, 3>& positions,
+               std::span<const uint8_t> axes, std::span<const float> frequencies, std::span<float> cos,
+               std::span<float> sin, float magnitude) {
+  assert(axes.size() == frequencies.size());
+  const auto axis_of = [axes](size_t i) { return size_t{axes[i]}; };
+  FillRopeTable(pool, positions, axis_of, frequencies, cos, sin, magnitude);
 }
 
 void Rope(ThreadPool& pool, std::span<const float> cos, std::span<const float> sin, int64_t frequencies,

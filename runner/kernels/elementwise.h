@@ -3,6 +3,7 @@
 // threads.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -77,6 +78,10 @@ void SplitHalves(ThreadPool& pool, std::span<const float> x, int64_t half, std::
 // float32 first as the reference implementations do.
 void RopeTable(ThreadPool& pool, std::span<const int64_t> positions, std::span<const float> frequencies,
                std::span<float> cos, std::span<float> sin, float magnitude = 1.0F);
+// The same where frequency i belongs to the position positions[axes[i]][row].
+void RopeTable(ThreadPool& pool, const std::array<std::span<const int64_t>, 3>& positions,
+               std::span<const uint8_t> axes, std::span<const float> frequencies, std::span<float> cos,
+               std::span<float> sin, float magnitude = 1.0F);
 
 constexpr size_t kRopeFrequenciesMax = 256;
 

@@ -22,6 +22,14 @@ struct AttentionLayer {
   int32_t layer = 0;  // within the group
   const cache::StepView* step = nullptr;
   std::span<const int32_t> row_begin;  // [sequences + 1]
+  // [rows]: the position behind the last one that a row sees. Empty: each row sees up to itself.
+  std::span<const int32_t> seen_end = {};
+
+  // Of row `row` of a sequence's rows in this step.
+  cache::Position SeenEnd(size_t sequence, int32_t row) const {
+    if (seen_end.empty()) return step->offset(sequence) + row + 1;
+    return seen_end[static_cast<size_t>(row_begin[sequence] + row)];
+  }
 };
 
 // Elements from and to float32. Rounded to nearest even; beyond what float16 has, its largest number; kQ8_0

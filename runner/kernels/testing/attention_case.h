@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -113,26 +114,49 @@ inline void AppendRows(const std::vector<float>& from, int32_t begin, int32_t en
   to->insert(to->end(), from.begin() + ptrdiff_t{begin} * row_size, from.begin() + ptrdiff_t{end} * row_size);
 }
 
-// All sequences in steps of `chunk` tokens each; the layer tested is the second of its group.
+// Tokens [begin, end) of every sequence that see each other.
+struct Image {
+  int32_t begin, end;
+};
+
+// The position behind the last one that a token at p of a sequence of `length` sees.
+inline int32_t SeenEndOf(std::span<const Image> images, int32_t p, int32_t length) {
+  for (const Image& image : images) {
+    if (p >= image.begin && p < image.end && image.end <= length) return image.end;
+  }
+  return p + 1;
+}
+
+// All sequences in steps of `chunk` tokens each, more where one would cut an image; the layer tested is the
+// second of its group.
 inline std::vector<std::vector<float>> Attend(ThreadPool& pool, const Case& c, const Inputs& in,
-                                              int32_t chunk) {
+                                              int32_t chunk, std::span<const Image> images = {}) {
   const cache::Layout layout = LayoutOf(c);
   FakePages pages(layout, in.lengths.size());
   std::vector<std::vector<float>> result(in.lengths.size());
   AttentionPlan plan;
-  for (int32_t from = 0; from < *std::max_element(in.lengths.begin(), in.lengths.end()); from += chunk) {
+  const int32_t longest = *std::max_element(in.lengths.begin(), in.lengths.end());
+  for (int32_t from = 0, to = 0; from < longest; from = to) {
+    to = SeenEndOf(images, from + chunk - 1, longest);
     std::vector<float> q, k, v;
-    std::vector<int32_t> row_begin = {0};
+    std::vector<int32_t> row_begin = {0}, seen_end;
     for (size_t s = 0; s < in.lengths.size(); ++s) {
-      const int32_t begin = std::min(from, in.lengths[s]), end = std::min(from + chunk, in.lengths[s]);
+      const int32_t begin = std::min(from, in.lengths[s]), end = std::min(to, in.lengths[s]);
       pages.NextStep(s, begin, end - begin);
       AppendRows(in.q[s], begin, end, c.heads * c.dim, &q);
       AppendRows(in.k[s], begin, end, c.kv_heads * c.dim, &k);
       if (c.latent == 0) AppendRows(in.v[s], begin, end, c.kv_heads * c.dim, &v);
       row_begin.push_back(row_begin.back() + end - begin);
+      for (int32_t p = begin; p < end && !images.empty(); ++p) {
+        seen_end.push_back(SeenEndOf(images, p, in.lengths[s]));
+      }
     }
-    const AttentionLayer at{
-        .layout = &layout, .group = 0, .layer = 1, .step = &pages, .row_begin = row_begin};
+    const AttentionLayer at{.layout = &layout,
+                            .group = 0,
+                            .layer = 1,
+                            .step = &pages,
+                            .row_begin = row_begin,
+                            .seen_end = seen_end};
     std::vector<float> out(static_cast<size_t>(row_begin.back() * c.heads * c.value_dim()));
     const std::vector<float> sinks = SinksOf(c);
     StoreKeyValue(pool, at, k, v);
@@ -178,8 +202,9 @@ inline Inputs AsKept(const Case& c, const Inputs& in) {
   return kept;
 }
 
-// In double, from K and V as the pages hold them.
-inline double Expected(const Case& c, const Inputs& in, size_t s, int32_t p, int32_t head, int32_t d) {
+// In double, from K and V as the pages hold them; the token at p sees those before `end`.
+inline double Expected(const Case& c, const Inputs& in, size_t s, int32_t p, int32_t head, int32_t d,
+                       int32_t end) {
   const auto at = [&](const std::vector<float>& x, int32_t row, int32_t i) {
     const int32_t kv_head = head / (c.heads / c.kv_heads);
     return static_cast<double>(x[static_cast<size_t>((row * c.kv_heads + kv_head) * c.dim + i)]);
@@ -190,7 +215,7 @@ inline double Expected(const Case& c, const Inputs& in, size_t s, int32_t p, int
   const int32_t first = c.window == 0 ? 0 : std::max(0, p - c.window + 1);
   const std::vector<float> sinks = SinksOf(c);
   double weight = c.sinks ? std::exp(static_cast<double>(sinks[static_cast<size_t>(head)])) : 0, sum = 0;
-  for (int32_t key = first; key <= p; ++key) {
+  for (int32_t key = first; key < end; ++key) {
     double score = 0;
     for (int32_t i = 0; i < c.dim; ++i) {
       score += in.q[s][static_cast<size_t>((p * c.heads + head) * c.dim + i)] * at(in.k[s], key, i);
@@ -202,6 +227,9 @@ inline double Expected(const Case& c, const Inputs& in, size_t s, int32_t p, int
     sum += e * value(key);
   }
   return sum / weight;
+}
+inline double Expected(const Case& c, const Inputs& in, size_t s, int32_t p, int32_t head, int32_t d) {
+  return Expected(c, in, s, p, head, d, p + 1);
 }
 
 // What attention may differ from the formula: kI16 and kQ8_0 round queries and weights too, to 12 and 13 or
