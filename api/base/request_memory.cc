@@ -24,10 +24,11 @@ size_t HeapBytes(const ToolCall& call) {
 }
 
 size_t HeapBytes(const Image& image) {
-  if (image.file == nullptr)
-    return 0;  // of a request that is still being read return HeapBytes(*image.file) + sizeof(std::string) + kBlockBytes; }
+  if (image.file == nullptr) return 0;  // of a request that is still being read
+  return HeapBytes(*image.file) + sizeof(std::string) + kBlockBytes;
+}
 
-  size_t HeapBytes(const FimFile& file) { return HeapBytes(file.name) + HeapBytes(file.text); }
+size_t HeapBytes(const FimFile& file) { return HeapBytes(file.name) + HeapBytes(file.text); }
 
   size_t HeapBytes(const Tool& tool) {
     return HeapBytes(tool.name) + HeapBytes(tool.parameters_json) + HeapBytes(tool.parameters_field) +

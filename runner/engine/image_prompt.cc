@@ -8,8 +8,8 @@
 #include <utility>
 #include <variant>
 
-#include "api/base/sha256.h"
 #include "runner/images/decode.h"
+#include "runner/images/pixel_digest.h"
 
 namespace quire::runner::engine {
 namespace {
@@ -17,7 +17,11 @@ namespace {
 constexpr uint32_t kImageBit = 0x8000'0000;
 constexpr int32_t kIdsOfDigest = 8;
 
-std::string NameOf(const images::PreparedImage& image) { return {image.digest.begin(), image.digest.end()}; }
+std::array<uint8_t, 32> DigestOf(std::string_view file) {
+  images::PixelDigest sha;
+  sha.Update({reinterpret_cast<const uint8_t*>(file.data()), file.size()});
+  return sha.Finish();
+}
 
 // The ids of an image's rows.
 std::vector<api::TokenId> IdsOf(const images::PreparedImage& image) {
@@ -25,10 +29,10 @@ std::vector<api::TokenId> IdsOf(const images::PreparedImage& image) {
   const int32_t count = image.tokens();
   ids.reserve(static_cast<size_t>(count));
   for (int32_t block = 0; std::ssize(ids) < count; ++block) {
-    api::Sha256 sha;
-    sha.Update(NameOf(image));
-    sha.Update(fmt::format("{}", block));
-    const api::Sha256::Digest digest = sha.FinishBytes();
+    images::PixelDigest sha;
+    sha.Update(image.digest);
+    sha.Update(std::array{static_cast<uint8_t>(block), static_cast<uint8_t>(block >> 8)});
+    const std::array<uint8_t, 32> digest = sha.Finish();
     for (int32_t i = 0; i < kIdsOfDigest && std::ssize(ids) < count; ++i) {
       uint32_t word = 0;
       std::memcpy(&word, digest.data() + i * sizeof(word), sizeof(word));
@@ -93,7 +97,7 @@ void AppendRopePositions(std::span<const ImageSpan> spans, int64_t begin, int64_
 
 api::Result<SharedImage> PreparedImages::Get(const images::ImageProcessor& processor,
                                              const std::string& isolation, const std::string& file) {
-  const std::string key = api::Sha256Of(file) + isolation;
+  const std::pair key(DigestOf(file), isolation);
   {
     const api::MutexLock lock(mutex_);
     const auto found = std::ranges::find(entries_, key, &Entry::key);

@@ -14,6 +14,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "api/base/error.h"
@@ -58,7 +59,7 @@ class PreparedImages {
 
  private:
   struct Entry {
-    std::string key;
+    std::pair<std::array<uint8_t, 32>, std::string> key;  // the file's digest, whose it is
     SharedImage image;
   };
   api::Mutex mutex_;
