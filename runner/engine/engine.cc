@@ -156,6 +156,13 @@ void Engine::Enter(PromptBuilt built) {
                                  cache_bytes(), context_max_ - 1),
                      "options.num_ctx", tokens, context_max_ - 1}});
   }
+  for (const ImageSpan& span : built.prompt->images) {
+    if (image_encoder_ && image_encoder_->Fits(*span.image)) continue;
+    return Emit(id,
+                api::Failed{{api::ErrorCode::kBadModel,
+                             "the model's files disagree about the sizes of images: its vision tower does "
+                             "not take what its processor makes"}});
+  }
   auto embedding = EmbeddingOf(built.request.prompt);
   if (!embedding) return Emit(id, api::Failed{embedding.error()});
   auto request = std::make_unique<ActiveRequest>();

@@ -30,9 +30,10 @@ size_t ImageEncoder::Start(std::span<const SharedImage> wanted) {
 
 void ImageEncoder::Advance(ThreadPool& pool) {
   const auto begin = std::chrono::steady_clock::now();
-  const int64_t rows = slices_.Rows(0);
+  const int32_t keys = tower_->KeysOfNext(*pass_);
+  const int64_t rows = slices_.Rows(keys);
   tower_->Advance(*pass_, pool, rows);
-  slices_.Observe(0, rows, std::chrono::steady_clock::now() - begin);
+  slices_.Observe(keys, rows, std::chrono::steady_clock::now() - begin);
   if (pass_->done()) Store();
 }
 

@@ -5,6 +5,7 @@
 // where its prefix is gone. Engine thread only.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -40,6 +41,10 @@ class ImageEncoder {
 
   explicit ImageEncoder(std::unique_ptr<models::VisionTower> tower) : tower_(std::move(tower)) {}
 
+  // Whether the tower takes what its processor made of an image.
+  bool Fits(const images::PreparedImage& image) const {
+    return std::ranges::all_of(image.tiles, [this](const images::Tile& tile) { return tower_->Fits(tile); });
+  }
   size_t deepstack() const { return static_cast<size_t>(tower_->deepstack()); }
   // Null: they are not there.
   std::shared_ptr<const EncodedImage> Find(const images::PreparedImage& image);
