@@ -56,7 +56,7 @@ ProcessorPtr ReadGemma3(ProcessorKeys& keys) {
       kPatch, 1, kSideLimit);
   keys.Require(height == side && width == side && side % form.size == 0,
                "images are squares of image_size, a multiple of patch_size");
-  form.values = keys.Scale({0.5, 0.5, 0.5}, {0.5, 0.5, 0.5}).Table();
+  form.values = keys.Scale({}).Table();
   keys.Require(!keys.Flag({"processor/image_processor/do_pan_and_scan"}, false), "do_pan_and_scan is false");
   // A file of llama.cpp says how many patches a side go into a token.
   const int32_t pooled = keys.Integer({"gguf/clip.vision.projector.scale_factor"}, 0, 0, kSideLimit);

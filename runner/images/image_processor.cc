@@ -31,6 +31,9 @@ struct Family {
 const std::vector<Family>& Families() {
   static const std::vector<Family> kFamilies = {
       {{"gemma3"}, &ReadGemma3},
+      {{"gemma4", "gemma4v"}, &ReadGemma4},
+      {{"idefics3", "smolvlm"}, &ReadIdefics3},
+      {{"pixtral", "mistral3"}, &ReadPixtral},
       {{"lfm2_vl", "lfm2-vl", "lfm2"}, &ReadLfm2Vl},
       {{"qwen2_vl", "qwen2_5_vl", "qwen2vl_merger", "qwen2.5vl_merger", "qwen2vl", "qwen25vl"},
        [](ProcessorKeys& keys) { return ReadQwenVl(keys, false); }},
@@ -74,11 +77,11 @@ api::Result<ProcessorPtr> ReadGguf(const ModelFiles& files) {
 
 // Text models are published with the configuration of the tower that was left out.
 bool HasTower(const ModelFiles& files) {
-  return files.config().contains("vision_config") &&
-         std::ranges::any_of(files.tensors(), [](const auto& tensor) {
-           return tensor.name.find("vision") != tensor.name.npos ||
-                  tensor.name.find("visual") != tensor.name.npos;
-         });
+  const auto vision = files.config().find("vision_config");
+  if (vision == files.config().end() || !vision->is_object()) return false;
+  return std::ranges::any_of(files.tensors(), [](const weights::Tensor& tensor) {
+    return tensor.name.find("vision") != tensor.name.npos || tensor.name.find("visual") != tensor.name.npos;
+  });
 }
 
 api::Result<ProcessorPtr> ReadHuggingFace(const ModelFiles& files) {
@@ -92,14 +95,21 @@ api::Result<ProcessorPtr> ReadHuggingFace(const ModelFiles& files) {
     if (!parsed) return std::unexpected(parsed.error());
     processor = std::move(*parsed);
   }
+  // Models of the shape of LLaVA have the name of their tower.
+  std::string_view name = TextOf(files.config(), "model_type");
+  if (name == "llava") name = TextOf(files.config().at("vision_config"), "model_type");
   return ReadFamily(
-      TextOf(files.config(), "model_type"), files.path(),
+      name, files.path(),
       ProcessorKeys({{"processor", &processor, file},
                      {"config", &files.config(), files.path() + "/config.json"},
                      {"tokenizer", &files.tokenizer_config(), files.path() + "/tokenizer_config.json"}}));
 }
 
 }  // namespace
+
+PixelScale ClipScale() {
+  return {.mean = {0.48145466, 0.4578275, 0.40821073}, .deviation = {0.26862954, 0.26130258, 0.27577711}};
+}
 
 std::string Repeat(std::string_view token, int32_t count) {
   std::string text;

@@ -148,7 +148,7 @@ ProcessorPtr ReadLfm2Vl(ProcessorKeys& keys) {
                "max_tiles tiles are not too large");
   keys.Require(!settings.split || settings.tile % (settings.form.size * settings.downsample) == 0,
                "tile_size is a multiple of a token's side");
-  settings.form.values = keys.Scale({0.5, 0.5, 0.5}, {0.5, 0.5, 0.5}).Table();
+  settings.form.values = keys.Scale({}).Table();
   settings.filter = keys.Resample(Filter::kBilinear);
   settings.begin = keys.Text({"tokenizer/image_start_token"}, "<|image_start|>");
   settings.token = keys.Text({"tokenizer/image_token"}, "<image>");

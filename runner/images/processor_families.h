@@ -16,8 +16,14 @@ using ProcessorPtr = std::unique_ptr<const ImageProcessor>;
 // Each reads what its family's files say and takes the published processor for the rest. Errors are in `keys`,
 // and then what is returned is not to be used.
 ProcessorPtr ReadGemma3(ProcessorKeys& keys);
+ProcessorPtr ReadGemma4(ProcessorKeys& keys);
+ProcessorPtr ReadIdefics3(ProcessorKeys& keys);
+ProcessorPtr ReadPixtral(ProcessorKeys& keys);
 ProcessorPtr ReadLfm2Vl(ProcessorKeys& keys);
 ProcessorPtr ReadQwenVl(ProcessorKeys& keys, bool third_generation);
+
+// With the mean and deviation that OpenAI published with CLIP.
+PixelScale ClipScale();
 
 // The token as often as it says.
 std::string Repeat(std::string_view token, int32_t count);

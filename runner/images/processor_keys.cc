@@ -98,14 +98,15 @@ std::array<double, 3> ProcessorKeys::Channels(Names names, const std::array<doub
   return fallback;
 }
 
-PixelScale ProcessorKeys::Scale(const std::array<double, 3>& mean, const std::array<double, 3>& deviation) {
+PixelScale ProcessorKeys::Scale(const PixelScale& published) {
   PixelScale scale;
-  scale.rescale = Flag({"processor/image_processor/do_rescale"}, true);
-  scale.normalize = Flag({"processor/image_processor/do_normalize"}, true);
-  scale.factor = Number({"processor/image_processor/rescale_factor"}, 1.0 / 255, 1e-6, 1e6);
-  scale.mean = Channels({"processor/image_processor/image_mean", "gguf/clip.vision.image_mean"}, mean);
+  scale.rescale = Flag({"processor/image_processor/do_rescale"}, published.rescale);
+  scale.normalize = Flag({"processor/image_processor/do_normalize"}, published.normalize);
+  scale.factor = Number({"processor/image_processor/rescale_factor"}, published.factor, 1e-6, 1e6);
+  scale.mean =
+      Channels({"processor/image_processor/image_mean", "gguf/clip.vision.image_mean"}, published.mean);
   scale.deviation =
-      Channels({"processor/image_processor/image_std", "gguf/clip.vision.image_std"}, deviation);
+      Channels({"processor/image_processor/image_std", "gguf/clip.vision.image_std"}, published.deviation);
   Require(std::ranges::none_of(scale.deviation, [](double value) { return value == 0; }),
           "image_std is not 0");
   return scale;

@@ -42,7 +42,7 @@ class ProcessorKeys {
   std::array<double, 3> Channels(Names names, const std::array<double, 3>& fallback);
 
   // What all families have.
-  PixelScale Scale(const std::array<double, 3>& mean, const std::array<double, 3>& deviation);
+  PixelScale Scale(const PixelScale& published);
   Filter Resample(Filter fallback);
   // Wrong values are errors, too. `holds`: `what` is so.
   void Require(bool holds, std::string_view what);

@@ -82,11 +82,7 @@ ProcessorPtr ReadQwenVl(ProcessorKeys& keys, bool third_generation) {
                    third_generation ? 16'777'216 : 12'845'056, 1, kAreaLimit);
   keys.Require(settings.area_min <= settings.area_max && settings.area_max >= int64_t{unit} * unit,
                "the least area of an image is at most the largest, which has a token at least");
-  const auto mean =
-      third_generation ? std::array{0.5, 0.5, 0.5} : std::array{0.48145466, 0.4578275, 0.40821073};
-  const auto deviation =
-      third_generation ? std::array{0.5, 0.5, 0.5} : std::array{0.26862954, 0.26130258, 0.27577711};
-  form.values = keys.Scale(mean, deviation).Table();
+  form.values = keys.Scale(third_generation ? PixelScale() : ClipScale()).Table();
   settings.filter = keys.Resample(Filter::kBicubic);
   settings.begin = keys.Text({"tokenizer/vision_bos_token"}, "<|vision_start|>");
   settings.token = keys.Text({"tokenizer/image_token"}, "<|image_pad|>");
