@@ -19,8 +19,8 @@ class ImageProcessor {
 
   // What the model's chat template writes where an image stands: "<start_of_image>".
   virtual const std::string& placeholder() const = 0;
-  // What stands for an image in a text where the template writes none: placeholder() with the markup that such
-  // a template writes around it.
+  // What stands for an image in a text where the template writes none: placeholder() with the markup that
+  // such a template writes around it.
   virtual const std::string& text_placeholder() const { return placeholder(); }
   // The token whose rows in the prompt are those of an image: "<image_soft_token>".
   virtual const std::string& image_token() const = 0;

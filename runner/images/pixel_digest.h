@@ -1,5 +1,5 @@
-// SHA-256 (FIPS 180-4) of pixels. api/base/sha256.h is OpenSSL's, which reads a file when it starts and is not
-// part of a runner.
+// SHA-256 (FIPS 180-4) of pixels. api/base/sha256.h is OpenSSL's, which reads a file when it starts and is
+// not part of a runner.
 #pragma once
 
 #include <array>

@@ -13,8 +13,8 @@ namespace quire::runner::images {
 
 using ProcessorPtr = std::unique_ptr<const ImageProcessor>;
 
-// Each reads what its family's files say and takes the published processor for the rest. Errors are in `keys`,
-// and then what is returned is not to be used.
+// Each reads what its family's files say and takes the published processor for the rest. Errors are in
+// `keys`, and then what is returned is not to be used.
 ProcessorPtr ReadGemma3(ProcessorKeys& keys);
 ProcessorPtr ReadGemma4(ProcessorKeys& keys);
 ProcessorPtr ReadIdefics3(ProcessorKeys& keys);

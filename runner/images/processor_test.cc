@@ -2,18 +2,25 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "api/base/sha256.h"
 #include "runner/images/decode.h"
 #include "runner/images/image_processor.h"
 #include "runner/weights/model_files.h"
 #include "runner/weights/safetensors.h"
+#include "runner/weights/testing/hostile_files.h"
 #include "tests/data/test_data.h"
 
 namespace quire::runner::images {
@@ -21,6 +28,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
 
 std::string ReadFile(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -38,7 +47,7 @@ std::unique_ptr<const ImageProcessor> ProcessorOf(const fs::path& model, const f
   return processor ? *std::move(processor) : nullptr;
 }
 
-// The values of pixel_values as tiles have them: without padding, and without the second frame of Qwen's pairs.
+// The values of pixel_values as tiles have them: without padding and the second frame of Qwen's pairs.
 std::vector<float> Rearranged(const std::string& family, const std::vector<float>& values, const Tile& tile,
                               size_t index, size_t padded_tile) {
   std::vector<float> patches(tile.patches.size());
@@ -96,6 +105,121 @@ TEST_P(PublishedProcessor, GivesThePixelsTokensAndTextOfTheReference) {
     EXPECT_EQ(tokens, test["n_image_tokens"]);
   }
   EXPECT_GE(compared, 4U);
+}
+
+// As pattern() of tests/golden/make_images.py, which wrote the results.
+Bitmap Pattern(int32_t width, int32_t height) {
+  Bitmap bitmap{width, height, {}};
+  for (int32_t y = 0; y < height; ++y) {
+    for (int32_t x = 0; x < width; ++x) {
+      for (int32_t c = 0; c < 3; ++c) {
+        bitmap.rgb.push_back(
+            static_cast<uint8_t>((x * 7 + y * 3 * (c + 1) + (x / 5 + y / 4) % 3 * 40 * (c + 1)) % 256));
+      }
+    }
+  }
+  return bitmap;
+}
+
+// A directory with the members of this object as files, and a tensor of a tower.
+class ModelDirectory {
+ public:
+  explicit ModelDirectory(std::string_view files) {
+    const auto object = ordered_json::parse(files);
+    for (const auto& [name, content] : object.items()) {
+      if (name.ends_with(".json") && !content.is_null()) directory_.Write(name, content.dump());
+    }
+    directory_.Write(
+        "model.safetensors",
+        weights::testing::Safetensors(R"({"visual.x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 8)
+            .bytes());
+  }
+  const fs::path& path() const { return directory_.path(); }
+
+ private:
+  weights::testing::TemporaryDirectory directory_;
+};
+
+// What there is for a family when its files say nothing else.
+std::string OnlyFamily(const std::string& name, const std::string& preprocessor = "null") {
+  return R"({"config.json":{"model_type":")" + name + R"(","vision_config":{}},"preprocessor_config.json":)" +
+         preprocessor + "}";
+}
+
+TEST(Processor, GivesTheTilesAndTextsOfTransformers) {
+  const auto golden = ordered_json::parse(ReadFile("tests/data/images/prepared.json"));
+  EXPECT_GE(golden.size(), 13U);
+  for (const auto& [name, model] : golden.items()) {
+    const ModelDirectory directory(model.dump());
+    const auto processor = ProcessorOf(directory.path());
+    ASSERT_NE(processor, nullptr) << name;
+    for (const auto& expected : model["images"]) {
+      const int32_t width = expected["width"], height = expected["height"];
+      const auto image = processor->Prepare(Pattern(width, height));
+      ASSERT_TRUE(image) << image.error().message;
+      ordered_json tiles = ordered_json::array();
+      for (const Tile& tile : image->tiles) {
+        const std::string_view bytes(reinterpret_cast<const char*>(tile.patches.data()),
+                                     tile.patches.size() * sizeof(float));
+        tiles.push_back({tile.rows, tile.columns, tile.tokens, api::Sha256Of(bytes)});
+      }
+      EXPECT_EQ(tiles, expected["tiles"]) << name << ", " << width << " x " << height;
+      EXPECT_EQ(api::Sha256Of(image->prompt_text), expected["text"])
+          << name << ", " << width << " x " << height;
+    }
+  }
+}
+
+TEST(Processor, TellsImagesApart) {
+  const ModelDirectory directory(OnlyFamily("qwen3_vl"));
+  const auto processor = ProcessorOf(directory.path());
+  ASSERT_NE(processor, nullptr);
+  std::set<std::array<uint8_t, 32>> digests;
+  Bitmap image = Pattern(320, 256);
+  digests.insert(processor->Prepare(image)->digest);
+  EXPECT_EQ(processor->Prepare(image)->digest, *digests.begin());
+  ++image.rgb[3 * 320 * 200 + 17];
+  digests.insert(processor->Prepare(image)->digest);
+  // The same pixels in other rows.
+  digests.insert(processor->Prepare({640, 128, std::vector<uint8_t>(3 * 640 * 128)})->digest);
+  digests.insert(processor->Prepare({128, 640, std::vector<uint8_t>(3 * 640 * 128)})->digest);
+  EXPECT_EQ(digests.size(), 4U);
+}
+
+std::string Refusal(const std::string& files) {
+  const ModelDirectory directory(files);
+  const auto opened = weights::Open(directory.path());
+  if (!opened) return opened.error().message;
+  const auto processor = ReadProcessor(**opened, nullptr);
+  return processor ? "accepted" : processor.error().message;
+}
+
+TEST(Processor, NamesTheKeyThatIsWrong) {
+  EXPECT_EQ(Refusal(OnlyFamily("lfm2_vl")), "accepted");
+  EXPECT_THAT(Refusal(OnlyFamily("lfm2_vl", R"({"tile_size":"large"})")),
+              EndsWith("processor_config.json: image_processor/tile_size is not an integer from 1 to 4096"));
+  EXPECT_THAT(Refusal(OnlyFamily("lfm2_vl", R"({"tile_size":500})")),
+              HasSubstr("tile_size is a multiple of a token's side"));
+  EXPECT_THAT(Refusal(OnlyFamily("lfm2_vl", R"({"image_std":[1,0,1]})")), HasSubstr("image_std is not 0"));
+  EXPECT_THAT(Refusal(OnlyFamily("lfm2_vl", R"({"resample":0})")),
+              HasSubstr("image_processor/resample is not 1 (Lanczos)"));
+  EXPECT_THAT(Refusal(OnlyFamily("other_vl")), HasSubstr(R"(images of "other_vl" are not supported)"));
+}
+
+TEST(Processor, IsNullWithoutATower) {
+  const ModelDirectory text(R"({"config.json":{"model_type":"qwen3_vl"}})");
+  EXPECT_EQ(ProcessorOf(text.path()), nullptr);
+}
+
+TEST(Processor, RefusesSidesThatDifferTooMuch) {
+  for (const char* const family : {"qwen2_vl", "gemma4", "mistral3"}) {
+    const ModelDirectory directory(OnlyFamily(family));
+    const auto processor = ProcessorOf(directory.path());
+    ASSERT_NE(processor, nullptr);
+    const bool refused = std::string_view(family) != "gemma4";
+    EXPECT_EQ(!processor->Prepare(Pattern(1, 60'000)), refused) << family;
+    EXPECT_EQ(!processor->Prepare(Pattern(60'000, 1)), refused) << family;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Images, PublishedProcessor, ::testing::Values("gemma3_vl", "lfm2_vl", "qwen3_vl"),

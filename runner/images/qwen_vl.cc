@@ -33,7 +33,7 @@ class QwenVlProcessor final : public ImageProcessor {
   const std::string& text_placeholder() const override { return in_text_; }
   api::Result<PreparedImage> Prepare(const Bitmap& image) const override {
     const PatchForm& form = settings_.form;
-    const auto [shorter, longer] = std::minmax<int64_t>(image.width, image.height);
+    const int64_t shorter = std::min(image.width, image.height), longer = std::max(image.width, image.height);
     if (longer > kRatioMax * shorter) {
       return api::Fail(
           api::ErrorCode::kInvalidArgument,
