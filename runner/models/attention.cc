@@ -11,12 +11,14 @@
 namespace quire::runner::models {
 namespace {
 
-kernels::AttentionLayer LayerOf(const ForwardContext& ctx, const CacheBinding& binding) {
-  return {.layout = &ctx.layout,
-          .group = binding.index,
-          .layer = binding.layer,
-          .step = &ctx.step,
-          .row_begin = ctx.batch.row_begin};
+kernels::AttentionLayer LayerOf(const ForwardContext& ctx, const Attention& attention) {
+  kernels::AttentionLayer layer{.layout = &ctx.layout,
+                                .group = attention.binding.index,
+                                .layer = attention.binding.layer,
+                                .step = &ctx.step,
+                                .row_begin = ctx.batch.row_begin};
+  if (!attention.causal) layer.seen_end = ctx.batch.seen_end;
+  return layer;
 }
 
 void Clip(float limit, std::span<float> x) {
@@ -87,7 +89,7 @@ void Attention::StoreKeys(ForwardContext& ctx, const kernels::MatMulInput& x, st
   if (v_norm) v_norm.Run(ctx.pool, values, values);
   if (clip > 0) Clip(clip, values);
   NormAndRotate(ctx, *this, k_norm, k_weights, keys);
-  kernels::StoreKeyValue(ctx.pool, LayerOf(ctx, binding), keys, values);
+  kernels::StoreKeyValue(ctx.pool, LayerOf(ctx, *this), keys, values);
 }
 
 void Attention::Run(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const {
@@ -97,7 +99,7 @@ void Attention::Run(ForwardContext& ctx, std::span<const float> x, std::span<flo
   if (k) StoreKeys(ctx, in, projected.k, projected.v);
   const std::span<float> attended = ctx.work.attended.Get(static_cast<int64_t>(queries.size()));
   const float factor = scale != 0 ? scale : static_cast<float>(1 / std::sqrt(static_cast<double>(head_dim)));
-  kernels::Attention(ctx.pool, LayerOf(ctx, binding), ctx.work.plans[binding.index],
+  kernels::Attention(ctx.pool, LayerOf(ctx, *this), ctx.work.plans[binding.index],
                      {.scale = factor, .soft_cap = soft_cap, .sinks = sinks}, queries, attended);
   if (gated) {
     kernels::SigmoidMul(ctx.pool, ctx.work.attention_gate.Get(static_cast<int64_t>(attended.size())),

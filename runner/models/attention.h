@@ -1,4 +1,4 @@
-// Causal self-attention with grouped KV heads, in the variants that the families use.
+// Self-attention with grouped KV heads, causal but for rows of images, in the variants that the families use.
 #pragma once
 
 #include <cstdint>
@@ -49,6 +49,7 @@ struct Attention {
   QueryGrowth growth = {};
   // q(x) is [heads, query and gate, head_dim], and y = out(sigmoid(gate) * attended).
   bool gated = false;
+  bool causal = false;   // also where rows of an image see each other (Batch::seen_end)
   CacheBinding binding;  // of its own, or the other layer's, keys
 
   // REQUIRES: ctx.Prepare and, with a rotary embedding, its Prepare have run for this pass.

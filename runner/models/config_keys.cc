@@ -13,7 +13,7 @@ namespace {
 
 // Keys without meaning for the computation of logits: names, training, generation, how others run the model;
 // or with a meaning only together with another key that is read.
-constexpr std::array<std::string_view, 65> kNoReadingNeeded = {
+constexpr std::array<std::string_view, 66> kNoReadingNeeded = {
     "architectures", "model_type", "name_or_path", "transformers_version", "torch_dtype", "dtype", "auto_map",
     "tokenizer_class", "processor_class", "use_cache", "pretraining_tp", "output_attentions",
     "output_hidden_states", "return_dict", "torchscript", "id2label", "label2id", "num_labels",
@@ -25,7 +25,7 @@ constexpr std::array<std::string_view, 65> kNoReadingNeeded = {
     "top_k", "top_p", "do_sample", "repetition_penalty", "eos_token", "bos_token", "pad_token",
     "model_max_length", "tokenizer_model_max_length", "tokenizer_padding_side", "finetuning_task",
     "tie_encoder_decoder", "prefix", "generation_config", "initializer_range", "is_llama_config",
-    "original_max_position_embeddings",
+    "original_max_position_embeddings", "is_composition",
     // Read before a family is.
     "is_causal",
     // How a CrossEncoder shows scores.

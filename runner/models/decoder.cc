@@ -260,18 +260,43 @@ void Decoder::Embed(std::span<const TokenId> tokens, ThreadPool& pool, std::span
   if (embedding_scale_ != 1) kernels::Scale(pool, embedding_scale_, to);
 }
 
+void Decoder::EmbedRows(const Batch& batch, ThreadPool& pool, std::span<float> h) const {
+  const std::span<const TokenId> tokens = batch.tokens;
+  const auto width = static_cast<size_t>(config_.hidden);
+  const auto embed = [&](size_t begin, size_t end) {
+    Embed(tokens.subspan(begin, end - begin), pool, h.subspan(begin * width, (end - begin) * width));
+  };
+  size_t row = 0;
+  for (const EmbeddedRows& image : batch.embedded) {
+    embed(row, static_cast<size_t>(image.begin));
+    std::ranges::copy(image.embeddings, h.subspan(static_cast<size_t>(image.begin) * width).begin());
+    row = static_cast<size_t>(image.end);
+  }
+  embed(row, tokens.size());
+}
+
+void Decoder::AddBehind(const Batch& batch, size_t layer, ThreadPool& pool, std::span<float> h) const {
+  const auto width = static_cast<size_t>(config_.hidden);
+  for (const EmbeddedRows& image : batch.embedded) {
+    if (layer >= image.behind_layers.size()) continue;
+    const std::span<const float> added = image.behind_layers[layer];
+    kernels::Add(pool, added, h.subspan(static_cast<size_t>(image.begin) * width, added.size()));
+  }
+}
+
 void Decoder::Forward(const Batch& batch, const cache::StepView& step, ThreadPool& pool,
                       const Outputs& outputs, ActivationHook* hook) {
   ForwardContext ctx{.batch = batch, .step = step, .layout = layout_, .pool = pool, .work = work_};
   const int64_t rows = ctx.rows();
   const std::span<float> h = work_.hidden.Get(rows * config_.hidden);
   ctx.Prepare(config_.heads);
-  Embed(batch.tokens, pool, h);
+  EmbedRows(batch, pool, h);
   Report(hook, "hidden.embed", h, rows);
   PrepareForward(ctx, h);
   for (size_t layer = 0; layer < layers(); ++layer) {
     RunLayer(ctx, layer, h);
     Report(hook, layer, h, rows);
+    AddBehind(batch, layer, pool, h);
   }
   if (hook != nullptr) {
     const std::span<float> normed = work_.normed.Get(rows * config_.hidden);

@@ -67,6 +67,7 @@ class Decoder : public Model {
   int64_t scratch_bytes(int64_t rows) const final { return widths_.BytesFor(rows); }
   int64_t resident_scratch_bytes() const final { return work_.bytes(); }
   const cache::Layout& cache_layout() const final { return layout_; }
+  ImageRules image_rules() const final { return image_rules_; }
   api::Result<void> SetKvCacheType(api::KvType type) final;
   cache::RotateKeys key_rotation() const final;
   std::span<const CacheBinding> cache_bindings() const final { return cache_bindings_; }
@@ -121,8 +122,13 @@ class Decoder : public Model {
   float embedding_scale_ = 1;
   float logit_scale_ = 1;
   float logit_cap_ = 0;  // of the scaled logits; 0 = none
+  ImageRules image_rules_ = {};
 
  private:
+  // Tokens' embeddings, and between them what the batch has for the rows of images.
+  void EmbedRows(const Batch& batch, ThreadPool& pool, std::span<float> h) const;
+  // Adds what the batch has for the rows of images behind this layer.
+  void AddBehind(const Batch& batch, size_t layer, ThreadPool& pool, std::span<float> h) const;
   // Final norm of the rows named.
   std::span<float> Final(ForwardContext& ctx, std::span<const int32_t> rows, std::span<const float> h,
                          std::span<float> to) const;

@@ -56,6 +56,9 @@ class DeclaredDecoder : public Decoder {
     embedding_scale_ = form.embedding_scale;
     logit_scale_ = form.logit_scale;
     logit_cap_ = form.logit_cap;
+    image_rules_ = {.both_ways = form.images_both_ways,
+                    .grid_positions = std::ranges::any_of(
+                        form.ropes, [](const RopeSpec& rope) { return !rope.axes.empty(); })};
   }
 
   void AddBlock(const TensorScope& scope, size_t layer) { blocks_.push_back(BindBlock(scope, form_, layer)); }

@@ -77,7 +77,8 @@ struct DecoderForm {
   float logit_scale = 1;
   float logit_cap = 0;  // of the scaled logits; 0 = none
   MixtureForm mixture = {};
-  int32_t mtp_layers = 0;  // behind the last layer, where they are stored
+  bool images_both_ways = false;  // ImageRules::both_ways
+  int32_t mtp_layers = 0;         // behind the last layer, where they are stored
   BlockNames names = {};
 
   void SetWindows(const std::vector<int32_t>& windows);  // [decoder.layers]

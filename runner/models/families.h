@@ -171,6 +171,9 @@ ModelLoader LoadQwen3Moe;
 // Qwen2, Qwen2.5 and Qwen3: Llama with biases of q, k and v, or with norms of each query and key head.
 ModelLoader LoadQwen2, LoadQwen3;
 
+// The text models of Qwen2-VL, Qwen2.5-VL and Qwen3-VL: the same with M-RoPE.
+ModelLoader LoadQwen2Vl, LoadQwen3Vl, LoadQwen3VlMoe;
+
 // Qwen3-Next and Qwen3.5, dense and with experts: three gated delta nets to each gated attention. Cache
 // layout: one full-attention group, one recurrent layer per delta net.
 ModelLoader LoadQwen3Next;

@@ -98,6 +98,7 @@ api::Result<std::unique_ptr<Model>> LoadGemma3(std::shared_ptr<const weights::Mo
   ReadGemma(read, &form);
   form.attention_scale = ReadScale(read, form.decoder, 62);
   form.qk_norm = QkNorm::kHeads;
+  form.images_both_ways = true;
   // No published model has this, and transformers does not compute it.
   if (read.Find({"attn_logit_softcapping", ""}) != nullptr) {
     read.Fail("attn_logit_softcapping is not supported for this family");

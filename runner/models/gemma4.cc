@@ -20,6 +20,7 @@ struct PerLayerInputs {
   Linear projection;          // [layers * width, hidden]
   RmsNorm norm;               // [width]
   int64_t layers = 0, width = 0;
+  TokenId image_token = 0;  // in place of the rows of images
 
   // h: the embedded tokens. To [rows, layers, width].
   void Run(ForwardContext& ctx, std::span<const float> h, std::span<float> to) const {
@@ -28,10 +29,25 @@ struct PerLayerInputs {
     kernels::Scale(ctx.pool, static_cast<float>(1 / std::sqrt(static_cast<double>(projection.weight.in))),
                    context);
     norm.Run(ctx.pool, context, context);
-    kernels::EmbeddingRows(embedding, ctx.batch.tokens, to);
+    EmbedRows(ctx.batch, to);
     kernels::Scale(ctx.pool, static_cast<float>(std::sqrt(static_cast<double>(width))), to);
     kernels::Add(ctx.pool, context, to);
     kernels::Scale(ctx.pool, static_cast<float>(1 / std::sqrt(2.0)), to);
+  }
+
+  void EmbedRows(const Batch& batch, std::span<float> to) const {
+    const std::span<const TokenId> tokens = batch.tokens;
+    const auto size = static_cast<size_t>(layers * width);
+    size_t row = 0;
+    const auto embed = [&](std::span<const TokenId> some) {
+      kernels::EmbeddingRows(embedding, some, to.subspan(row * size, some.size() * size));
+      row += some.size();
+    };
+    for (const EmbeddedRows& image : batch.embedded) {
+      embed(tokens.subspan(row, static_cast<size_t>(image.begin) - row));
+      while (row < static_cast<size_t>(image.end)) embed({&image_token, 1});
+    }
+    embed(tokens.subspan(row));
   }
 };
 
@@ -43,12 +59,14 @@ class Gemma4 final : public Decoder {
         full_rotary_(config.full_rope) {
     embedding_scale_ = static_cast<float>(std::sqrt(static_cast<double>(config.decoder.hidden)));
     logit_cap_ = config.logit_cap;
+    image_rules_.both_ways = config.images_both_ways;
     BindEmbedding(bind);
     if (config.per_layer_width > 0) BindPerLayerInputs(bind, config);
     for (size_t i = 0; i < config.windows.size() && !bind.error(); ++i) {
       const RotaryEmbedding* rotary = config.windows[i] > 0 ? &sliding_rotary_ : &full_rotary_;
       blocks_.push_back(BindGemma4Block(bind.Layer(i), config, i, rotary));
       blocks_.back().attention.binding = BindCache(config, i, rotary);
+      blocks_.back().attention.causal = config.windows[i] == 0;
     }
     BindHead(bind);
   }
@@ -73,6 +91,7 @@ class Gemma4 final : public Decoder {
     PerLayerInputs& inputs = per_layer_inputs_;
     inputs.layers = config.decoder.layers;
     inputs.width = config.per_layer_width;
+    inputs.image_token = config.image_token;
     const int64_t all = inputs.layers * inputs.width;
     const TensorScope scope = bind.Global();
     RowWidths::Grow(scope.widths().per_layer, all);

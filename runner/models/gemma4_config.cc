@@ -84,10 +84,17 @@ Gemma4Config ReadGemma4Config(ConfigReader& read) {
     read.Fail(fmt::format("vocab_size_per_layer_input {} is below vocab_size {}", config.per_layer_vocab,
                           config.decoder.vocab));
   }
-  // "vision": tokens of text attend backwards.
+  // "vision": tokens of an image attend to each other, tokens of text backwards. GGUF does not say it: only
+  // models with inputs of each layer's own do without.
   const auto* both_ways = read.Find({"use_bidirectional_attention", ""});
   if (both_ways != nullptr && *both_ways != "vision" && *both_ways != false) {
     read.Fail("use_bidirectional_attention: bidirectional attention is not supported");
+  }
+  config.images_both_ways =
+      read.gguf() ? config.per_layer_width == 0 : both_ways != nullptr && *both_ways == "vision";
+  if (const auto* pad = read.Find({"pad_token_id", ""}); pad != nullptr) {
+    const int64_t id = ConfigReader::WholeNumber(*pad).value_or(0);
+    if (id > 0 && id < config.decoder.vocab) config.image_token = static_cast<int32_t>(id);
   }
   read.Ignore({"num_global_key_value_heads"});
   if (config.experts == 0) read.Ignore({"num_experts", "top_k_experts", "moe_intermediate_size"});

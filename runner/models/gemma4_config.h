@@ -19,7 +19,9 @@ struct Gemma4Config {
   int32_t own_layers = 0;             // the layers behind these use the keys of the last one of their kind
   int32_t per_layer_width = 0;        // of the per-token embedding that each layer gets; 0 = none
   int32_t per_layer_vocab = 0;
-  int32_t experts = 0;  // beside the feed-forward layer; 0 = none
+  int32_t image_token = 0;        // whose per-token embedding the rows of images get
+  bool images_both_ways = false;  // in sliding layers
+  int32_t experts = 0;            // beside the feed-forward layer; 0 = none
   int32_t experts_used = 0;
   int32_t expert_feed_forward = 0;
   float logit_cap = 0;  // 0 = none

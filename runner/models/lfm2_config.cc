@@ -117,7 +117,8 @@ Lfm2Config ReadLfm2Config(ConfigReader& read) {
   // These belong to the width before its adjustment, also where there is none.
   read.Ignore({"block_multiple_of", "block_ffn_dim_multiplier", "block_auto_adjust_ff_dim"});
   config.dense_layers = config.decoder.layers;
-  if (read.files().architecture().ends_with("moe")) {
+  const std::string kind = read.gguf() ? read.files().architecture() : read.Text({"model_type", ""}, "");
+  if (kind.ends_with("moe")) {
     ReadLfm2Experts(read, &config);
   } else {
     config.feed_forward = ReadAdjustedFeedForward(read);

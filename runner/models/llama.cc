@@ -11,6 +11,13 @@ api::Result<std::unique_ptr<Model>> LoadLlama(std::shared_ptr<const weights::Mod
                              .rope = {.default_theta = 10000, .gguf_pairs = kernels::RopePairs::kAdjacent}});
   form.attention_bias = form.out_bias = ReadBias(read, "attention_bias");
   form.mlp_bias = ReadBias(read, "mlp_bias");
+  // Idefics 3 and SmolVLM repeat what is of their connector, or of earlier ones.
+  if (read.Says("perceiver_config") || read.Says("pixel_shuffle_factor")) {
+    read.Require("qk_layer_norms", false);
+    read.Require("use_resampler", false);
+    read.Require("rope_interleaved", false);
+    read.Ignore({"perceiver_config", "pixel_shuffle_factor", "transformers.js_config"});
+  }
   return BuildDeclared(read, std::move(files), form);
 }
 

@@ -10,8 +10,12 @@ namespace quire::runner::models {
 
 api::Result<std::unique_ptr<Model>> LoadMistral(std::shared_ptr<const weights::ModelFiles> files) {
   ConfigReader read(*files);
-  const DecoderForm form =
-      ReadDecoderForm(read, {.given = {.norm_eps = 1e-6F}, .given_window = read.gguf() ? 0 : 4096});
+  DecoderConfig given = {.norm_eps = 1e-6F};
+  if (files->architecture() == "llava") {  // Pixtral's configuration leaves out the heads
+    given.heads = 32;
+    given.kv_heads = 8;
+  }
+  const DecoderForm form = ReadDecoderForm(read, {.given = given, .given_window = read.gguf() ? 0 : 4096});
   return BuildDeclared(read, std::move(files), form);
 }
 

@@ -4,10 +4,14 @@
 namespace quire::runner::models {
 namespace {
 
-DecoderForm ReadQwen(ConfigReader& read) {
+constexpr RopeQuery kPlainRope = {.default_theta = 10000};
+
+// The text models of Qwen-VL have a rotary embedding whose positions are those of a grid.
+DecoderForm ReadQwen(ConfigReader& read, const RopeQuery& rope = kPlainRope) {
   const int32_t first = read.Small({"max_window_layers", ""}, 0, kMaxLayers, 28);
   DecoderForm form =
       ReadDecoderForm(read, {.given = {.norm_eps = 1e-6F},
+                             .rope = rope,
                              .slides = [](int32_t layer, int32_t from) { return layer >= from; },
                              .period = first,
                              .given_window = 4096});
@@ -19,6 +23,12 @@ DecoderForm ReadQwen(ConfigReader& read) {
   return form;
 }
 
+void ReadQwen3(ConfigReader& read, DecoderForm* form) {
+  form->qk_norm = QkNorm::kHeads;
+  const bool biased = read.Boolean({"attention_bias", ""}, false);
+  form->attention_bias = form->out_bias = biased ? Bias::kPresent : Bias::kAbsent;
+}
+
 }  // namespace
 
 api::Result<std::unique_ptr<Model>> LoadQwen2(std::shared_ptr<const weights::ModelFiles> files) {
@@ -28,12 +38,27 @@ api::Result<std::unique_ptr<Model>> LoadQwen2(std::shared_ptr<const weights::Mod
   return BuildDeclared(read, std::move(files), form);
 }
 
+api::Result<std::unique_ptr<Model>> LoadQwen2Vl(std::shared_ptr<const weights::ModelFiles> files) {
+  ConfigReader read(*files);
+  DecoderForm form = ReadQwen(
+      read, {.default_theta = 1e6, .sections = RopeSections::kContiguous, .given_sections = {16, 24, 24}});
+  form.attention_bias = Bias::kPresent;
+  read.Ignore({"vision_config"});  // of a configuration without a text_config
+  return BuildDeclared(read, std::move(files), form);
+}
+
 api::Result<std::unique_ptr<Model>> LoadQwen3(std::shared_ptr<const weights::ModelFiles> files) {
   ConfigReader read(*files);
   DecoderForm form = ReadQwen(read);
-  form.qk_norm = QkNorm::kHeads;
-  const bool biased = read.Boolean({"attention_bias", ""}, false);
-  form.attention_bias = form.out_bias = biased ? Bias::kPresent : Bias::kAbsent;
+  ReadQwen3(read, &form);
+  return BuildDeclared(read, std::move(files), form);
+}
+
+api::Result<std::unique_ptr<Model>> LoadQwen3Vl(std::shared_ptr<const weights::ModelFiles> files) {
+  ConfigReader read(*files);
+  DecoderForm form = ReadQwen(
+      read, {.default_theta = 5e5, .sections = RopeSections::kInterleaved, .given_sections = {24, 20, 20}});
+  ReadQwen3(read, &form);
   return BuildDeclared(read, std::move(files), form);
 }
 

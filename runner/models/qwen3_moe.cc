@@ -1,14 +1,25 @@
 #include <string_view>
 
 #include "runner/models/decoder_form.h"
+#include "runner/models/expert_transpose.h"
 #include "runner/models/families.h"
 
 namespace quire::runner::models {
 
-api::Result<std::unique_ptr<Model>> LoadQwen3Moe(std::shared_ptr<const weights::ModelFiles> files) {
-  ConfigReader read(*files);
-  // GGUF has no key for norm_topk_prob.
-  DecoderForm form = ReadMixtureForm(read, {.given = {.norm_eps = 1e-6F}}, {.normalize = read.gguf()});
+namespace {
+
+// As published, the stacked experts of Qwen3-VL are [in, out].
+void BindQwen3VlExperts(const TensorScope& scope, int64_t hidden, const MixtureConfig& config,
+                        MixtureOfExperts* moe) {
+  const TensorName gate_up = {"mlp.experts.gate_up_proj", ""}, down = {"mlp.experts.down_proj", ""};
+  if (scope.gguf() || !scope.Has(gate_up)) {
+    return BindExperts(scope, {}, config.experts, hidden, config.width, moe);
+  }
+  BindTransposedExperts(scope, gate_up, down, config.experts, hidden, config.width, moe);
+}
+
+DecoderForm ReadQwen3Moe(ConfigReader& read, const FormQuery& query, const MixtureDefaults& defaults) {
+  DecoderForm form = ReadMixtureForm(read, query, defaults);
   form.qk_norm = QkNorm::kHeads;
   const bool biased = read.Boolean({"attention_bias", ""}, false);
   form.attention_bias = form.out_bias = biased ? Bias::kPresent : Bias::kAbsent;
@@ -18,6 +29,27 @@ api::Result<std::unique_ptr<Model>> LoadQwen3Moe(std::shared_ptr<const weights::
     form.SetWindows(ReadWindows(
         read, form.decoder.layers, [](int32_t, int32_t) { return true; }, 0, 4096));
   }
+  return form;
+}
+
+}  // namespace
+
+api::Result<std::unique_ptr<Model>> LoadQwen3Moe(std::shared_ptr<const weights::ModelFiles> files) {
+  ConfigReader read(*files);
+  // GGUF has no key for norm_topk_prob.
+  const DecoderForm form = ReadQwen3Moe(read, {.given = {.norm_eps = 1e-6F}}, {.normalize = read.gguf()});
+  return BuildDeclared(read, std::move(files), form);
+}
+
+api::Result<std::unique_ptr<Model>> LoadQwen3VlMoe(std::shared_ptr<const weights::ModelFiles> files) {
+  ConfigReader read(*files);
+  DecoderForm form = ReadQwen3Moe(read,
+                                  {.given = {.norm_eps = 1e-6F},
+                                   .rope = {.default_theta = 5e5,
+                                            .sections = RopeSections::kInterleaved,
+                                            .given_sections = {24, 20, 20}}},
+                                  {.normalize = true});
+  form.mixture.bind_experts = BindQwen3VlExperts;
   return BuildDeclared(read, std::move(files), form);
 }
 

@@ -38,7 +38,9 @@ class Qwen3NextLayers : public Decoder {
 
  protected:
   Qwen3NextLayers(std::shared_ptr<const weights::ModelFiles> files, const Qwen3NextConfig& config)
-      : Decoder(std::move(files), config.decoder), config_(config), rotary_(config.rope) {}
+      : Decoder(std::move(files), config.decoder), config_(config), rotary_(config.rope) {
+    image_rules_.grid_positions = !config.rope.axes.empty();
+  }
 
   void BindBlock(const TensorScope& scope, bool attends, bool sparse) {
     const DecoderConfig& decoder = config_.decoder;

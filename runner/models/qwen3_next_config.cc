@@ -88,13 +88,17 @@ Qwen3NextConfig ReadQwen3NextConfig(ConfigReader& read) {
   config.decoder = ReadDecoderConfig(read, {.norm = NormKind::kZeroCenteredRms, .norm_eps = 1e-6F});
   config.mtp_layers = read.Small({"", "nextn_predict_layers"}, 0, config.decoder.layers - 1, 0);
   config.decoder.layers -= config.mtp_layers;
-  config.rope = ReadRope(read, {.head_dim = config.decoder.head_dim, .default_partial = 0.25});
+  const bool next = architecture == "qwen3_next" || architecture == "qwen3next";
+  config.rope = ReadRope(read, {.head_dim = config.decoder.head_dim,
+                                .default_partial = 0.25,
+                                .sections = next ? RopeSections::kNone : RopeSections::kInterleaved,
+                                .given_sections = {11, 11, 10}});
   config.is_attention = ReadQwenLayerKinds(read, config.decoder.layers, config.mtp_layers);
   config.delta = ReadDelta(read);
   // GGUF files of Qwen3.5 tile the value heads over the key heads.
   config.delta.tiled = read.gguf() && architecture != "qwen3next";
   config.conv_kernel = read.Small({"linear_conv_kernel_dim", "ssm.conv_kernel"}, 2, kMaxConvKernel);
-  config.grouped_projections = architecture == "qwen3_next" || architecture == "qwen3next";
+  config.grouped_projections = next;
   ReadQwenExperts(read, &config);
   read.Require("attn_output_gate", true);
   read.Require("attention_bias", false);

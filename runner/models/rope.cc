@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numbers>
@@ -107,6 +108,7 @@ class RopeReader {
     }
     spec.pairs = read_.gguf() ? query_.gguf_pairs : query_.pairs;
     if (read_.gguf()) Divide(spec.frequencies);
+    if (query_.sections != RopeSections::kNone) spec.axes = Axes(spec.frequencies.size());
     return spec;
   }
 
@@ -281,6 +283,39 @@ class RopeReader {
     return Rounded(frequencies);
   }
 
+  // The axis of each of so many pairs.
+  std::vector<uint8_t> Axes(size_t pairs) {
+    const std::string name = keys_.HuggingFace("mrope_section");
+    const ConfigKey key = {name, "rope.dimension_sections|rope.mrope_section|mrope_sections"};
+    const auto all = static_cast<int64_t>(pairs);
+    std::array<int64_t, 3> sections = {};
+    std::ranges::transform(query_.given_sections, sections.begin(),
+                           [all](int32_t given) { return std::min<int64_t>(given, all); });
+    if (const auto* const list = read_.Find(key); list != nullptr) {
+      if (!list->is_array() || list->size() < 3) read_.Fail(read_.Name(key) + " is not a list of 3 sections");
+      for (size_t i = 0; i < 3 && i < list->size(); ++i) {
+        sections[i] = ConfigReader::WholeNumber((*list)[i]).value_or(-1);
+      }
+    }
+    const bool fit = std::ranges::all_of(sections, [all](int64_t n) { return n >= 0 && n <= all; });
+    const bool contiguous = query_.sections == RopeSections::kContiguous;
+    std::vector<uint8_t> axes(pairs, 0);
+    if (!fit || (contiguous && sections[0] + sections[1] + sections[2] != all)) {
+      read_.Fail(fmt::format("{}: the sections [{}, {}, {}] do not share {} pairs", read_.Name(key),
+                             sections[0], sections[1], sections[2], pairs));
+      return axes;
+    }
+    for (int64_t i = 0; i < all; ++i) {
+      const auto turn = static_cast<size_t>(i % 3);
+      if (contiguous) {
+        axes[static_cast<size_t>(i)] = i < sections[0] ? 0 : i < sections[0] + sections[1] ? 1 : 2;
+      } else if (i < 3 * sections[turn]) {
+        axes[static_cast<size_t>(i)] = static_cast<uint8_t>(turn);
+      }
+    }
+    return axes;
+  }
+
   // GGUF stores the effect of llama3 and proportional scaling on a frequency as a divisor.
   void Divide(std::vector<float>& frequencies) {
     TensorBinder bind(read_.files());
@@ -362,7 +397,12 @@ void RotaryEmbedding::Prepare(const ForwardContext& ctx) {
   const auto size = static_cast<int64_t>(ctx.work.positions.size() * spec_.frequencies.size());
   cos_ = cos_memory_.Get(size);
   sin_ = sin_memory_.Get(size);
-  kernels::RopeTable(ctx.pool, ctx.work.positions, spec_.frequencies, cos_, sin_, spec_.magnitude);
+  const auto& [time, height, width] = ctx.batch.rope_positions;
+  if (time.empty() || spec_.axes.empty()) {
+    return kernels::RopeTable(ctx.pool, ctx.work.positions, spec_.frequencies, cos_, sin_, spec_.magnitude);
+  }
+  kernels::RopeTable(ctx.pool, {time, height, width}, spec_.axes, spec_.frequencies, cos_, sin_,
+                     spec_.magnitude);
 }
 
 void RotaryEmbedding::Apply(const ForwardContext& ctx, int32_t head_dim, std::span<float> x) const {

@@ -1,6 +1,7 @@
 // Rotary position embeddings and the ways to stretch them.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -23,6 +24,15 @@ struct RopeSpec {
   std::vector<float> short_frequencies = {};
   float short_magnitude = 1;
   int64_t short_context = 0;
+  // M-RoPE: which of Batch::rope_positions a pair's angle follows, [pairs]; empty: none of them.
+  std::vector<uint8_t> axes = {};
+};
+
+// How M-RoPE's sections of time, height and width share the pairs of a head.
+enum class RopeSections : uint8_t {
+  kNone,         // positions are plain
+  kContiguous,   // one section after the other (Qwen2-VL)
+  kInterleaved,  // t h w t h w ..., and time where a section has ended (Qwen3-VL)
 };
 
 // The configuration keys that a family reads.
@@ -45,6 +55,8 @@ struct RopeQuery {
   kernels::RopePairs gguf_pairs = kernels::RopePairs::kHalves;
   bool gguf_truncate = true;  // YaRN's, where a GGUF does not say
   bool fixed_ntk = false;     // "ntk" is FixedNtkFrequencies
+  RopeSections sections = RopeSections::kNone;
+  std::array<int32_t, 3> given_sections = {};  // where the configuration does not say
 };
 
 // Default, linear, llama3, YaRN (Peng et al. 2023), LongRoPE (Ding et al. 2024), proportional (Gemma 4) and

@@ -26,7 +26,7 @@ TensorBinder::TensorBinder(const weights::ModelFiles& files, PanelStore* panels)
     : files_(files), panels_(panels) {
   if (files.format() == weights::Format::kGguf) return;
   prefix_ = "model.";
-  for (const char* deeper : {"model.language_model.", "language_model.model."}) {
+  for (const char* deeper : {"model.language_model.", "language_model.model.", "model.text_model."}) {
     if (files.Find(std::string(deeper) + "embed_tokens.weight") != nullptr) prefix_ = deeper;
   }
   for (const char* embedding : {"backbone.embeddings.weight", "backbone.embedding.weight"}) {

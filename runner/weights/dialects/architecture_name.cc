@@ -12,12 +12,7 @@ struct OtherName {
   std::string_view ours;
 };
 
-// The text models of Qwen-VL compute what their text-only relatives compute: the positions of text are the
-// same in all sections of a rotary embedding.
-constexpr OtherName kOtherNames[] = {
-    {"gptoss", "gpt-oss"}, {"olmo3", "olmo2"},   {"glm4moelite", "deepseek2"}, {"qwen25vl", "qwen2"},
-    {"qwen2vl", "qwen2"},  {"qwen3vl", "qwen3"}, {"qwen3vlmoe", "qwen3moe"},
-};
+constexpr OtherName kOtherNames[] = {{"gptoss", "gpt-oss"}, {"olmo3", "olmo2"}, {"glm4moelite", "deepseek2"}};
 
 // The architecture that the file should name; empty: the one that it names.
 std::string_view NameOfArchitecture(const GgufView& view) {

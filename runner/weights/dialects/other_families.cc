@@ -22,7 +22,7 @@ api::Result<GgufEdits> DetectLfm2(const GgufView& view) {
 
 api::Result<GgufEdits> DetectQwenMoe(const GgufView& view) {
   GgufEdits edits;
-  if (view.architecture() != "qwen3moe") return edits;
+  if (view.architecture() != "qwen3moe" && view.architecture() != "qwen3vlmoe") return edits;
   edits.Alias(view, view.Key("norm_top_k_prob"), view.Key("expert_weights_norm"));
   edits.SetExpertWidth(view);
   return edits;

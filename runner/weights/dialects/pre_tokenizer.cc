@@ -9,7 +9,8 @@
 namespace quire::runner::weights {
 namespace {
 
-constexpr std::string_view kQwens[] = {"qwen2", "qwen2moe", "qwen2vl", "qwen3", "qwen3moe", "qwen3next"};
+constexpr std::string_view kQwens[] = {"qwen2",   "qwen2moe", "qwen2vl",    "qwen25vl", "qwen3",
+                                       "qwen3vl", "qwen3moe", "qwen3vlmoe", "qwen3next"};
 
 // A vocabulary that is known by its architecture and its markers.
 struct KnownVocabulary {
