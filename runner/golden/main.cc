@@ -21,6 +21,7 @@
 #include "tests/golden/draft_verification.h"
 #include "tests/golden/encoder_golden.h"
 #include "tests/golden/fingerprint.h"
+#include "tests/golden/vision_golden.h"
 
 namespace quire::runner::golden {
 namespace {
@@ -142,8 +143,9 @@ int Run(const Options& options) {
   if (options.verify_drafts) return RunVerifyDrafts(options, pool);
   if (options.quant.empty() && IsDraftGolden(options.golden)) return RunDrafts(options, pool);
   if (options.quant.empty() && IsEncoderGolden(options.golden)) return RunEncoder(options, pool);
-  const auto golden =
-      options.quant.empty() ? ReadGolden(options.golden) : ReadQuantGolden(options.golden, options.quant);
+  const auto golden = !options.quant.empty()           ? ReadQuantGolden(options.golden, options.quant)
+                      : IsVisionGolden(options.golden) ? ReadVisionGolden(options.golden)
+                                                       : ReadGolden(options.golden);
   if (!golden) return Unusable(golden.error().message);
   // References multiply the stored weights with float32 activations.
   kernels::LimitPanelTarget(kernels::PanelTarget::kNone);

@@ -122,6 +122,7 @@ void CompareStates(GoldenRun& run, const GoldenPrompt& golden, size_t i, Compari
 }
 
 void CompareRestored(GoldenRun& run, const GoldenPrompt& golden, size_t i, Comparison* result) {
+  run.SetImages(golden.images.rows.empty() ? nullptr : &golden.images);
   const RestoreCheck check = run.RestoreAtEveryOffset(golden.ids);
   result->lines.push_back(fmt::format(
       "p{}: {} snapshots restored, {}", i, check.same + check.different.size(),
@@ -194,6 +195,7 @@ Comparison Compare(GoldenRun& run, const GoldenFile& golden, const CompareOption
   Comparison result;
   for (size_t i = 0; i < golden.prompts.size(); ++i) {
     const GoldenPrompt& prompt = golden.prompts[i];
+    run.SetImages(prompt.images.rows.empty() ? nullptr : &prompt.images);
     Recorder recorder;
     const bool hook = options.verbose && !prompt.hidden.empty();
     if (hook) run.RunPrompt(prompt.ids, {}, 0, 0, &recorder);

@@ -2,6 +2,7 @@
 // directory, or the pair of files that holds the same for quantized weights.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -25,6 +26,19 @@ struct PeerLogprob {
   float logprob = 0;
 };
 
+// Rows of a prompt that are an image's.
+struct ImageRows {
+  int32_t begin = 0, end = 0;
+  std::vector<float> embeddings;                  // [end - begin, hidden size]
+  std::vector<std::vector<float>> behind_layers;  // of the first text layers, [end - begin, hidden size] each
+};
+
+struct PromptImages {
+  std::vector<ImageRows> rows;  // ascending
+  // [ids] of time, height and width where the model's positions are those of a grid, or empty.
+  std::array<std::vector<int64_t>, 3> positions;
+};
+
 struct GoldenPrompt {
   std::vector<models::TokenId> ids;
   std::vector<int32_t> logit_rows;      // positions in the prompt, ascending
@@ -36,6 +50,7 @@ struct GoldenPrompt {
   std::map<std::string, std::vector<float>> hidden;  // "hidden.layer3" -> [ids, hidden size]
   // The contents of the reference's caches after some of the ids: state_dump.h has the names and shapes.
   std::map<size_t, std::map<std::string, GoldenState>> states;
+  PromptImages images;
 };
 
 struct GoldenFile {

@@ -50,6 +50,59 @@ api::Result<GoldenRun> GoldenRun::Open(const std::filesystem::path& path, Thread
   return GoldenRun(std::move(*model), std::move(*cache), pool);
 }
 
+size_t GoldenRun::WithoutCut(size_t end) const {
+  if (images_ == nullptr || !model_->image_rules().both_ways) return end;
+  for (const ImageRows& image : images_->rows) {
+    if (static_cast<size_t>(image.begin) < end && end < static_cast<size_t>(image.end)) {
+      return static_cast<size_t>(image.end);
+    }
+  }
+  return end;
+}
+
+// What of the images lies in the last rows of the batch, which are those of `part`.
+void GoldenRun::AddImages(const Part& part, models::Batch* batch) const {
+  const int32_t first = batch->row_begin[batch->row_begin.size() - 2],
+                count = batch->row_begin.back() - first;
+  const auto offset = static_cast<int32_t>(part.sequence->offset());
+  const auto width = static_cast<size_t>(model_->hidden_size());
+  const bool both_ways = model_->image_rules().both_ways;
+  for (int32_t i = 0; both_ways && i < count; ++i) batch->seen_end.push_back(offset + i + 1);
+  for (const ImageRows& image : images_->rows) {
+    const int32_t begin = std::max(image.begin, offset), end = std::min(image.end, offset + count);
+    if (begin >= end) continue;
+    const auto rows_of = [&](const std::vector<float>& all) {
+      const auto skipped = static_cast<size_t>(begin - image.begin), kept = static_cast<size_t>(end - begin);
+      return std::span(all).subspan(skipped * width, kept * width);
+    };
+    models::EmbeddedRows rows{.begin = first + begin - offset,
+                              .end = first + end - offset,
+                              .embeddings = rows_of(image.embeddings)};
+    for (const std::vector<float>& added : image.behind_layers) rows.behind_layers.push_back(rows_of(added));
+    for (int32_t row = rows.begin; row < rows.end; ++row) {
+      batch->tokens[static_cast<size_t>(row)] = -1;  // nobody looks at it
+      if (both_ways) batch->seen_end[static_cast<size_t>(row)] = image.end;
+    }
+    batch->embedded.push_back(std::move(rows));
+  }
+}
+
+// Behind the prompt, positions count up from the largest one on.
+void GoldenRun::AddPositions(const Part& part, models::Batch* batch) const {
+  const auto& given = images_->positions;
+  if (given[0].empty()) return;
+  int64_t largest = 0;
+  for (const auto& axis : given) largest = std::max(largest, *std::ranges::max_element(axis));
+  const auto offset = static_cast<size_t>(part.sequence->offset());
+  for (size_t i = offset; i < offset + part.tokens.size(); ++i) {
+    for (size_t axis = 0; axis < given.size(); ++axis) {
+      const size_t prompt = given[axis].size();
+      batch->rope_positions[axis].push_back(i < prompt ? given[axis][i]
+                                                       : largest + 1 + static_cast<int64_t>(i - prompt));
+    }
+  }
+}
+
 std::vector<float> GoldenRun::Step(std::span<const Part> parts, models::ActivationHook* hook,
                                    std::vector<float>* hidden) {
   models::Batch batch;
@@ -64,6 +117,9 @@ std::vector<float> GoldenRun::Step(std::span<const Part> parts, models::Activati
     const int32_t first_hidden = part.all_hidden ? begin : (part.last_hidden ? end - 1 : end);
     for (int32_t row = first_hidden; row < end; ++row) batch.hidden_rows.push_back(row);
     appends.push_back({.sequence = part.sequence, .tokens = static_cast<int32_t>(part.tokens.size())});
+    if (images_ == nullptr) continue;
+    AddImages(part, &batch);
+    AddPositions(part, &batch);
   }
   std::vector<float> states(batch.hidden_rows.size() * static_cast<size_t>(model_->hidden_size()));
   std::vector<float> logits(batch.logit_rows.size() * static_cast<size_t>(model_->vocab_size()));
@@ -84,8 +140,8 @@ PromptRun GoldenRun::RunPrompt(std::span<const models::TokenId> ids, std::span<c
   const auto width = static_cast<size_t>(model_->vocab_size());
   if (chunk == 0) chunk = ids.size();
   PromptRun run;
-  for (size_t from = 0; from < ids.size(); from += chunk) {
-    const size_t end = std::min(from + chunk, ids.size());
+  for (size_t from = 0, end = 0; from < ids.size(); from = end) {
+    end = WithoutCut(std::min(from + chunk, ids.size()));
     Part part{
         .sequence = &sequence,
         .tokens = {ids.begin() + static_cast<ptrdiff_t>(from), ids.begin() + static_cast<ptrdiff_t>(end)},
@@ -191,6 +247,7 @@ bool GoldenRun::GoesOnAlike(const cache::Snapshot& snapshot, std::span<const mod
 RestoreCheck GoldenRun::RestoreAtEveryOffset(std::span<const models::TokenId> ids) {
   cache::Sequence sequence = cache_->NewSequence();
   for (size_t offset = 1; offset < ids.size(); ++offset) {
+    if (WithoutCut(offset) != offset) continue;
     cache_->ScheduleCapture(sequence, static_cast<cache::Position>(offset)).value();
   }
   const std::vector<float> logits = Append(sequence, ids, ids.size()).logits;
@@ -204,6 +261,7 @@ RestoreCheck GoldenRun::RestoreAtEveryOffset(std::span<const models::TokenId> id
     }
   };
   for (size_t offset = 1; offset < ids.size(); ++offset) {
+    if (WithoutCut(offset) != offset) continue;
     const auto found =
         std::ranges::find(captured, static_cast<cache::Position>(offset), &cache::Snapshot::to);
     count(found != captured.end() && GoesOnAlike(*found, ids, logits), offset);

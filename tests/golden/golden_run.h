@@ -51,6 +51,10 @@ class GoldenRun {
   const models::Model& model() const { return *model_; }
   cache::HybridCache& cache() { return *cache_; }
 
+  // The images of the prompt that is run from now on, or null. They outlive its runs. Chunks and restored
+  // offsets do not cut an image whose rows see each other.
+  void SetImages(const PromptImages* images) { images_ = images; }
+
   // Appends the ids to the sequence in one step, with logits of the last `logit_rows`.
   Evaluated Append(cache::Sequence& sequence, std::span<const models::TokenId> ids, size_t logit_rows);
 
@@ -95,6 +99,11 @@ class GoldenRun {
   bool GoesOnAlike(const cache::Snapshot& snapshot, std::span<const models::TokenId> ids,
                    std::span<const float> logits);
 
+  // The end of the image that [.., end) would cut, or `end`.
+  size_t WithoutCut(size_t end) const;
+  void AddImages(const Part& part, models::Batch* batch) const;
+  void AddPositions(const Part& part, models::Batch* batch) const;
+
   // One step; the logits of all parts' rows, part by part. `hidden`: the states asked for, likewise.
   std::vector<float> Step(std::span<const Part> parts, models::ActivationHook* hook = nullptr,
                           std::vector<float>* hidden = nullptr);
@@ -102,6 +111,7 @@ class GoldenRun {
   std::unique_ptr<models::Model> model_;
   std::unique_ptr<cache::HybridCache> cache_;
   ThreadPool* pool_;
+  const PromptImages* images_ = nullptr;
 };
 
 // The id of the largest logit, the lowest one among equals.

@@ -1,0 +1,56 @@
+// Text models behind what a reference's vision tower made of images.
+#include "tests/golden/vision_golden.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/data/test_data.h"
+#include "tests/golden/compare.h"
+#include "tests/golden/golden_run.h"
+
+namespace quire::runner::golden {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct VisionFamily {
+  const char* name;
+  const char* gguf;  // in its directory, or null
+};
+
+void PrintTo(const VisionFamily& family, std::ostream* out) { *out << family.name; }
+
+class VisionTextTest : public testing::TestWithParam<VisionFamily> {};
+
+// Logits are of order 10. Measured: 3e-5.
+TEST_P(VisionTextTest, ComputesWhatItsReferenceComputed) {
+  QUIRE_FIND_OR_SKIP(directory, fs::path("vision") / GetParam().name);
+  ASSERT_TRUE(IsVisionGolden(directory));
+  const auto golden = ReadVisionGolden(directory);
+  ASSERT_TRUE(golden) << golden.error().message;
+  std::vector<fs::path> models = {directory};
+  if (GetParam().gguf != nullptr) models.push_back(directory / GetParam().gguf);
+  for (const fs::path& model : models) {
+    SCOPED_TRACE(model);
+    ThreadPool pool(2);
+    auto run = GoldenRun::Open(model, pool, 1, 256);
+    ASSERT_TRUE(run) << run.error().message;
+    ASSERT_EQ(run->model().vocab_size(), golden->vocab);
+    const Comparison result =
+        Compare(*run, *golden,
+                {.tolerance = 2e-4F, .chunks = {1, 7, 64}, .restore_every_offset = true, .verbose = true});
+    EXPECT_TRUE(result.pass(2e-4F)) << result.Verdict(2e-4F) << "\n" << testing::PrintToString(result.lines);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, VisionTextTest,
+                         testing::Values(VisionFamily{"gemma3_vl", "gemma3_vl.f16.gguf"},
+                                         VisionFamily{"lfm2_vl", nullptr},
+                                         VisionFamily{"qwen3_vl", "qwen3_vl.f16.gguf"}),
+                         [](const auto& tested) { return std::string(tested.param.name); });
+
+}  // namespace
+}  // namespace quire::runner::golden
