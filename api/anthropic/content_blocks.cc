@@ -74,6 +74,22 @@ void ForEachBlock(Fields& fields, std::string_view name, const Json& content,
   }
 }
 
+Result<ImageFile> ImageOfBlock(Fields& block) {
+  const std::string path = block.PathOf("source");
+  const Json* value = block.Find("source");
+  if (value == nullptr || !value->is_object()) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("field \"{}\" is required and must be of type object", path), path);
+  }
+  Fields source(*value, path, block.error());
+  source.Find("media_type");
+  const Json* type = source.Find("type");
+  if (type == nullptr || !type->is_string() || IsText(*type, "base64")) return ReadImageField(source, "data");
+  if (IsText(*type, "url")) return ReadImageField(source, "url");  // which may be a data URL
+  return Fail(ErrorCode::kUnsupported, fmt::format("{}.type: only images of type \"base64\" are read", path),
+              path + ".type");
+}
+
 std::optional<std::string> TextOfBlock(Fields& block, std::string_view type) {
   if (type == "search_result") return SearchResult(block);
   return type == "document" ? PlainDocument(block) : std::nullopt;

@@ -8,7 +8,9 @@
 #include <string>
 #include <string_view>
 
+#include "api/base/error.h"
 #include "api/json/fields.h"
+#include "api/json/image_fields.h"
 #include "api/json/type.h"
 
 namespace quire::api::anthropic {
@@ -24,6 +26,9 @@ void AppendLine(std::string& text, const std::string& more);
 // "content" and "system": a string, or an array of blocks each passed to `visit` with its type.
 void ForEachBlock(Fields& fields, std::string_view name, const Json& content,
                   const std::function<void(Fields& block, std::string_view type)>& visit);
+
+// The image of an image block. Its source is base64; one that stands elsewhere is not fetched.
+Result<ImageFile> ImageOfBlock(Fields& block);
 
 // What a search result or a document says that is plain text. Nothing for other blocks.
 std::optional<std::string> TextOfBlock(Fields& block, std::string_view type);

@@ -15,6 +15,7 @@
 
 #include "api/base/error.h"
 #include "api/base/event.h"
+#include "api/base/image_use.h"
 #include "api/base/prompt.h"
 #include "api/base/reply_encoder.h"
 #include "api/base/request.h"
@@ -26,6 +27,7 @@ struct MessagesRequest {
   std::string model;  // as sent; replies echo it. Not empty
   // Not empty. `system` is the first of them; results of tools are messages of their own.
   std::vector<Message> messages;
+  ImageUse image_use;  // of the messages
   bool stream = false;
   Options options;  // temperature and top_p keep 1 where absent; see ToRequest()
   std::optional<std::chrono::nanoseconds> keep_alive;  // < 0 = never expires

@@ -8,6 +8,7 @@
 
 #include "api/anthropic/content_blocks.h"
 #include "api/anthropic/messages.h"
+#include "api/base/image_use.h"
 #include "api/base/limits.h"
 #include "api/json/body.h"
 #include "api/json/copy_budget.h"
@@ -99,8 +100,8 @@ class Turns {
                    [&](Fields& block, std::string_view type) { GetBlock(block, type); });
     }
     if (!later_system_.empty()) {
-      AppendLine(later_system_, current_.content);
-      current_.content = std::exchange(later_system_, {});
+      const bool apart = !current_.content.empty();
+      PrependText(current_, std::exchange(later_system_, {}) + (apart ? "\n" : ""));
       has_text_ = true;
     }
     // A message that was nothing but results of tools has become those.
@@ -151,22 +152,25 @@ class Turns {
     } else if (type == "thinking") {
       AppendText(current_.thinking, RequireString(block, "thinking"));
     } else if (type != "redacted_thinking") {
-      AddContent(block, type, current_.content,
+      AddContent(block, type, current_,
                  assistant ? OmittedContent::Turn::kHistory : OmittedContent::Turn::kNow);
       has_text_ = true;
     }
     if (type != "tool_result" && Marks(block)) current_.restore_point = true;
   }
 
-  // Blocks that hold text in a form of their own, on lines of their own; of others a line that says what was
-  // there.
-  void AddContent(Fields& block, std::string_view type, std::string& text, OmittedContent::Turn turn) {
+  // Images, and blocks that hold text in a form of their own, on lines of their own; of others a line that
+  // says what was there.
+  void AddContent(Fields& block, std::string_view type, Message& message, OmittedContent::Turn turn) {
     if (!block.ok()) return;
-    std::optional<std::string> found = TextOfBlock(block, type);
-    if (!found) {
-      found = omitted_.LineFor(block, "type", type, turn,
-                               fmt::format("{} does not support content of type \"{}\"", model_, type));
+    std::string refusal = fmt::format("{} does not support content of type \"{}\"", model_, type);
+    if (type == "image") {
+      Error text_only{ErrorCode::kUnsupported, std::move(refusal), block.PathOf("type")};
+      return omitted_.AddImage(message, ImageOfBlock(block), turn, std::move(text_only));
     }
+    std::optional<std::string> found = TextOfBlock(block, type);
+    if (!found) found = omitted_.LineFor(block, "type", type, turn, std::move(refusal));
+    std::string& text = message.content;
     if (!text.empty() && text.back() != '\n') text += '\n';
     text += *found + "\n";
   }
@@ -199,7 +203,7 @@ class Turns {
         if (type == "text") {
           AppendText(result.content, RequireString(inner, "text"));
         } else {
-          AddContent(inner, type, result.content, OmittedContent::Turn::kHistory);
+          AddContent(inner, type, result, OmittedContent::Turn::kHistory);
         }
         if (Marks(inner)) result.restore_point = true;
       });
@@ -390,6 +394,7 @@ void GetPromptFields(Fields& body, MessagesRequest& request) {
   Turns turns(body, request.model);
   request.messages = turns.Get();
   turns.omitted().Finish(body, request.unknown_options);
+  request.image_use = turns.omitted().images();
   request.tools = GetToolChoice(body);
   for (const std::string& name : request.tools.left_out) request.unknown_options.push_back("tools." + name);
   CheckMarks(body, turns.marks() + static_cast<size_t>(

@@ -2,9 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "api/anthropic/messages.h"
+#include "api/base/image_use.h"
+#include "api/base/testing/shown_images.h"
 
 namespace quire::api::anthropic {
 namespace {
@@ -19,9 +22,11 @@ std::string Body(const std::string& messages, const std::string& more = "") {
 const std::string kHi = R"({"role":"user","content":"hi"})";
 
 std::vector<Message> MessagesOf(const std::string& messages, const std::string& more = "") {
-  const auto parsed = ParseMessages(Body(messages, more));
+  auto parsed = ParseMessages(Body(messages, more));
   EXPECT_TRUE(parsed) << parsed.error().message;
-  return parsed ? parsed->messages : std::vector<Message>();
+  if (!parsed) return {};
+  EXPECT_TRUE(SettleImages(parsed->image_use, false, parsed->messages)) << "of a model that takes text only";
+  return std::move(parsed->messages);
 }
 
 // "role:content", with what else a message holds in brackets.
@@ -160,6 +165,41 @@ TEST(AnthropicRequest, ContentThatIsNoTextIsALineInTheHistoryAndInResultsOfTools
           "tool:[image omitted: this model takes text only]\n[t1 f]"));
 }
 
+TEST(AnthropicRequest, ImagesKeepTheirPlaces) {
+  const std::string image =
+      R"({"type":"image","source":{"type":"base64","media_type":"image/png","data":"aGk="}})";
+  auto parsed = ParseMessages(Body(
+      R"({"role":"user","content":[{"type":"text","text":"a"},)" + image +
+      R"(,{"type":"text","text":"b"}]},{"role":"assistant","content":[{"type":"tool_use","id":"t1","name":"f"}]},)"
+      R"({"role":"system","content":"later"},)"
+      R"({"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":[{"type":"text","text":"c"},)" +
+      image + "]}," + image + "]}"));
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  ASSERT_TRUE(SettleImages(parsed->image_use, true, parsed->messages));
+  std::vector<std::string> shown;
+  for (const Message& message : parsed->messages) shown.push_back(message.role + ":" + WithImages(message));
+  EXPECT_THAT(shown, ElementsAre("user:a{hi}b", "assistant:", "tool:c{hi}", "user:later{hi}"));
+}
+
+TEST(AnthropicRequest, ImagesThatAreNotSentAreRefusedByName) {
+  const std::string place = "messages[0].content[0].source";
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {R"({"type":"url","url":"https://a/b.png"})", place + ".url"},
+      {R"({"type":"file","file_id":"f"})", place + ".type"},
+      {R"({"type":"base64","data":"*"})", place + ".data"},
+      {R"({"type":"base64"})", place + ".data"},
+      {"5", place}};
+  for (const auto& [source, field] : cases) {
+    auto parsed =
+        ParseMessages(Body(R"({"role":"user","content":[{"type":"image","source":)" + source + "}]}"));
+    ASSERT_TRUE(parsed) << parsed.error().message;
+    EXPECT_EQ(SettleImages(parsed->image_use, true, parsed->messages).error().field, field);
+    const Error text_only = SettleImages(parsed->image_use, false, parsed->messages).error();
+    EXPECT_EQ(text_only.field, "messages[0].content[0].type");
+    EXPECT_EQ(text_only.code, ErrorCode::kUnsupported);
+  }
+}
+
 TEST(AnthropicRequest, DocumentsAndSearchResultsThatAreTextReachThePrompt) {
   EXPECT_THAT(
       Describe(MessagesOf(
@@ -292,7 +332,6 @@ TEST(AnthropicRequest, ErrorsNameTheField) {
     std::string body, field, text;
     ErrorCode code = ErrorCode::kInvalidArgument;
   };
-  const std::string image = R"({"role":"user","content":[{"type":"image","source":{}}]})";
   const std::vector<Case> cases = {
       {"{", "", "JSON"},
       {R"({"max_tokens":1,"messages":[]})", "model", "required"},
@@ -311,7 +350,6 @@ TEST(AnthropicRequest, ErrorsNameTheField) {
        "messages[0].content[0].id", "required"},
       {Body(R"({"role":"user","content":[{"type":"tool_result"}]})"), "messages[0].content[0].tool_use_id",
        "required"},
-      {Body(image), "messages[0].content[0].type", "image", ErrorCode::kUnsupported},
       {Body(kHi, R"(,"thread":{"id":"t"})"), "thread", "thread", ErrorCode::kUnsupported},
       {Body(kHi, R"(,"mcp_servers":[{"url":"x"}])"), "mcp_servers", "mcp_servers", ErrorCode::kUnsupported},
       {Body(kHi, R"(,"container":"c")"), "container", "container", ErrorCode::kUnsupported},

@@ -31,6 +31,14 @@ std::string OmittedContent::LineFor(Fields& part, std::string_view field, std::s
   return line;
 }
 
+void OmittedContent::AddImage(Message& message, Result<ImageFile> file, Turn turn, Error text_only) {
+  images_.any = true;
+  message.images.push_back({message.content.size(), file ? *file : nullptr});
+  if (turn == Turn::kHistory) return;
+  if (!images_.text_only) images_.text_only = std::move(text_only);
+  if (!file && !images_.unreadable) images_.unreadable = std::move(file).error();
+}
+
 void OmittedContent::Finish(Fields& body, std::vector<std::string>& logged) const {
   if (!body.ok()) return;
   if (refused_) {

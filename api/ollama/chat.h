@@ -14,6 +14,7 @@
 
 #include "api/base/error.h"
 #include "api/base/event.h"
+#include "api/base/image_use.h"
 #include "api/base/prompt.h"
 #include "api/base/reply_encoder.h"
 #include "api/base/request.h"
@@ -40,16 +41,19 @@ struct CommonRequest {
 };
 
 struct GenerateRequest : CommonRequest {
-  std::string prompt;       // empty, and no suffix = only load, or unload when keep_alive is 0
+  std::string prompt;       // empty, no suffix and no images = only load, or unload when keep_alive is 0
   std::string suffix;       // if set, fill in the middle between `prompt` and this
   std::string system;       // replaces the model's unless empty
   std::string go_template;  // the same
   bool raw = false;
   std::vector<TokenId> context;
+  std::vector<Image> images;  // of the prompt
+  ImageUse image_use;
 };
 
 struct ChatRequest : CommonRequest {
   std::vector<Message> messages;  // empty = only load, or unload when keep_alive is 0
+  ImageUse image_use;             // of the messages
   ToolUse tools;
 };
 

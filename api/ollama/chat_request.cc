@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -7,9 +8,11 @@
 #include "api/json/body.h"
 #include "api/json/copy_budget.h"
 #include "api/json/format_fields.h"
+#include "api/json/image_fields.h"
 #include "api/json/omitted_content.h"
 #include "api/json/option_fields.h"
 #include "api/json/read.h"
+#include "api/json/text.h"
 #include "api/ollama/chat.h"
 
 namespace quire::api::ollama {
@@ -19,12 +22,28 @@ void Refuse(Fields& body, std::string field, std::string message) {
   if (body.ok()) body.error() = Error{ErrorCode::kUnsupported, std::move(message), std::move(field)};
 }
 
-size_t CountImages(Fields& fields) {
-  const Json* images = fields.FindArray("images");
-  return images == nullptr ? 0 : images->size();
+// "images": each takes the place of the first "[img]" that is left in the text, else it stands before the text.
+void GetImages(Fields& fields, const std::string& model, OmittedContent::Turn turn, OmittedContent& omitted,
+               Message& message) {
+  constexpr std::string_view kName = "images", kPlace = "[img]";
+  const Json* list = fields.FindArray(kName);
+  size_t from = 0;  // behind the last place
+  for (size_t i = 0; list != nullptr && i < list->size() && fields.ok(); ++i) {
+    const Json& value = (*list)[i];
+    if (!value.is_string()) return fields.Reject(kName, "must be an array of strings");
+    auto file = ReadImage(TakeText(value), fields.PathOf(fmt::format("{}[{}]", kName, i)));
+    Error text_only{ErrorCode::kUnsupported, fmt::format("{} does not support images", model),
+                    fields.PathOf(kName)};
+    omitted.AddImage(message, std::move(file), turn, std::move(text_only));
+    Image& image = message.images.back();
+    image.at = 0;
+    const size_t place = message.content.find(kPlace, from);
+    if (place == std::string::npos) continue;
+    message.content.erase(place, kPlace.size());
+    from = image.at = place;
+  }
+  std::ranges::stable_sort(message.images, {}, &Image::at);
 }
-
-std::string NoImages(const std::string& model) { return fmt::format("{} does not support images", model); }
 
 void CheckDebugRender(Fields& body) {
   bool render_only = false;
@@ -77,7 +96,14 @@ void GetGenerate(Fields& body, GenerateRequest& request) {
   if (!request.suffix.empty() && (!request.system.empty() || !request.context.empty())) {
     body.Reject("suffix", "cannot be combined with system or context");
   }
-  if (CountImages(body) > 0) Refuse(body, "images", NoImages(request.model));
+  OmittedContent omitted;
+  Message message{"user", std::move(request.prompt)};
+  GetImages(body, request.model, OmittedContent::Turn::kNow, omitted, message);
+  request.prompt = std::move(message.content);
+  request.images = std::move(message.images);
+  request.image_use = omitted.images();
+  if (request.image_use.any && (request.raw || !request.suffix.empty()))
+    body.Reject("images", "cannot be combined with raw or suffix");
   body.AddUnread({}, request.unknown_options);
 }
 
@@ -108,10 +134,7 @@ Message GetMessage(Fields& fields, const std::string& model, OmittedContent& omi
   fields.Get("tool_call_id", message.tool_call_id);
   message.tool_calls = GetToolCalls(fields);
   const auto turn = message.role == "user" ? OmittedContent::Turn::kNow : OmittedContent::Turn::kHistory;
-  for (size_t i = CountImages(fields); i > 0; --i) {
-    message.content = omitted.LineFor(fields, "images", "images", turn, NoImages(model)) +
-                      (message.content.empty() ? "" : "\n") + message.content;
-  }
+  GetImages(fields, model, turn, omitted, message);
   return message;
 }
 
@@ -158,6 +181,7 @@ Result<ChatRequest> ParseChat(std::string_view body) {
     request.messages =
         MessageList(fields).Get([&](Fields& message) { return GetMessage(message, request.model, omitted); });
     omitted.Finish(fields, request.unknown_options);
+    request.image_use = omitted.images();
     CopyBudget copies(fields);
     NameToolResults(request.messages, 1, copies);
     fields.AddUnread({}, request.unknown_options);
@@ -186,19 +210,22 @@ Request ToRequest(GenerateRequest generate, const ModelDefaults& defaults) {
     request.prompt = RawPrompt{std::move(generate.prompt)};
     return request;
   }
-  request.return_context = true;
+  // Rows of images are no tokens that a client could send again.
+  request.return_context = generate.images.empty();
+  Message question{"user", std::move(generate.prompt)};
+  question.images = std::move(generate.images);
   std::vector<Message> turn;
   if (!generate.system.empty()) turn.push_back({"system", std::move(generate.system)});
   if (!generate.context.empty()) {
     // The earlier exchange already holds what the model adds.
-    turn.push_back({"user", std::move(generate.prompt)});
+    turn.push_back(std::move(question));
     request.prompt = ContinuedPrompt{std::move(generate.context), std::move(turn)};
     return request;
   }
   // Here the system text replaces the model's and stands before the model's messages.
   if (turn.empty() && !defaults.system.empty()) turn.push_back({"system", defaults.system});
   turn.insert(turn.end(), defaults.messages.begin(), defaults.messages.end());
-  turn.push_back({"user", std::move(generate.prompt)});
+  turn.push_back(std::move(question));
   request.prompt = ContinuedPrompt{{}, std::move(turn)};
   return request;
 }

@@ -6,7 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "api/base/image_use.h"
 #include "api/base/limits.h"
+#include "api/base/testing/shown_images.h"
 #include "api/ollama/chat.h"
 
 namespace quire::api::ollama {
@@ -122,7 +124,6 @@ TEST(ParseGenerate, ATemplateTakesThePlaceOfTheModels) {
 
 TEST(ParseGenerate, WhatIsNotDoneIsRefused) {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {R"("images":["aGk="])", "m does not support images"},
       {R"("_debug_render_only":true)", "_debug_render_only is not supported in this version"}};
   for (const auto& [field, message] : cases) {
     const Error error = GenerateError(R"({"model":"m","prompt":"x",)" + field + "}");
@@ -209,7 +210,7 @@ TEST(ParseChat, MessageErrorsNameThePath) {
       {R"("x")", "messages[1]"},
       {R"(null)", "messages[1]"},
       {R"({"role":"user","images":"x"})", "messages[1].images"},
-      {R"({"role":"user","images":["x"]})", "messages[1].images"},
+      {R"({"role":"user","images":[5]})", "messages[1].images"},
       {R"({"role":"a","tool_calls":5})", "messages[1].tool_calls"},
       {R"({"role":"a","tool_calls":[5]})", "messages[1].tool_calls[0]"},
       {R"({"role":"a","tool_calls":[{}]})", "messages[1].tool_calls[0].function"},
@@ -357,13 +358,54 @@ TEST(ToRequest, GenerateForms) {
   EXPECT_TRUE(on.return_context);
 }
 
-TEST(ParseChat, ImagesOfTheHistoryAreALine) {
+TEST(ParseChat, ImagesStandBeforeTheTextOrInTheirPlaces) {
   const auto request = ParseChat(R"({"model":"m","messages":[{"role":"user","content":"a","images":["aGk="]},
+      {"role":"assistant","content":"b"},
+      {"role":"user","content":"see [img] and [img].","images":["MQ","data:image/png;base64,Mg","Mw"]},
+      {"role":"tool","content":"","images":["aGk=","MQ=="]}]})");
+  ASSERT_TRUE(request) << request.error().message;
+  EXPECT_TRUE(request->image_use.any);
+  EXPECT_THAT(Turns(request->messages), ElementsAre("user:a", "assistant:b", "user:see  and .", "tool:"));
+  EXPECT_EQ(WithImages(request->messages[0]), "{hi}a");
+  EXPECT_EQ(WithImages(request->messages[2]), "{3}see {1} and {2}.");
+  EXPECT_EQ(WithImages(request->messages[3]), "{hi}{1}");
+}
+
+TEST(ParseChat, ImagesAreRefusedInTheUsersTurnAndALineBefore) {
+  auto request = ParseChat(R"({"model":"m","messages":[{"role":"user","content":"a","images":["!"]},
       {"role":"assistant","content":"b"},{"role":"tool","content":"c","images":["aGk=","aGk="]}]})");
   ASSERT_TRUE(request) << request.error().message;
-  EXPECT_EQ(request->messages[0].content, "[image omitted: this model takes text only]\na");
-  EXPECT_EQ(request->messages[2].content,
-            "[image omitted: this model takes text only]\n[image omitted: this model takes text only]\nc");
+  auto messages = request->messages;
+  ASSERT_TRUE(SettleImages(request->image_use, false, messages));
+  const std::string line = "[image omitted: this model takes text only]\n";
+  EXPECT_THAT(Turns(messages), ElementsAre("user:" + line + "a", "assistant:b", "tool:" + line + line + "c"));
+  ASSERT_TRUE(SettleImages(request->image_use, true, request->messages));
+  EXPECT_EQ(request->messages[0].content, "[image omitted: it was not sent as base64]\na");
+  EXPECT_EQ(WithImages(request->messages[2]), "{hi}{hi}c");
+
+  request = ParseChat(
+      R"({"model":"m","messages":[{"role":"user","content":"a","images":["aGk=","http://x/a.png"]}]})");
+  ASSERT_TRUE(request) << request.error().message;
+  const auto text_only = SettleImages(request->image_use, false, request->messages);
+  EXPECT_EQ(text_only.error().message, "m does not support images");
+  EXPECT_EQ(text_only.error().code, ErrorCode::kUnsupported);
+  EXPECT_EQ(text_only.error().field, "messages[0].images");
+  const auto seen = SettleImages(request->image_use, true, request->messages);
+  EXPECT_EQ(seen.error().message,
+            "messages[0].images[1]: http URLs are not fetched; send the image as a data URL");
+}
+
+TEST(ParseGenerate, ImagesBelongToThePrompt) {
+  const auto request = ParseGenerate(R"({"model":"m","prompt":"in [img]","images":["aGk="],"system":"s"})");
+  ASSERT_TRUE(request) << request.error().message;
+  const Request made = ToRequest(*request, Defaults());
+  EXPECT_EQ(WithImages(std::get<ContinuedPrompt>(made.prompt).messages.back()), "in {hi}");
+  EXPECT_FALSE(made.return_context) << "rows of images are no tokens";
+  std::vector<Message> none;
+  EXPECT_EQ(SettleImages(request->image_use, false, none).error().message, "m does not support images");
+  EXPECT_TRUE(SettleImages(request->image_use, true, none));
+  EXPECT_EQ(GenerateError(R"({"model":"m","prompt":"x","raw":true,"images":["aGk="]})").field, "images");
+  EXPECT_EQ(GenerateError(R"({"model":"m","prompt":"x","suffix":"y","images":["aGk="]})").field, "images");
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "api/base/error.h"
+#include "api/base/image_use.h"
 #include "api/base/prompt.h"
 #include "api/base/request.h"
 #include "api/json/tool_fields.h"
@@ -24,6 +25,7 @@ namespace quire::api::openai {
 struct ChatRequest {
   std::string model;              // as sent; replies echo it. Not empty
   std::vector<Message> messages;  // not empty
+  ImageUse image_use;             // of the messages
   bool stream = false;
   bool include_usage = false;
   bool chunk_per_token = false;

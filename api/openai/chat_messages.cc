@@ -7,10 +7,12 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "api/base/image_use.h"
 #include "api/json/body.h"
 #include "api/json/omitted_content.h"
 #include "api/json/read.h"
 #include "api/json/text.h"
+#include "api/openai/image_part.h"
 
 namespace quire::api::openai {
 namespace {
@@ -52,11 +54,20 @@ class Content {
       } else if (const Json* document = DocumentOf(part, type)) {
         AddLine(DumpJson(*document));
       } else if (part.ok()) {
-        const bool now = message_.role == "user" || message_.role == "system";
-        AddLine(omitted_.LineFor(part, "type", type,
-                                 now ? OmittedContent::Turn::kNow : OmittedContent::Turn::kHistory,
-                                 fmt::format("{} does not support content of type \"{}\"", model_, type)));
+        AddOther(part, type);
       }
+    }
+  }
+
+  void AddOther(Fields& part, std::string_view type) {
+    const bool now = message_.role == "user" || message_.role == "system";
+    const auto turn = now ? OmittedContent::Turn::kNow : OmittedContent::Turn::kHistory;
+    std::string refusal = fmt::format("{} does not support content of type \"{}\"", model_, type);
+    if (auto image = ImageOf(part, type)) {
+      Error text_only{ErrorCode::kUnsupported, std::move(refusal), part.PathOf("type")};
+      omitted_.AddImage(message_, *std::move(image), turn, std::move(text_only));
+    } else {
+      AddLine(omitted_.LineFor(part, "type", type, turn, std::move(refusal)));
     }
   }
 
@@ -64,8 +75,7 @@ class Content {
   void GetPlan() {
     std::string plan;
     if (!fields_.Take("tool_plan", plan) || plan == message_.content) return;
-    if (!message_.content.empty()) plan += "\n" + message_.content;
-    message_.content = std::move(plan);
+    PrependText(message_, message_.content.empty() ? plan : plan + "\n");
   }
 
   static std::string RequireText(Fields& part, std::string_view name) {
@@ -122,11 +132,13 @@ Message GetMessage(Fields& fields, const std::string& model, OmittedContent& omi
 
 }  // namespace
 
-std::vector<Message> GetMessages(Fields& body, const std::string& model, std::vector<std::string>& unknown) {
+std::vector<Message> GetMessages(Fields& body, const std::string& model, ImageUse& images,
+                                 std::vector<std::string>& unknown) {
   OmittedContent omitted;
   std::vector<Message> messages =
       MessageList(body).Get([&](Fields& message) { return GetMessage(message, model, omitted); });
   omitted.Finish(body, unknown);
+  images = omitted.images();
   if (messages.empty()) body.Reject("messages", "must be a non-empty array");
   return messages;
 }

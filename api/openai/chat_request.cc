@@ -76,7 +76,7 @@ void GetBody(Fields& body, ChatRequest& request, size_t body_bytes) {
   request.tools = GetToolUse(body);
   for (const std::string& name : request.tools.left_out) request.unknown_options.push_back("tools." + name);
   request.format = GetResponseFormat(body);
-  request.messages = GetMessages(body, request.model, request.unknown_options);
+  request.messages = GetMessages(body, request.model, request.image_use, request.unknown_options);
   NameToolResults(request.messages, static_cast<size_t>(request.n), copies);
   request.rendering = GetTemplateFields(body, GetThinking(body), request.messages);
   CheckUnsupported(body, request.model);

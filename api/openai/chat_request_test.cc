@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "api/base/image_use.h"
+#include "api/base/testing/shown_images.h"
 #include "api/openai/chat.h"
 
 namespace quire::api::openai {
@@ -102,22 +104,66 @@ TEST(OpenAiParse, MessagesMustSaySomething) {
   }
 }
 
-TEST(OpenAiParse, ImagesOfTheHistoryAreALine) {
+TEST(OpenAiParse, ImagesKeepTheirPlaces) {
+  const auto request = ParseChat(R"({"model":"m","messages":[
+      {"role":"user","content":[{"type":"text","text":"a"},
+        {"type":"image_url","image_url":{"url":"data:image/png;base64,aGk=","detail":"low"}},
+        {"type":"text","text":"b"},{"type":"image_url","image_url":"data:image/png;base64,MQ=="}]},
+      {"role":"assistant","tool_plan":"plan","content":[{"type":"input_image","image_url":"data:;base64,Mg"},
+        {"type":"text","text":"c"}],
+        "tool_calls":[{"id":"c","function":{"name":"f","arguments":"{}"}}]},
+      {"role":"tool","tool_call_id":"c","content":[{"type":"text","text":"shot:"},
+        {"type":"image_url","image_url":{"url":"data:image/png;base64,Mw=="}}]}]})");
+  ASSERT_TRUE(request) << request.error().message;
+  EXPECT_EQ(WithImages(request->messages[0]), "a{hi}b{1}");
+  EXPECT_EQ(WithImages(request->messages[1]), "plan\n{2}c");
+  EXPECT_EQ(WithImages(request->messages[2]), "shot:{3}");
+}
+
+TEST(OpenAiParse, ImagesOfTheHistoryAreALineToAModelOfText) {
   const std::string image = R"({"type":"image_url","image_url":{"url":"data:image/png;base64,aGk="}})";
-  const auto request = ParseChat(R"({"model":"m","messages":[{"role":"user","content":[)" + image +
-                                 R"(,{"type":"text","text":"see"}]},
+  auto request = ParseChat(R"({"model":"m","messages":[{"role":"user","content":[)" + image +
+                           R"(,{"type":"text","text":"see"}]},
       {"role":"assistant","content":null,"tool_calls":[{"id":"c","function":{"name":"f","arguments":"{}"}}]},
       {"role":"tool","tool_call_id":"c","content":[{"type":"text","text":"shot:"},)" +
-                                 image + "]}]}");
+                           image + "]}]}");
   ASSERT_TRUE(request) << request.error().message;
+  ASSERT_TRUE(SettleImages(request->image_use, false, request->messages));
   EXPECT_EQ(request->messages[0].content, "[image omitted: this model takes text only]\nsee");
   EXPECT_EQ(request->messages[2].content, "shot:\n[image omitted: this model takes text only]\n");
-  EXPECT_THAT(request->unknown_options, ::testing::Contains("messages: image omitted"));
+}
+
+TEST(OpenAiParse, ImagesThatAreNotSentAreRefusedByName) {
+  struct Case {
+    std::string part, field, text;
+    ErrorCode code = ErrorCode::kInvalidArgument;
+  };
+  const std::string part = "messages[0].content[0].";
+  const std::vector<Case> cases = {
+      {R"({"type":"image_url","image_url":{"url":"https://a/b.png"}})", part + "image_url.url", "https URLs",
+       ErrorCode::kUnsupported},
+      {R"({"type":"image_url","image_url":"file:///a.png"})", part + "image_url", "file URLs",
+       ErrorCode::kUnsupported},
+      {R"({"type":"input_image","file_id":"file-1"})", part + "file_id", "no files", ErrorCode::kUnsupported},
+      {R"({"type":"image_url","image_url":{"url":"data:image/png;base64,a*"}})", part + "image_url.url",
+       "byte 1 is '*'"},
+      {R"({"type":"image_url","image_url":{}})", part + "image_url.url", "required"},
+      {R"({"type":"image_url"})", part + "image_url", "required"}};
+  for (const Case& one : cases) {
+    auto request = ParseChat(R"({"model":"m","messages":[{"role":"user","content":[)" + one.part + "]}]}");
+    ASSERT_TRUE(request) << request.error().message;
+    const Error seen = SettleImages(request->image_use, true, request->messages).error();
+    EXPECT_EQ(seen.field, one.field);
+    EXPECT_EQ(seen.code, one.code) << one.part;
+    EXPECT_THAT(seen.message, ::testing::HasSubstr(one.text));
+    const Error text_only = SettleImages(request->image_use, false, request->messages).error();
+    EXPECT_EQ(text_only.field, part + "type");
+    EXPECT_EQ(text_only.code, ErrorCode::kUnsupported);
+  }
 }
 
 TEST(OpenAiParse, WhatIsNotDoneIsRefusedByName) {
-  for (const std::string part : {R"({"type":"image_url","image_url":{"url":"data:image/png;base64,aGk="}})",
-                                 R"({"type":"input_audio","input_audio":{}})", R"({"type":"hologram"})"}) {
+  for (const std::string part : {R"({"type":"input_audio","input_audio":{}})", R"({"type":"hologram"})"}) {
     const Error error = ErrorOf(R"({"model":"m","messages":[{"role":"user","content":[)" + part + "]}]}");
     EXPECT_EQ(error.code, ErrorCode::kUnsupported) << part;
   }

@@ -70,7 +70,7 @@ void GetCohereChat(Fields& body, ChatRequest& request) {
   body.Get("logprobs", request.logprobs);
   GetCohereTools(body, request);
   request.format = GetResponseFormat(body);
-  request.messages = GetMessages(body, request.model, request.unknown_options);
+  request.messages = GetMessages(body, request.model, request.image_use, request.unknown_options);
   CopyBudget copies(body);
   NameToolResults(request.messages, 1, copies);
   request.rendering = GetTemplateFields(body, Think::kUnset, request.messages);

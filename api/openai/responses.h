@@ -15,6 +15,7 @@
 
 #include "api/base/error.h"
 #include "api/base/event.h"
+#include "api/base/image_use.h"
 #include "api/base/prompt.h"
 #include "api/base/reply_encoder.h"
 #include "api/base/request.h"
@@ -30,6 +31,7 @@ struct ResponsesRequest {
   std::string model;              // as sent; replies echo it. Not empty
   std::string instructions;       // goes before the messages and over the model's system text
   std::vector<Message> messages;  // not empty
+  ImageUse image_use;             // of the messages
   bool stream = false;
   Options options;                           // temperature and top_p keep OpenAI's default 1 where absent
   std::vector<std::string> unknown_options;  // for the log

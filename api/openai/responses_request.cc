@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "api/base/image_use.h"
 #include "api/base/limits.h"
 #include "api/json/body.h"
 #include "api/json/copy_budget.h"
@@ -15,6 +16,7 @@
 #include "api/json/text.h"
 #include "api/json/tool_fields.h"
 #include "api/openai/chat.h"
+#include "api/openai/image_part.h"
 #include "api/openai/parts.h"
 #include "api/openai/responses.h"
 #include "api/openai/responses_tools.h"
@@ -95,8 +97,8 @@ class Items {
     if (answer) omitted_.AnswerFollows();
     // An answer may have been nothing but calls.
     if (!answer || item.Find("content") != nullptr) {
-      message.content =
-          GetText(item, "content", answer ? OmittedContent::Turn::kHistory : OmittedContent::Turn::kNow);
+      GetContent(item, "content", answer ? OmittedContent::Turn::kHistory : OmittedContent::Turn::kNow,
+                 message);
     }
     if (message.role == "assistant") message.thinking = std::exchange(thinking_, {});
     if (message.role == "user") thinking_.clear();
@@ -153,38 +155,53 @@ class Items {
       result.tool_name = call->second;
     }
     const Json* output = item.Find("output");
+    const auto is_part = [](const Json& part) { return part.is_object() && part.contains("type"); };
     const bool parts = output == nullptr || output->is_string() ||
-                       (output->is_array() && std::ranges::all_of(*output, [](const Json& part) {
-                          return part.is_object() && part.contains("type");
-                        }));
-    result.content =
-        parts ? GetText(item, "output", OmittedContent::Turn::kHistory) : DumpJson(*output);  // of a shell
+                       (output->is_array() && std::ranges::all_of(*output, is_part));
+    if (parts) {
+      GetContent(item, "output", OmittedContent::Turn::kHistory, result);
+    } else if (is_part(*output) && output->contains("image_url")) {  // a screenshot
+      Fields part(*output, item.PathOf("output"), item.error());
+      GetPart(part, OmittedContent::Turn::kHistory, result);
+    } else {
+      result.content = DumpJson(*output);  // of a shell
+    }
     messages_.push_back(std::move(result));
   }
 
-  std::string GetText(Fields& item, std::string_view name, OmittedContent::Turn turn) {
+  // A text, or parts.
+  void GetContent(Fields& item, std::string_view name, OmittedContent::Turn turn, Message& message) {
     const Json* content = item.Find(name);
-    if (content != nullptr && content->is_string()) return TakeText(*content);
-    if (content == nullptr || !content->is_array()) {
-      item.Reject(name, "is required and must be of type string or array of parts");
-      return {};
+    if (content != nullptr && content->is_string()) {
+      message.content = TakeText(*content);
+      return;
     }
-    std::string text;
+    if (content == nullptr || !content->is_array()) {
+      return item.Reject(name, "is required and must be of type string or array of parts");
+    }
     for (size_t i = 0; i < content->size() && item.ok(); ++i) {
       Fields part((*content)[i], item.PathOf(fmt::format("{}[{}]", name, i)), item.error());
-      const std::string type = RequireString(part, "type");
-      if (OneOf(type, {"input_text", "output_text", "text"})) {
-        AppendText(text, RequireString(part, "text"));
-      } else if (type == "refusal") {
-        text += RequireString(part, "refusal");
-      } else if (part.ok()) {
-        if (!text.empty() && text.back() != '\n') text += '\n';
-        text += omitted_.LineFor(part, "type", type, turn,
-                                 fmt::format("{} does not support content of type \"{}\"", model_, type)) +
-                "\n";
-      }
+      GetPart(part, turn, message);
     }
-    return text;
+  }
+
+  void GetPart(Fields& part, OmittedContent::Turn turn, Message& message) {
+    const std::string type = RequireString(part, "type");
+    std::string& text = message.content;
+    if (OneOf(type, {"input_text", "output_text", "text"}))
+      return AppendText(text, RequireString(part, "text"));
+    if (type == "refusal") {
+      text += RequireString(part, "refusal");
+      return;
+    }
+    if (!part.ok()) return;
+    std::string refusal = fmt::format("{} does not support content of type \"{}\"", model_, type);
+    if (auto image = ImageOf(part, type)) {
+      Error text_only{ErrorCode::kUnsupported, std::move(refusal), part.PathOf("type")};
+      return omitted_.AddImage(message, *std::move(image), turn, std::move(text_only));
+    }
+    if (!text.empty() && text.back() != '\n') text += '\n';
+    text += omitted_.LineFor(part, "type", type, turn, std::move(refusal)) + "\n";
   }
 
   Fields& body_;
@@ -243,6 +260,7 @@ void GetResponsesBody(Fields& body, ResponsesRequest& request) {
   Items items(body, request.model);
   request.messages = items.Get();
   items.omitted().Finish(body, request.unknown_options);
+  request.image_use = items.omitted().images();
   for (const std::string& name : items.skipped()) request.unknown_options.push_back(name);
   CheckState(body);
   request.format = GetAnyFormat(body);
@@ -268,7 +286,8 @@ void JoinLeadingSystem(std::vector<Message>& messages) {
       std::ranges::find_if(messages, [](const Message& message) { return message.role != "system"; });
   if (other - messages.begin() < 2) return;
   for (auto more = messages.begin() + 1; more != other; ++more) {
-    messages.front().content += "\n\n" + more->content;
+    messages.front().content += "\n\n";
+    AppendContent(messages.front(), "", *more);
   }
   messages.erase(messages.begin() + 1, other);
 }

@@ -223,8 +223,6 @@ TEST(ResponsesParse, ErrorsNameTheField) {
       {R"("input":"a","tools":[{"type":"function","name":"f"}],"tool_choice":{"type":"function","name":"g"})",
        "tool_choice"},
       {R"("input":"a","tool_choice":{"type":"file_search"})", "tool_choice.type", ErrorCode::kUnsupported},
-      {R"("input":[{"role":"user","content":[{"type":"input_image"}]}])", "input[0].content[0].type",
-       ErrorCode::kUnsupported},
       {R"("input":[{"type":"unheard_of","id":"x"}])", "input[0].type", ErrorCode::kUnsupported},
       {R"("input":"a","previous_response_id":"resp_1")", "previous_response_id", ErrorCode::kUnsupported},
       {R"("input":"a","conversation":{"id":"x"})", "conversation", ErrorCode::kUnsupported},
@@ -418,6 +416,31 @@ TEST(ResponsesReply, AFailureIsAnErrorEvent) {
   EXPECT_EQ(events.back().name, "error");
   EXPECT_EQ(events.back().data["message"], "died");
   EXPECT_EQ(events.back().data["sequence_number"], 2);
+}
+
+TEST(ResponsesParse, ReadsImagesAndScreenshots) {
+  auto request = ParseResponses(ResponseWith(R"("input":[
+      {"role":"user","content":[{"type":"input_text","text":"a"},
+        {"type":"input_image","image_url":"data:image/png;base64,aGk=","detail":"auto"}]},
+      {"type":"function_call","call_id":"c","name":"f","arguments":"{}"},
+      {"type":"function_call_output","call_id":"c","output":[{"type":"input_image","image_url":"aGk="}]},
+      {"type":"computer_call","call_id":"d","action":{"type":"screenshot"}},
+      {"type":"computer_call_output","call_id":"d",
+        "output":{"type":"computer_screenshot","image_url":"data:image/png;base64,aGk="}},
+      {"role":"user","content":[{"type":"input_image","image_url":"http://a/b.png"}]}])"));
+  ASSERT_TRUE(request) << request.error().message;
+  const auto images = [&request](size_t i) { return request->messages.at(i).images; };
+  ASSERT_EQ(images(0).size(), 1U);
+  EXPECT_EQ(images(0)[0].at, 1U);
+  EXPECT_EQ(*images(0)[0].file, "hi");
+  for (const size_t i : {size_t{2}, size_t{4}}) {
+    ASSERT_EQ(images(i).size(), 1U) << i;
+    EXPECT_EQ(request->messages[i].content, "") << i;
+  }
+  EXPECT_EQ(SettleImages(request->image_use, true, request->messages).error().field,
+            "input[5].content[0].image_url");
+  EXPECT_EQ(SettleImages(request->image_use, false, request->messages).error().field,
+            "input[5].content[0].type");
 }
 
 }  // namespace

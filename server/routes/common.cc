@@ -188,6 +188,19 @@ Awaitable<SharedModel> FindModelToAnswer(Services& services, Exchange& exchange,
   co_return model;
 }
 
+Awaitable<bool> SettleImages(Services& services, Exchange& exchange, const StoredModel& model,
+                             const api::ImageUse& use, std::vector<api::Message>& messages) {
+  if (!use.any) co_return true;
+  const auto sees = co_await services.inspector.Can(model, "vision", PartyOf(exchange));
+  const auto settled = sees ? api::SettleImages(use, *sees, messages) : std::unexpected(sees.error());
+  if (!settled) {
+    co_await SendError(exchange, settled.error());
+    co_return false;
+  }
+  if (!*sees) LogUnknownOptions(exchange, {"messages: image omitted"});
+  co_return true;
+}
+
 api::ModelDefaults DefaultsOf(const StoredModel& model) {
   return {model.parameters, model.system, model.messages};
 }

@@ -105,6 +105,17 @@ Awaitable<std::vector<std::string>> Inspector::Capabilities(const StoredModel& m
   co_return std::move(summary.capabilities);
 }
 
+Awaitable<api::Result<bool>> Inspector::Can(const StoredModel& model, std::string_view capability,
+                                            std::string party) {
+  Summary summary = co_await Summarize(model, party);
+  if (summary.capabilities.empty()) {
+    const auto description = co_await Describe(model, /*verbose=*/false, std::move(party));
+    if (!description) co_return std::unexpected(description.error());
+    summary.capabilities = (*description)->capabilities;
+  }
+  co_return std::ranges::find(summary.capabilities, capability) != summary.capabilities.end();
+}
+
 Awaitable<int32_t> Inspector::DefaultContext(const StoredModel& model, std::string party) {
   Summary summary = co_await Summarize(model, std::move(party));
   for (const scheduler::LoadedModel& loaded : backend_.Loaded()) {

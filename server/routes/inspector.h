@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -33,6 +34,9 @@ class Inspector {
   // templates of 20,000 models; that one cannot be described is kept for a minute, as lists name it again and
   // again.
   Awaitable<std::vector<std::string>> Capabilities(const StoredModel& model, std::string party);
+
+  // Whether the model has a capability; an error where it cannot be described.
+  Awaitable<api::Result<bool>> Can(const StoredModel& model, std::string_view capability, std::string party);
 
   // The context of a request that names none: the model's PARAMETER num_ctx, else the default of its runner,
   // else what it would be after loading. Tokens; 0 = not known. Kept likewise.

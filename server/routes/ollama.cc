@@ -12,7 +12,7 @@ namespace {
 namespace ollama = api::ollama;
 
 bool IsLoadOnly(const ollama::GenerateRequest& request) {
-  return request.prompt.empty() && request.suffix.empty();
+  return request.prompt.empty() && request.suffix.empty() && request.images.empty();
 }
 bool IsLoadOnly(const ollama::ChatRequest& request) { return request.messages.empty(); }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "api/base/error.h"
+#include "api/base/image_use.h"
 #include "api/base/prompt.h"
 #include "api/base/request_memory.h"
 #include "server/routes/blocking.h"
@@ -41,6 +42,9 @@ template <class Parsed>
 uint64_t ListMemoryOf(const Parsed& parsed) {
   uint64_t bytes = 0;
   if constexpr (requires { api::HeapBytes(parsed.messages); }) bytes += api::HeapBytes(parsed.messages);
+  if constexpr (requires { parsed.images; }) {
+    for (const api::Image& image : parsed.images) bytes += image.file ? image.file->size() : 0;
+  }
   if constexpr (requires { api::HeapBytes(parsed.tools.tools); }) bytes += api::HeapBytes(parsed.tools.tools);
   if constexpr (requires { parsed.prompts; }) {
     for (const auto& prompt : parsed.prompts) bytes += sizeof(api::Request) + api::HeapBytes(prompt);
@@ -142,14 +146,34 @@ scheduler::AnswerLength AnswerLengthOf(const Exchange& exchange, const Parsed& p
 // The defaults that the model adds to a request.
 api::ModelDefaults DefaultsOf(const StoredModel& model);
 
+// Makes of the images of a parsed request, whose messages they are in, what the model takes. False: the request
+// was answered with the error.
+Awaitable<bool> SettleImages(Services& services, Exchange& exchange, const StoredModel& model,
+                             const api::ImageUse& use, std::vector<api::Message>& messages);
+
+template <class Parsed>
+Awaitable<bool> SettleImages(Services& services, Exchange& exchange, const StoredModel& model,
+                             Parsed& parsed) {
+  if constexpr (requires { parsed.image_use; }) {
+    std::vector<api::Message> none;
+    std::vector<api::Message>* messages = &none;
+    if constexpr (requires { parsed.messages; }) messages = &parsed.messages;
+    const bool settled = co_await SettleImages(services, exchange, model, parsed.image_use, *messages);
+    co_return settled;
+  }
+  co_return true;
+}
+
 // The job of a parsed request, which is moved out; made where a body as long as all its copies is read: every
 // choice copies it, and the encoder writes out what the reply repeats. Nothing: there is no room for the
-// copies, and it was answered with the error.
+// copies, or the model takes no images, and it was answered with the error.
 template <class Parsed>
 Awaitable<std::optional<GenerationJob>> MakeJob(Services& services, Exchange& exchange,
                                                 const StoredModel& model, Parsed& parsed,
                                                 GenerationJob (*make_job)(Parsed,
                                                                           const api::ModelDefaults&)) {
+  const bool settled = co_await SettleImages(services, exchange, model, parsed);
+  if (!settled) co_return std::nullopt;
   const size_t choices = ChoicesOf(parsed);
   const uint64_t of_model = api::HeapBytes(model.messages) + model.system.size();
   if (const auto full = ReserveRequest(exchange, ListMemoryOf(parsed) + choices * of_model)) {

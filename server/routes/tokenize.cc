@@ -7,6 +7,7 @@
 #include "api/json/option_fields.h"
 #include "api/llama_server/completion.h"
 #include "api/llama_server/props.h"
+#include "api/openai/chat.h"
 #include "server/http/party.h"
 #include "server/routes/handlers.h"
 #include "server/routes/private_paths.h"
@@ -57,6 +58,13 @@ api::Request RequestOf(api::TemplateRequest parsed, const StoredModel& model) {
   return api::ToRequest(std::move(parsed), DefaultsOf(model));
 }
 
+// The messages of a request that a template is applied to; null: there are none.
+api::openai::ChatRequest* ChatOf(api::TokenizeRequest& request) {
+  return request.chat ? &request.chat->chat : nullptr;
+}
+api::openai::ChatRequest* ChatOf(api::TemplateRequest& request) { return &request.chat; }
+api::openai::ChatRequest* ChatOf(api::DetokenizeRequest&) { return nullptr; }
+
 template <class Parsed>
 Awaitable<void> Convert(Services& services, Exchange& exchange,
                         api::Result<Parsed> (*parse)(std::string_view)) {
@@ -65,6 +73,10 @@ Awaitable<void> Convert(Services& services, Exchange& exchange,
   exchange.log().model = parsed->model;
   const auto model = co_await FindNamedOrOnly(services, exchange, parsed->model);
   if (!model) co_return;
+  if (api::openai::ChatRequest* chat = ChatOf(*parsed)) {
+    const bool settled = co_await SettleImages(services, exchange, *model, *chat);
+    if (!settled) co_return;
+  }
   Encoder reply = co_await EncoderOf(services, exchange, *parsed, *model);
   GenerationJob job(RequestOf(*std::move(parsed), *model), std::move(reply));
   job.spec = SpecOf(model);
