@@ -53,6 +53,7 @@ std::optional<std::vector<api::TokenId>> CutLast(std::vector<api::Message> messa
                                                  const EncodeMessages& encode) {
   if (messages.empty()) return std::nullopt;
   const std::string text = std::exchange(messages.back().content, {});
+  const std::vector<api::Image> images = messages.back().images;
   std::optional<std::vector<api::TokenId>> longest;
   size_t low = 1;
   size_t high = text.size();
@@ -62,6 +63,8 @@ std::optional<std::vector<api::TokenId>> CutLast(std::vector<api::Message> messa
     size_t from = cut;  // characters are whole
     while (from < text.size() && (static_cast<unsigned char>(text[from]) & 0xC0) == 0x80) ++from;
     messages.back().content = text.substr(from);
+    for (size_t i = 0; i < images.size(); ++i)  // all of them stay
+      messages.back().images[i].at = images[i].at - std::min(images[i].at, from);
     auto tokens = encode(messages, static_cast<size_t>(num_ctx));
     if (tokens && Fits(tokens->size(), num_ctx)) {
       longest = *std::move(tokens);

@@ -3,7 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <initializer_list>
+#include <memory>
 #include <numeric>
+#include <string>
+#include <vector>
 
 namespace quire::runner::engine {
 namespace {
@@ -124,6 +128,53 @@ TEST(FitTokens, RefusesWithBothNumbers) {
   EXPECT_EQ(FitTokens(Count(10), 10, 0, api::Overflow::kRefuse).error().message,
             "request (10 tokens) exceeds the available context size (10 tokens)");
   EXPECT_EQ(FitTokens(Count(9), 10, 0, api::Overflow::kRefuse)->dropped, 0);
+}
+
+// An image is a token here.
+api::Result<std::vector<api::TokenId>> CountImagesToo(std::span<const api::Message> messages,
+                                                      size_t tokens_max) {
+  std::vector<api::TokenId> tokens;
+  for (const auto& message : messages) {
+    size_t from = 0;
+    for (const api::Image& image : message.images) {
+      for (; from < image.at; ++from) tokens.push_back(message.content[from]);
+      tokens.push_back('#');
+    }
+    for (; from < message.content.size(); ++from) tokens.push_back(message.content[from]);
+  }
+  if (tokens.size() > tokens_max) return api::Fail(api::ErrorCode::kContextLengthExceeded, "too long");
+  return tokens;
+}
+
+api::Message WithImages(api::Message message, std::initializer_list<size_t> places) {
+  for (const size_t at : places) message.images.push_back({at, std::make_shared<const std::string>("i")});
+  return message;
+}
+
+TEST(FitMessages, ImagesAreDroppedWithTheirMessages) {
+  const std::vector<api::Message> messages = {WithImages({"user", "aaaa"}, {0, 4}),
+                                              {"assistant", "b"},
+                                              WithImages({"user", "cc"}, {0}),
+                                              {"assistant", "d"},
+                                              WithImages({"user", "e"}, {1})};
+  const auto fit = [&messages](int32_t num_ctx) {
+    const auto fitted = FitMessages(messages, num_ctx, api::Overflow::kTruncate, CountImagesToo);
+    return fitted ? Text(*fitted) : fitted.error().message;
+  };
+  EXPECT_EQ(fit(14), "#aaaa#b#ccde#");
+  EXPECT_EQ(fit(13), "b#ccde#");
+  EXPECT_EQ(fit(7), "#ccde#");
+  EXPECT_EQ(fit(6), "de#");
+}
+
+TEST(FitMessages, OfALastMessageTheTextIsCutAndTheImagesStay) {
+  const std::vector<api::Message> messages = {WithImages({"user", "abcdef"}, {0, 4})};
+  const auto fitted = FitMessages(messages, 6, api::Overflow::kTruncate, CountImagesToo);
+  ASSERT_TRUE(fitted) << fitted.error().message;
+  EXPECT_EQ(Text(*fitted), "#d#ef");
+  const std::vector<api::Message> bare = {WithImages({"user", ""}, {0, 0, 0})};
+  EXPECT_EQ(FitMessages(bare, 3, api::Overflow::kTruncate, CountImagesToo).error().code,
+            api::ErrorCode::kContextLengthExceeded);
 }
 
 }  // namespace

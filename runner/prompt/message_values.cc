@@ -134,22 +134,45 @@ class MessageBuilder {
     return Value::String(std::move(text), trust);
   }
 
-  // The text, or a list of one part that is it.
+  // The text, a list of one part that is it, or a list with images.
   Value Content(const Turn& turn, std::string_view suffix) {
     const api::Message& message = turn.message;
-    std::string text = message.content + std::string(suffix);
-    if (text.empty() && form_.null_content && !message.tool_calls.empty()) return Value();
-    Value value = turn.markers.empty() ? Text(std::move(text)) : Marked(turn, std::move(text));
+    const size_t size = message.content.size();
+    const bool empty = size == 0 && suffix.empty();
+    if (!message.images.empty()) return Parts(turn, suffix);
+    if (empty && form_.null_content && !message.tool_calls.empty()) return Value();
+    Value value = Piece(turn, 0, size, suffix);
     if ((form_.content_parts & PartOf(message.role)) == 0) return value;
-    return Value::MakeList({DictOf({{type_, text_}, {text_, std::move(value)}})});
+    return Value::MakeList({TextPart(std::move(value))});
   }
 
-  Value Marked(const Turn& turn, std::string text) {
+  Value Parts(const Turn& turn, std::string_view suffix) {
+    std::vector<Value> parts;
+    size_t from = 0;
+    const auto add = [&](size_t to, std::string_view behind) {
+      if (to > from || !behind.empty()) parts.push_back(TextPart(Piece(turn, from, to, behind)));
+      from = to;
+    };
+    for (const api::Image& image : turn.message.images) {
+      add(image.at, {});
+      parts.push_back(DictOf({{type_, image_}}));
+    }
+    add(turn.message.content.size(), suffix);
+    return Value::MakeList(std::move(parts));
+  }
+
+  Value TextPart(Value text) { return DictOf({{type_, text_}, {text_, std::move(text)}}); }
+
+  // Bytes [begin, end) of the content, and `suffix`.
+  static Value Piece(const Turn& turn, size_t begin, size_t end, std::string_view suffix) {
+    std::string text = turn.message.content.substr(begin, end - begin) + std::string(suffix);
+    if (turn.markers.empty()) return Text(std::move(text));
     std::vector<jinja::ByteRange> untrusted;
     size_t at = 0;
     for (const jinja::ByteRange& marker : turn.markers) {
-      if (marker.begin > at) untrusted.push_back({at, marker.begin});
-      at = marker.end;
+      if (marker.end <= begin || marker.begin >= end) continue;
+      if (marker.begin > begin + at) untrusted.push_back({at, marker.begin - begin});
+      at = std::min(marker.end, end) - begin;
     }
     if (at < text.size()) untrusted.push_back({at, text.size()});
     return Value(
@@ -214,9 +237,25 @@ class MessageBuilder {
   const Value type_ = Value::String("type");
   const Value function_ = Value::String("function");
   const Value text_ = Value::String("text");
+  const Value image_ = Value::String("image");
   const Value raw_ = Value::String("_raw");
   const Value arguments_ = Value::String("arguments");
 };
+
+// Ascending, on borders of characters.
+api::Result<void> CheckPlaces(const api::Message& message, size_t index) {
+  size_t from = 0;
+  for (const api::Image& image : message.images) {
+    const bool inside =
+        image.at < message.content.size() && api::IsContinuationByte(message.content[image.at]);
+    if (image.at < from || image.at > message.content.size() || inside) {
+      return api::Fail(api::ErrorCode::kInvalidArgument,
+                       fmt::format("messages[{}]: no image can stand at byte {}", index, image.at), "images");
+    }
+    from = image.at;
+  }
+  return {};
+}
 
 }  // namespace
 
@@ -237,6 +276,7 @@ api::Result<void> CheckTexts(std::span<const api::Message> messages) {
     }
     check("name", message.tool_name);
     check("tool_call_id", message.tool_call_id);
+    if (auto placed = CheckPlaces(message, i); !placed) return placed;
     if (wrong == nullptr) continue;
     return api::Fail(api::ErrorCode::kInvalidArgument,
                      fmt::format("messages[{}]: {} is not valid UTF-8", i, wrong), wrong);

@@ -29,12 +29,13 @@ struct ValueForm {
   bool null_content = false;  // the content beside calls is none where it is empty
 };
 
-// kInvalidArgument names the message and what in it is no UTF-8.
+// kInvalidArgument names the message and what in it is no UTF-8, or an image that stands nowhere in its text.
 api::Result<void> CheckTexts(std::span<const api::Message> messages);
 
 // A list of dicts: role and content; reasoning_content and thinking, tool_calls, name and tool_call_id where
 // there are any. `suffix` is put behind the last message's content. All strings are of Trust::kRequest,
-// except the roles that every chat knows: templates build markers of them ("<|user|>"). REQUIRES: all
+// except the roles that every chat knows: templates build markers of them ("<|user|>"). The content of a
+// message with images is a list of parts, {"type": "image"} and texts, in their order. REQUIRES: all
 // texts are UTF-8. Arguments that are no JSON object are one with the text as "_raw". Reading JSON counts as
 // work, and its values are bounded, those of all calls together (JsonReader).
 api::Result<jinja::Value> MessagesValue(std::span<const Turn> turns, const ValueForm& form,

@@ -50,6 +50,18 @@ jinja::Value FunctionsText(std::span<const api::Tool> tools) {
   return jinja::Value::String(std::move(text), jinja::Trust::kRequest);
 }
 
+// Whether the template's own text has `placeholder` that often.
+bool Shows(const jinja::TrackedText& rendered, std::string_view placeholder, size_t times) {
+  jinja::ForEachRun(rendered.text, rendered.untrusted, [&](std::string_view run, jinja::Trust trust) {
+    if (trust != jinja::Trust::kTemplate) return;
+    for (size_t at = run.find(placeholder); at != std::string_view::npos;
+         at = run.find(placeholder, at + placeholder.size())) {
+      --times;  // below 0 it is larger than any number of images
+    }
+  });
+  return times == 0;
+}
+
 bool Contains(const api::Result<jinja::TrackedText>& rendered, std::string_view part) {
   return rendered && rendered->text.find(part) != std::string::npos;
 }
@@ -236,8 +248,9 @@ api::Result<jinja::TrackedText> PromptTemplate::RenderText(std::span<const api::
                                                            const Setting& setting, const TurnRules& rules,
                                                            ArgumentStyle style) const {
   if (!readable()) return api::Fail(api::ErrorCode::kUnsupported, refusal_, "messages");
-  const std::vector<Turn> turns = ArrangeTurns(messages, tools, rules, write_calls_);
+  std::vector<Turn> turns = ArrangeTurns(messages, tools, rules, write_calls_);
   const auto* go = std::get_if<gotemplate::Template>(&template_);
+  if (setting.spell_images) SpellImages(turns, setting.placeholder);
   if (go == nullptr) return RenderJinja(turns, tools, setting, rules, style);
   if (const std::string& arguments = setting.thinking.arguments_json; HasDocuments(arguments)) {
     return api::Fail(api::ErrorCode::kUnsupported, "the model's template takes no documents", "documents");
@@ -270,13 +283,32 @@ api::Result<jinja::TrackedText> PromptTemplate::RenderAnyhow(std::span<const api
   return rendered;
 }
 
-api::Result<std::vector<PromptSegment>> PromptTemplate::Render(std::span<const api::Message> messages,
-                                                               std::span<const api::Tool> tools,
-                                                               const std::tm& now,
-                                                               const ThinkingSwitch& thinking,
-                                                               api::PromptEnd ending) const {
+api::Result<jinja::TrackedText> PromptTemplate::RenderImages(std::span<const api::Message> messages,
+                                                             std::span<const api::Tool> tools,
+                                                             Setting setting) const {
+  size_t images = 0;
+  for (const api::Message& message : messages) images += message.images.size();
+  if (images == 0) return RenderAnyhow(messages, tools, setting);
+  const std::string_view placeholder = setting.placeholder;
+  if (placeholder.empty())
+    return api::Fail(api::ErrorCode::kUnsupported, "the model takes text only", "messages");
+  if (go_source_.empty()) {
+    if (auto checked = CheckTexts(messages); !checked) return std::unexpected(std::move(checked).error());
+    auto rendered = RenderText(messages, tools, setting, rules_, style_);
+    if (rendered && Shows(*rendered, placeholder, images)) return rendered;
+  }
+  setting.spell_images = true;
+  auto rendered = RenderAnyhow(messages, tools, setting);
+  if (!rendered || Shows(*rendered, placeholder, images)) return rendered;
+  return api::Fail(api::ErrorCode::kUnsupported,
+                   "the model's chat template does not show every image of the messages", "messages");
+}
+
+api::Result<std::vector<PromptSegment>> PromptTemplate::Render(
+    std::span<const api::Message> messages, std::span<const api::Tool> tools, const std::tm& now,
+    const ThinkingSwitch& thinking, api::PromptEnd ending, std::string_view placeholder) const {
   if (with_tools_ != nullptr && !tools.empty())
-    return with_tools_->Render(messages, tools, now, thinking, ending);
+    return with_tools_->Render(messages, tools, now, thinking, ending, placeholder);
   if (ending == api::PromptEnd::kMessages && !go_source_.empty()) {
     return api::Fail(api::ErrorCode::kUnsupported, "the model's template always begins an answer",
                      "add_generation_prompt");
@@ -288,13 +320,14 @@ api::Result<std::vector<PromptSegment>> PromptTemplate::Render(std::span<const a
   const Setting setting = {.suffix = to_continue ? kEndMark : std::string_view(),
                            .add_generation_prompt = !to_continue && ending != api::PromptEnd::kMessages,
                            .now = now,
-                           .thinking = thinking};
-  const auto rendered = RenderAnyhow(messages, tools, setting);
+                           .thinking = thinking,
+                           .placeholder = placeholder};
+  const auto rendered = RenderImages(messages, tools, setting);
   if (!rendered) return std::unexpected(rendered.error());
   if (HasDocuments(thinking.arguments_json)) {
     Setting without = setting;
     without.thinking.arguments_json.clear();
-    const auto other = RenderAnyhow(messages, tools, without);
+    const auto other = RenderImages(messages, tools, without);
     const bool ignored = other && other->text == rendered->text;
     if (auto checked = CheckDocuments(thinking.arguments_json, ignored ? "" : rendered->text); !checked)
       return std::unexpected(std::move(checked).error());

@@ -67,10 +67,15 @@ class PromptTemplate {
   // assistant's is an answer to go on with: the prompt then ends right behind its content. `now` is what
   // strftime_now shows. Neighboring segments differ in origin. kInvalidArgument carries what the template
   // says of the messages; kUnsupported: the template does not show the answer to go on with.
+  //
+  // `placeholder` is what stands for an image (ImageProcessor::placeholder); empty: the model takes none, and
+  // images are kUnsupported. The segments from the template have it once for each image, in their order; a
+  // text of the request that spells it is in another segment. kUnsupported: the template cannot show them.
   api::Result<std::vector<PromptSegment>> Render(std::span<const api::Message> messages,
                                                  std::span<const api::Tool> tools, const std::tm& now,
                                                  const ThinkingSwitch& thinking = {},
-                                                 api::PromptEnd ending = api::PromptEnd::kAuto) const;
+                                                 api::PromptEnd ending = api::PromptEnd::kAuto,
+                                                 std::string_view placeholder = {}) const;
   // The same at this moment: each rendering of a request must show the time of the request instead.
   api::Result<std::vector<PromptSegment>> Render(std::span<const api::Message> messages,
                                                  std::span<const api::Tool> tools,
@@ -108,6 +113,8 @@ class PromptTemplate {
     bool add_generation_prompt = false;
     std::tm now = {};
     ThinkingSwitch thinking = {};
+    std::string_view placeholder = {};  // of images
+    bool spell_images = false;          // they are texts in the content, not parts of their own
   };
   api::Result<jinja::TrackedText> RenderText(std::span<const api::Message> messages,
                                              std::span<const api::Tool> tools, const Setting& setting,
@@ -115,7 +122,11 @@ class PromptTemplate {
   api::Result<jinja::TrackedText> RenderJinja(std::span<const Turn> turns, std::span<const api::Tool> tools,
                                               const Setting& setting, const TurnRules& rules,
                                               ArgumentStyle style) const;
-  // The same, and where the template refuses it the plainest form that it takes.
+  // As RenderAnyhow(), of messages that may have images: parts of the content where the template shows them,
+  // else texts in it.
+  api::Result<jinja::TrackedText> RenderImages(std::span<const api::Message> messages,
+                                               std::span<const api::Tool> tools, Setting setting) const;
+  // The same as RenderText(), and where the template refuses it the plainest form that it takes.
   api::Result<jinja::TrackedText> RenderAnyhow(std::span<const api::Message> messages,
                                                std::span<const api::Tool> tools,
                                                const Setting& setting) const;

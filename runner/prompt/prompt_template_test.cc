@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runner/prompt/testing/tool_definitions.h"
+#include "runner/weights/model_files.h"
 
 namespace quire::runner {
 

@@ -116,6 +116,7 @@ void ResultToUser(Turn& turn) {
   turn.message.content = fmt::format("{}{}{}", kResultOpen, content, kResultClose);
   turn.markers = {{0, kResultOpen.size()},
                   {turn.message.content.size() - kResultClose.size(), turn.message.content.size()}};
+  for (api::Image& image : turn.message.images) image.at += kResultOpen.size();
   turn.message.role = "user";
   turn.message.tool_name.clear();
   turn.message.tool_call_id.clear();
@@ -191,17 +192,19 @@ void ArrangeCalls(std::vector<Turn>& turns, const TurnRules& rules, const WriteC
   }
   for (size_t i = 0; rules.text_before_calls && i < turns.size(); ++i) {
     Turn& turn = turns[i];
-    if (turn.message.tool_calls.empty() || turn.message.content.empty()) continue;
+    const bool alone = turn.message.content.empty() && turn.message.images.empty();
+    if (turn.message.tool_calls.empty() || alone) continue;
     Turn text = turn;
     text.message.tool_calls.clear();
     turn.message.content.clear();
+    turn.message.images.clear();
     turn.message.thinking.clear();
     turn.markers.clear();
     turns.insert(turns.begin() + static_cast<ptrdiff_t>(i++), std::move(text));
   }
   if (!rules.skip_empty_assistants) return;
   std::erase_if(turns, [](const Turn& turn) {
-    return turn.message.role == "assistant" && turn.message.content.empty() &&
+    return turn.message.role == "assistant" && turn.message.content.empty() && turn.message.images.empty() &&
            turn.message.tool_calls.empty() && turn.message.thinking.empty();
   });
 }

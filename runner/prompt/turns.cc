@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
+#include "api/base/image_use.h"
 #include "runner/prompt/turn_calls.h"
 
 namespace quire::runner {
@@ -126,13 +130,52 @@ void JoinNeighbors(Turns& turns, const TurnRules& rules) {
 }  // namespace
 
 void AppendContent(Turn& to, std::string_view gap, const Turn& from) {
-  std::string& content = to.message.content;
-  if (!content.empty() && !from.message.content.empty()) content += gap;
-  const size_t base = content.size();
-  content += from.message.content;
+  api::AppendContent(to.message, gap, from.message);
+  const size_t base = to.message.content.size() - from.message.content.size();
   for (const jinja::ByteRange& marker : from.markers) {
     to.markers.push_back({base + marker.begin, base + marker.end});
   }
+}
+
+void SpellImages(std::vector<Turn>& turns, std::string_view placeholder) {
+  for (Turn& turn : turns) {
+    if (turn.message.images.empty()) continue;
+    const std::vector<api::Image> images = std::exchange(turn.message.images, {});
+    const std::string content = std::exchange(turn.message.content, {});
+    const std::vector<jinja::ByteRange> markers = std::exchange(turn.markers, {});
+    auto marker = markers.begin();
+    size_t from = 0;
+    // Up to `to`, with the markers that end there. No image stands inside a marker.
+    const auto copy = [&](size_t to) {
+      const size_t moved = turn.message.content.size() - from;
+      for (; marker != markers.end() && marker->end <= to; ++marker)
+        turn.markers.push_back({marker->begin + moved, marker->end + moved});
+      turn.message.content += std::string_view(content).substr(from, to - from);
+      from = to;
+    };
+    for (const api::Image& image : images) {
+      copy(image.at);
+      const size_t begin = turn.message.content.size();
+      turn.message.content += placeholder;
+      turn.markers.push_back({begin, turn.message.content.size()});
+    }
+    copy(content.size());
+  }
+}
+
+std::vector<PromptSegment> TextWithPlaceholders(const api::Message& message, std::string_view placeholder) {
+  std::vector<PromptSegment> segments;
+  size_t from = 0;
+  const auto add = [&](size_t to) {
+    if (to > from) segments.push_back({message.content.substr(from, to - from), false});
+    from = to;
+  };
+  for (const api::Image& image : message.images) {
+    add(image.at);
+    segments.push_back({std::string(placeholder), true});
+  }
+  add(message.content.size());
+  return segments;
 }
 
 std::vector<Turn> ArrangeTurns(std::span<const api::Message> messages, std::span<const api::Tool> tools,

@@ -33,8 +33,13 @@ struct Turn {
   std::vector<jinja::ByteRange> markers = {};  // sorted, apart, on code point borders
 };
 
-// Puts the content of `from` behind that of `to`, with `gap` between two that are not empty.
+// Puts the content of `from` behind that of `to`, images too, with `gap` between two texts that are not empty.
 void AppendContent(Turn& to, std::string_view gap, const Turn& from);
+
+// Replaces the images by a text of the template's where they stand.
+void SpellImages(std::vector<Turn>& turns, std::string_view placeholder);
+// The content of a message, likewise.
+std::vector<PromptSegment> TextWithPlaceholders(const api::Message& message, std::string_view placeholder);
 
 // Which messages a decision concerns.
 enum class Scope : uint8_t { kNone, kPast, kAll };  // kPast: those before the last user message
