@@ -81,6 +81,9 @@ class RequestImages {
   static api::Result<RequestImages> Prepare(const ImageContext& context, const api::Request& request);
 
   bool empty() const { return images_.empty(); }
+  // What stands for an image in a rendered prompt (PromptTemplate::Render). REQUIRES: not empty().
+  const std::string& placeholder() const { return context_.processor->placeholder(); }
+  const std::string& spelled_placeholder() const { return context_.processor->text_placeholder(); }
   // What takes the place of the placeholders that the template wrote for the images of these messages.
   // kUnsupported: it did not write one for each.
   api::Result<std::vector<PromptSegment>> Expand(std::vector<PromptSegment> rendered,

@@ -60,10 +60,18 @@ struct PromptBuilder {
     return second == tokens.end() ? 0 : static_cast<int32_t>(second - tokens.begin());
   }
 
+  api::Result<std::vector<PromptSegment>> Render(std::span<const api::Message> messages,
+                                                 std::span<const api::Tool> tools, api::PromptEnd end) const {
+    if (images.empty()) return prompt_template.Render(messages, tools, now, output_plan.thinking(), end);
+    auto rendered = prompt_template.Render(messages, tools, now, output_plan.thinking(), end,
+                                           images.placeholder(), images.spelled_placeholder());
+    if (!rendered) return rendered;
+    return images.Expand(*std::move(rendered), messages);
+  }
+
   api::Result<Tokens> EncodeMessages(std::span<const api::Message> messages, std::span<const api::Tool> tools,
                                      size_t tokens_max = std::numeric_limits<size_t>::max()) const {
-    auto rendered = prompt_template.Render(messages, tools, now, output_plan.thinking(), Ending());
-    if (rendered && !images.empty()) rendered = images.Expand(*std::move(rendered), messages);
+    auto rendered = Render(messages, tools, Ending());
     if (!rendered) return std::unexpected(rendered.error());
     output_plan.DetectOpenThinking(*rendered);
     if (request.return_prompt_text) {
@@ -119,8 +127,7 @@ struct PromptBuilder {
     const api::Message& message = chat.messages[index];
     if (index == 0 && message.role == "system") return prompt.system_tokens;
     const auto first = std::span(chat.messages).first(index + 1);
-    auto rendered = prompt_template.Render(first, chat.tools, now, output_plan.thinking());
-    if (rendered && !images.empty()) rendered = images.Expand(*std::move(rendered), first);
+    const auto rendered = Render(first, chat.tools, api::PromptEnd::kAuto);
     const auto tokens =
         rendered ? Marked(encoder.EncodeRendered(*rendered), first) : std::unexpected(rendered.error());
     if (!tokens) return 0;

@@ -250,7 +250,8 @@ api::Result<jinja::TrackedText> PromptTemplate::RenderText(std::span<const api::
   if (!readable()) return api::Fail(api::ErrorCode::kUnsupported, refusal_, "messages");
   std::vector<Turn> turns = ArrangeTurns(messages, tools, rules, write_calls_);
   const auto* go = std::get_if<gotemplate::Template>(&template_);
-  if (setting.spell_images) SpellImages(turns, setting.placeholder);
+  if (setting.spell_images)
+    SpellImages(turns, setting.spelled.empty() ? setting.placeholder : setting.spelled);
   if (go == nullptr) return RenderJinja(turns, tools, setting, rules, style);
   if (const std::string& arguments = setting.thinking.arguments_json; HasDocuments(arguments)) {
     return api::Fail(api::ErrorCode::kUnsupported, "the model's template takes no documents", "documents");
@@ -306,9 +307,10 @@ api::Result<jinja::TrackedText> PromptTemplate::RenderImages(std::span<const api
 
 api::Result<std::vector<PromptSegment>> PromptTemplate::Render(
     std::span<const api::Message> messages, std::span<const api::Tool> tools, const std::tm& now,
-    const ThinkingSwitch& thinking, api::PromptEnd ending, std::string_view placeholder) const {
+    const ThinkingSwitch& thinking, api::PromptEnd ending, std::string_view placeholder,
+    std::string_view spelled) const {
   if (with_tools_ != nullptr && !tools.empty())
-    return with_tools_->Render(messages, tools, now, thinking, ending, placeholder);
+    return with_tools_->Render(messages, tools, now, thinking, ending, placeholder, spelled);
   if (ending == api::PromptEnd::kMessages && !go_source_.empty()) {
     return api::Fail(api::ErrorCode::kUnsupported, "the model's template always begins an answer",
                      "add_generation_prompt");
@@ -321,7 +323,8 @@ api::Result<std::vector<PromptSegment>> PromptTemplate::Render(
                            .add_generation_prompt = !to_continue && ending != api::PromptEnd::kMessages,
                            .now = now,
                            .thinking = thinking,
-                           .placeholder = placeholder};
+                           .placeholder = placeholder,
+                           .spelled = spelled};
   const auto rendered = RenderImages(messages, tools, setting);
   if (!rendered) return std::unexpected(rendered.error());
   if (HasDocuments(thinking.arguments_json)) {

@@ -71,11 +71,13 @@ class PromptTemplate {
   // `placeholder` is what stands for an image (ImageProcessor::placeholder); empty: the model takes none, and
   // images are kUnsupported. The segments from the template have it once for each image, in their order; a
   // text of the request that spells it is in another segment. kUnsupported: the template cannot show them.
+  // `spelled` has the placeholder once, and goes where the template does not write it; empty: the placeholder.
   api::Result<std::vector<PromptSegment>> Render(std::span<const api::Message> messages,
                                                  std::span<const api::Tool> tools, const std::tm& now,
                                                  const ThinkingSwitch& thinking = {},
                                                  api::PromptEnd ending = api::PromptEnd::kAuto,
-                                                 std::string_view placeholder = {}) const;
+                                                 std::string_view placeholder = {},
+                                                 std::string_view spelled = {}) const;
   // The same at this moment: each rendering of a request must show the time of the request instead.
   api::Result<std::vector<PromptSegment>> Render(std::span<const api::Message> messages,
                                                  std::span<const api::Tool> tools,
@@ -113,8 +115,8 @@ class PromptTemplate {
     bool add_generation_prompt = false;
     std::tm now = {};
     ThinkingSwitch thinking = {};
-    std::string_view placeholder = {};  // of images
-    bool spell_images = false;          // they are texts in the content, not parts of their own
+    std::string_view placeholder = {}, spelled = {};  // of images
+    bool spell_images = false;                        // they are texts in the content, not parts of their own
   };
   api::Result<jinja::TrackedText> RenderText(std::span<const api::Message> messages,
                                              std::span<const api::Tool> tools, const Setting& setting,
