@@ -4,7 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "runner/models/distance_bias.h"
 
@@ -91,6 +96,11 @@ void Encoder::BindLayer(TensorBinder& bind, size_t index) {
       for (float& weight : norm->weight) weight += shift;
     }
   }
+  if (form_.v_norm) {
+    layer.v_norm = {.weight = std::vector<float>(static_cast<size_t>(form_.head_dim), 1.0F),
+                    .eps = form_.norm_eps};
+  }
+  if (form_.clipped) BindClips(scope, layer);
   if (form_.wide_qk_norm) {
     layer.wide_q_norm = BindNorm(scope, names.q_norm, queries);
     layer.wide_k_norm = BindNorm(scope, names.k_norm, keys);
@@ -102,6 +112,31 @@ void Encoder::BindLayer(TensorBinder& bind, size_t index) {
   if (form_.norms != EncoderNorms::kAround) return;
   layer.post_attention_norm = BindNorm(scope, names.post_attention_norm);
   layer.post_mlp_norm = BindNorm(scope, names.post_mlp_norm);
+}
+
+void Encoder::BindClips(const TensorScope& scope, Layer& layer) const {
+  const EncoderNames& names = form_.names;
+  const auto bound = [&](TensorName name, const char* which, float none) {
+    constexpr std::string_view kInner = ".linear";  // of the matrix
+    if (name.hugging_face.ends_with(kInner)) name.hugging_face.remove_suffix(kInner.size());
+    const std::string checkpoint = fmt::format("{}.{}", name.hugging_face, which),
+                      gguf = fmt::format("{}.{}", name.gguf, which);
+    return scope.Has({checkpoint, gguf}) ? scope.Scalar({checkpoint, gguf}) : none;
+  };
+  const auto clip = [&](TensorName name) {
+    constexpr float kMost = std::numeric_limits<float>::max();
+    return Clip{.in_min = bound(name, "input_min", -kMost),
+                .in_max = bound(name, "input_max", kMost),
+                .out_min = bound(name, "output_min", -kMost),
+                .out_max = bound(name, "output_max", kMost)};
+  };
+  layer.clips = Clips{.q = clip(names.q),
+                      .k = clip(names.k),
+                      .v = clip(names.v),
+                      .out = clip(names.out),
+                      .up = clip(names.up),
+                      .gate = clip(names.gate),
+                      .down = clip(names.down)};
 }
 
 void Encoder::BindMlp(const TensorScope& scope, size_t index) {
@@ -131,6 +166,8 @@ int64_t Encoder::scratch_bytes(int64_t rows) const {
   if (form_.experts.experts > 0) {
     floats += EncoderExperts::FloatsOf(form_.experts, form_.hidden, form_.feed_forward);
   }
+  if (form_.clipped) floats += std::max({form_.hidden, static_cast<int32_t>(queries), form_.feed_forward});
+  if (form_.rope_apart) floats += queries;
   const int64_t places = std::max(form_.experts.chosen, 1);
   const int64_t widest =
       std::max({places * int64_t{form_.hidden}, queries, places * int64_t{form_.feed_forward}});

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -59,6 +60,7 @@ struct EncoderForm {
   bool gate_first = true;  // in gate_up
   EncoderActivation activation = EncoderActivation::kGeluErf;
   bool qk_norm = false;                // of each head
+  bool v_norm = false;                 // of each head, without weights
   bool wide_qk_norm = false;           // layer norms of all heads together
   bool second_attention_norm = false;  // kAfter: h = n2(h + n(h + a(h)))
   bool distance_bias = false;          // of all layers (distance_bias.h)
@@ -68,6 +70,8 @@ struct EncoderForm {
   std::vector<int32_t> rope_of = {};  // [layers]: index of ropes, -1: none
   // Places in an image have several coordinates: the first frequencies belong to the first one.
   int32_t rope_axes = 1;
+  bool rope_apart = false;          // each coordinate rotates a part of the head by itself
+  bool clipped = false;             // layers keep inputs and outputs of matrices within stored bounds
   std::vector<int32_t> reach = {};  // [layers]: how far away a token is seen, -1: any
   std::vector<bool> windowed = {};  // [layers]: rows see their window only (EncoderBatch::window_begin)
   EncoderNames names = {};
@@ -109,15 +113,24 @@ class Encoder {
   void Forward(EncoderBatch batch, ThreadPool& pool, std::span<float> hidden, ActivationHook* hook = nullptr);
 
  private:
+  // Bounds of what goes into a matrix and comes out.
+  struct Clip {
+    float in_min = 0, in_max = 0, out_min = 0, out_max = 0;
+  };
+  struct Clips {
+    Clip q, k, v, out, up, gate, down;
+  };
   struct Layer {
     Linear q, k, v, out, up, gate, down;
     Norm attention_norm, second_attention_norm, post_attention_norm, mlp_norm, post_mlp_norm;
     RmsNorm q_norm, k_norm;
+    RmsNorm v_norm;
     Norm wide_q_norm, wide_k_norm;
+    std::optional<Clips> clips;
     EncoderExperts experts;
   };
   struct Work {
-    Scratch normed, attended, mixed, up, gate, residual;
+    Scratch normed, attended, mixed, up, gate, residual, clipped, cos, sin;
     EncoderExperts::Work experts;
     kernels::QuantizedActivations quantized;
   };
@@ -126,14 +139,18 @@ class Encoder {
   void BindLayer(TensorBinder& bind, size_t index);
   Norm BindNorm(const TensorScope& scope, TensorName name, int64_t size = 0) const;  // 0: hidden
   void BindMlp(const TensorScope& scope, size_t index);
+  void BindClips(const TensorScope& scope, Layer& layer) const;
   void Embed(EncoderPass& pass, ThreadPool& pool) const;
   void ComputeAngles(EncoderPass& pass, ThreadPool& pool) const;
   std::span<const int32_t> GroupsOf(const EncoderPass& pass) const;
   std::span<const float> NormBefore(ThreadPool& pool, const Norm& norm, std::span<const float> h);
+  // `clip`: null for none.
+  void RunLinear(ThreadPool& pool, const Linear& linear, const Clip* clip, std::span<const float> x,
+                 int64_t rows, std::span<float> y);
   void ComputeKeys(EncoderPass& pass, ThreadPool& pool, const Block& block);
   void ComputeRows(EncoderPass& pass, ThreadPool& pool, const Block& block);
   void Attend(EncoderPass& pass, ThreadPool& pool, const Block& block, std::span<float> y);
-  void Rotate(EncoderPass& pass, ThreadPool& pool, const Block& block, std::span<float> x) const;
+  void Rotate(EncoderPass& pass, ThreadPool& pool, const Block& block, std::span<float> x);
   void FeedForward(ThreadPool& pool, const Layer& layer, int64_t rows, std::span<const float> x,
                    std::span<float> y);
 

@@ -22,6 +22,7 @@ EncoderActivation EncoderActivationOf(ConfigReader& read, const std::string& nam
        {"gelu_new", "gelu_pytorch_tanh", "gelu_fast", "gelu_accurate", "gelu_python_tanh"}) {
     if (name == tanh) return EncoderActivation::kGeluTanh;
   }
+  if (name == "quick_gelu") return EncoderActivation::kGeluQuick;
   if (name == "relu") return EncoderActivation::kRelu;
   if (name == "silu" || name == "swish") return EncoderActivation::kSilu;
   read.Fail(fmt::format("{}: \"{}\" is not supported", key, name.substr(0, 60)));

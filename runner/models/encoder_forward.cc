@@ -154,7 +154,7 @@ void Encoder::ComputeAngles(EncoderPass& pass, ThreadPool& pool) const {
 }
 
 // Rows of q or k of the pass's layer.
-void Encoder::Rotate(EncoderPass& pass, ThreadPool& pool, const Block& block, std::span<float> x) const {
+void Encoder::Rotate(EncoderPass& pass, ThreadPool& pool, const Block& block, std::span<float> x) {
   const auto layer = static_cast<size_t>(pass.layer_);
   if (form_.rope_of.empty() || form_.rope_of[layer] < 0) return;
   const auto index = static_cast<size_t>(form_.rope_of[layer]);
@@ -163,8 +163,21 @@ void Encoder::Rotate(EncoderPass& pass, ThreadPool& pool, const Block& block, st
   const auto angles = [&](Scratch& table) {
     return RowsIn(table.Get(pass.rows() * frequencies), block.begin, block.end, frequencies);
   };
-  kernels::Rope(pool, angles(pass.angles_[index].cos), angles(pass.angles_[index].sin), frequencies,
-                form_.head_dim, block.rows(), x, rope.pairs);
+  const std::span<const float> cos = angles(pass.angles_[index].cos), sin = angles(pass.angles_[index].sin);
+  if (!form_.rope_apart) {
+    return kernels::Rope(pool, cos, sin, frequencies, form_.head_dim, block.rows(), x, rope.pairs);
+  }
+  // The parts of heads are heads of their own here, each of which has angles of its own.
+  const auto heads = static_cast<size_t>(std::ssize(x) / block.rows() / form_.head_dim),
+             width = static_cast<size_t>(frequencies), rows = static_cast<size_t>(block.rows());
+  const std::span<float> all_cos = work_.cos.Get(static_cast<int64_t>(rows * heads * width)),
+                         all_sin = work_.sin.Get(static_cast<int64_t>(rows * heads * width));
+  for (size_t i = 0; i < rows * heads; ++i) {
+    std::copy_n(cos.data() + i / heads * width, width, all_cos.data() + i * width);
+    std::copy_n(sin.data() + i / heads * width, width, all_sin.data() + i * width);
+  }
+  kernels::Rope(pool, all_cos, all_sin, frequencies / form_.rope_axes, form_.head_dim / form_.rope_axes,
+                static_cast<int64_t>(rows * heads) * form_.rope_axes, x, rope.pairs);
 }
 
 // What a part of a layer sees of the hidden states.
@@ -173,6 +186,15 @@ std::span<const float> Encoder::NormBefore(ThreadPool& pool, const Norm& norm, s
   const std::span<float> normed = work_.normed.Get(std::ssize(h));
   norm.Run(pool, h, normed);
   return normed;
+}
+
+void Encoder::RunLinear(ThreadPool& pool, const Linear& linear, const Clip* clip, std::span<const float> x,
+                        int64_t rows, std::span<float> y) {
+  if (clip == nullptr) return linear.Run(pool, {x, rows, work_.quantized}, y);
+  const std::span<float> in = work_.clipped.Get(std::ssize(x));
+  std::ranges::transform(x, in.begin(), [&](float v) { return std::clamp(v, clip->in_min, clip->in_max); });
+  linear.Run(pool, {in, rows, work_.quantized}, y);
+  for (float& v : y) v = std::clamp(v, clip->out_min, clip->out_max);
 }
 
 void Encoder::ComputeKeys(EncoderPass& pass, ThreadPool& pool, const Block& block) {
@@ -186,11 +208,19 @@ void Encoder::ComputeKeys(EncoderPass& pass, ThreadPool& pool, const Block& bloc
                          v = rows_of(pass.v_, keys);
   {
     const std::span<const float> h = RowsIn(pass.hidden(), block.begin, block.end, form_.hidden);
-    const kernels::MatMulInput in(NormBefore(pool, layer.attention_norm, h), block.rows(), work_.quantized);
-    RunTogether(pool, in, {{&layer.q, q}, {&layer.k, k}, {&layer.v, v}});
+    const std::span<const float> x = NormBefore(pool, layer.attention_norm, h);
+    if (layer.clips) {
+      RunLinear(pool, layer.q, &layer.clips->q, x, block.rows(), q);
+      RunLinear(pool, layer.k, &layer.clips->k, x, block.rows(), k);
+      RunLinear(pool, layer.v, &layer.clips->v, x, block.rows(), v);
+    } else {
+      const kernels::MatMulInput in(x, block.rows(), work_.quantized);
+      RunTogether(pool, in, {{&layer.q, q}, {&layer.k, k}, {&layer.v, v}});
+    }
   }
   if (layer.q_norm) layer.q_norm.Run(pool, q, q);
   if (layer.k_norm) layer.k_norm.Run(pool, k, k);
+  if (layer.v_norm) layer.v_norm.Run(pool, v, v);
   if (layer.wide_q_norm) layer.wide_q_norm.Run(pool, q, q);
   if (layer.wide_k_norm) layer.wide_k_norm.Run(pool, k, k);
   Rotate(pass, pool, block, q);
@@ -216,7 +246,8 @@ void Encoder::Attend(EncoderPass& pass, ThreadPool& pool, const Block& block, st
                            .first_query = block.begin},
                           RowsIn(pass.q_.Get(pass.rows() * queries), block.begin, block.end, queries),
                           pass.k_.Get(keys), pass.v_.Get(keys), attended);
-  layers_[index].out.Run(pool, {attended, block.rows(), work_.quantized}, y);
+  const Layer& layer = layers_[index];
+  RunLinear(pool, layer.out, layer.clips ? &layer.clips->out : nullptr, attended, block.rows(), y);
 }
 
 void Encoder::FeedForward(ThreadPool& pool, const Layer& layer, int64_t rows, std::span<const float> x,
@@ -226,7 +257,16 @@ void Encoder::FeedForward(ThreadPool& pool, const Layer& layer, int64_t rows, st
   }
   const std::span<float> up = work_.up.Get(rows * form_.feed_forward);
   std::span<float> wide = up;
-  {
+  if (layer.clips) {
+    RunLinear(pool, layer.up, &layer.clips->up, x, rows, up);
+    if (form_.gated) {
+      wide = work_.gate.Get(rows * form_.feed_forward);
+      RunLinear(pool, layer.gate, &layer.clips->gate, x, rows, wide);
+      GateWith(form_.activation, up, wide);
+    } else {
+      Activate(pool, form_.activation, up);
+    }
+  } else {
     const kernels::MatMulInput in(x, rows, work_.quantized);
     const auto width = static_cast<size_t>(form_.feed_forward);
     if (form_.gated) {
@@ -244,7 +284,7 @@ void Encoder::FeedForward(ThreadPool& pool, const Layer& layer, int64_t rows, st
           [&](size_t, size_t, std::span<float> values) { Activate(form_.activation, values); }, up);
     }
   }
-  layer.down.Run(pool, {wide, rows, work_.quantized}, y);
+  RunLinear(pool, layer.down, layer.clips ? &layer.clips->down : nullptr, wide, rows, y);
 }
 
 void Encoder::ComputeRows(EncoderPass& pass, ThreadPool& pool, const Block& block) {

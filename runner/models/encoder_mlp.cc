@@ -43,6 +43,13 @@ kernels::Matrix Turned(const TensorScope& scope, const kernels::Matrix& stored,
   return matrix;
 }
 
+void GeluQuick(std::span<float> x) {
+  constexpr float kSlope = 1.702F;
+  for (float& value : x) value *= kSlope;
+  kernels::Silu(x);
+  for (float& value : x) value /= kSlope;
+}
+
 }  // namespace
 
 void Activate(ThreadPool& pool, EncoderActivation activation, std::span<float> x) {
@@ -51,6 +58,8 @@ void Activate(ThreadPool& pool, EncoderActivation activation, std::span<float> x
       return kernels::GeluErf(pool, x);
     case EncoderActivation::kGeluTanh:
       return kernels::Gelu(pool, x);
+    case EncoderActivation::kGeluQuick:
+      return GeluQuick(x);
     case EncoderActivation::kRelu:
       return kernels::Relu(pool, x);
     case EncoderActivation::kSilu:
@@ -64,6 +73,8 @@ void Activate(EncoderActivation activation, std::span<float> x) {
       return kernels::GeluErf(x);
     case EncoderActivation::kGeluTanh:
       return kernels::Gelu(x);
+    case EncoderActivation::kGeluQuick:
+      return GeluQuick(x);
     case EncoderActivation::kRelu:
       return kernels::Relu(x);
     case EncoderActivation::kSilu:
@@ -77,6 +88,10 @@ void GateWith(EncoderActivation activation, std::span<const float> up, std::span
       return kernels::GeluErfMul(up, gate);
     case EncoderActivation::kGeluTanh:
       return kernels::GeluMul(up, gate);
+    case EncoderActivation::kGeluQuick:
+      GeluQuick(gate);
+      for (size_t i = 0; i < gate.size(); ++i) gate[i] *= up[i];
+      return;
     case EncoderActivation::kSilu:
       return kernels::SiluMul(up, gate);
     case EncoderActivation::kRelu:

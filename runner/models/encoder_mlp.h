@@ -14,7 +14,8 @@
 
 namespace quire::runner::models {
 
-enum class EncoderActivation : uint8_t { kGeluErf, kGeluTanh, kRelu, kSilu };
+// kGeluQuick: x sigmoid(1.702 x).
+enum class EncoderActivation : uint8_t { kGeluErf, kGeluTanh, kGeluQuick, kRelu, kSilu };
 
 void Activate(ThreadPool& pool, EncoderActivation activation, std::span<float> x);
 // The same in the calling thread.

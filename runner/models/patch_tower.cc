@@ -134,8 +134,8 @@ std::unique_ptr<VisionPass> PatchTower::Start(std::span<const images::Tile* cons
     for (int32_t row = 0; row < count; ++row) {
       const PatchPlace& place = places[static_cast<size_t>(row)];
       row_at[static_cast<size_t>(place.row * tile.columns + place.column)] = begin + row;
-      batch.positions.push_back(place.row);
-      batch.positions.push_back(place.column);
+      batch.positions.push_back(form.columns_first ? place.column : place.row);
+      batch.positions.push_back(form.columns_first ? place.row : place.column);
       const int32_t pixels = std::max(side * form.window, 1);
       if (row > 0 && form.window > 0) {
         const PatchPlace& last = places[static_cast<size_t>(row - 1)];

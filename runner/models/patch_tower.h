@@ -28,6 +28,7 @@ struct PatchTowerForm {
   int32_t patches_max = 0;                 // of a tile
   int32_t side_of_tile = 0;                // all tiles have as many rows and columns; 0: any
   std::vector<int32_t> taps = {};          // layers that a projector reads behind (deepstack)
+  bool columns_first = false;              // of the two rotary positions
   float pixel_scale = 1, pixel_shift = 0;  // of the values of patches, where the tower does it
 
   int64_t patch_values() const { return 3 * int64_t{patch} * patch; }

@@ -34,7 +34,8 @@ struct ProjectorPlan {
   bool after_is_plain = false;  // a norm without weights
   float before_eps = 0, after_eps = 0, scale = 1;
   TensorName fold = {}, first = {}, out = {};
-  int64_t inner = 0;  // of `first`
+  TensorName shift = {}, stretch = {};  // complete names; without: none
+  int64_t inner = 0;                    // of `first`; 0: as the text model's
   Bias first_bias = Bias::kPresent, out_bias = Bias::kPresent;
   bool out_is_turned = false;  // stored [in, out], under its complete name
   EncoderActivation activation = EncoderActivation::kGeluErf;
@@ -56,9 +57,15 @@ struct VisionPlan {
   std::vector<ProjectorPlan> tap_projectors = {};
 };
 
-// The sizes of the tower's layers. `heads`, `layers`: the keys of vision_config.
-void ReadVisionSizes(VisionConfig& config, VisionPlan& plan, const char* layers = "num_hidden_layers",
-                     const char* heads = "num_attention_heads");
+// The keys of vision_config.
+struct VisionSizeNames {
+  const char* hidden = "hidden_size";
+  const char* layers = "num_hidden_layers";
+  const char* heads = "num_attention_heads";
+  const char* ratio = nullptr;  // of feed-forward and hidden size, where intermediate_size is absent
+};
+// The sizes of the tower's layers.
+void ReadVisionSizes(VisionConfig& config, VisionPlan& plan, const VisionSizeNames& names = {});
 float ReadVisionEps(VisionConfig& config, double fallback);
 // The side of the stored table of positions.
 int32_t SideOfTable(VisionConfig& config, const std::string& tensor, int32_t fallback);
@@ -67,8 +74,15 @@ int64_t RowsOfTensor(VisionConfig& config, const std::string& tensor, int64_t fa
 // Rotary positions of rows and columns: each has half of a head's frequencies, the same for both.
 void UseGridRope(VisionConfig& config, EncoderForm& form, double default_theta);
 
+// The base of rotary angles; a configuration may also say it in rope_parameters.
+double ReadVisionTheta(VisionConfig& config, double fallback);
+
 VisionPlan ReadGemma3Vision(VisionConfig& config);
+VisionPlan ReadGemma4Vision(VisionConfig& config);
+VisionPlan ReadIdefics3Vision(VisionConfig& config);
 VisionPlan ReadLfm2Vision(VisionConfig& config);
+VisionPlan ReadPixtralVision(VisionConfig& config);
+VisionPlan ReadQwen2Vision(VisionConfig& config);
 VisionPlan ReadQwen3Vision(VisionConfig& config);
 
 }  // namespace quire::runner::models

@@ -33,6 +33,10 @@ struct VisionFamily {
 
 constexpr std::array kVisionFamilies = {
     VisionFamily{"gemma3", "gemma3", "gemma3", ReadGemma3Vision},
+    VisionFamily{"gemma4", "gemma4v", "gemma4", ReadGemma4Vision},
+    VisionFamily{"smolvlm|idefics3", "idefics3", "", ReadIdefics3Vision},
+    VisionFamily{"mistral3|llava", "pixtral", "mistral3", ReadPixtralVision},
+    VisionFamily{"qwen2_vl|qwen2_5_vl", "qwen2vl_merger|qwen2.5vl_merger", "qwen25vl", ReadQwen2Vision},
     VisionFamily{"lfm2_vl", "lfm2", "lfm2|lfm2moe", ReadLfm2Vision},
     VisionFamily{"qwen3_vl|qwen3_vl_moe|qwen3_5|qwen3_5_moe", "qwen3vl_merger", "qwen3vl|qwen3vlmoe|qwen35",
                  ReadQwen3Vision},
@@ -166,6 +170,10 @@ class VisionBinder {
     if (!plan.before.gguf.empty()) {
       made.before = NormOf(scope, plan.before, plan.before_norm, plan.before_eps, hidden);
     }
+    if (!plan.shift.gguf.empty()) {
+      made.shift = scope.Values(plan.shift, width);
+      made.stretch = scope.Values(plan.stretch, width);
+    }
     if (plan.after_is_plain) {
       made.after = {.kind = NormKind::kRms,
                     .weight = std::vector<float>(static_cast<size_t>(width), 1.0F),
@@ -179,8 +187,9 @@ class VisionBinder {
       width = hidden;
     }
     if (!plan.first.gguf.empty()) {
-      made.first = scope.BindLinear(plan.first, plan.inner, width, plan.first_bias);
-      width = plan.inner;
+      const int64_t inner = plan.inner == 0 ? text : plan.inner;
+      made.first = scope.BindLinear(plan.first, inner, width, plan.first_bias);
+      width = inner;
     }
     if (plan.out_is_turned) {
       made.out = Made(TransposedTable(scope.Table(plan.out, width, text), static_cast<size_t>(width),
@@ -268,14 +277,17 @@ std::unexpected<api::Error> UnknownTower(const ModelFiles& files, const std::str
 
 }  // namespace
 
-void ReadVisionSizes(VisionConfig& config, VisionPlan& plan, const char* layers, const char* heads) {
+void ReadVisionSizes(VisionConfig& config, VisionPlan& plan, const VisionSizeNames& names) {
   ConfigReader& read = config.vision;
   EncoderForm& form = plan.encoder;
-  form.hidden = read.Small({"hidden_size", "vision.embedding_length"}, 1, kMaxWidth);
-  form.layers = read.Small({layers, "vision.block_count"}, 1, kMaxLayers);
-  form.heads = read.Small({heads, "vision.attention.head_count"}, 1, kMaxHeads);
+  form.hidden = read.Small({names.hidden, "vision.embedding_length"}, 1, kMaxWidth);
+  form.layers = read.Small({names.layers, "vision.block_count"}, 1, kMaxLayers);
+  form.heads = read.Small({names.heads, "vision.attention.head_count"}, 1, kMaxHeads);
   std::optional<int64_t> wide;
   if (config.gguf()) wide = RowsOfTensor(config, "v.blk.0.ffn_up.weight", 1);
+  if (names.ratio != nullptr && !config.gguf()) {
+    wide = read.Integer({names.ratio, ""}, 1, 64, 4) * form.hidden;
+  }
   form.feed_forward = read.Small({"intermediate_size", "vision.feed_forward_length"}, 1, kMaxWidth, wide);
   form.kv_heads = form.heads;
   form.head_dim = form.hidden / form.heads;
@@ -302,10 +314,17 @@ int32_t SideOfTable(VisionConfig& config, const std::string& tensor, int32_t fal
   return static_cast<int32_t>(std::sqrt(static_cast<double>(std::clamp<int64_t>(found->rows(), 1, 1 << 20))));
 }
 
-void UseGridRope(VisionConfig& config, EncoderForm& form, double default_theta) {
+double ReadVisionTheta(VisionConfig& config, double fallback) {
   const double theta = config.vision.Positive(
-      {"rope_parameters/rope_theta|rope_theta", "vision.rope.freq_base"}, 1e12, default_theta);
-  config.vision.Ignore({"rope_parameters"});
+      {"rope_parameters/rope_theta|rope_theta", "vision.rope.freq_base"}, 1e12, fallback);
+  const std::string type = config.vision.Text({"rope_parameters/rope_type", ""}, "axial");
+  if (type != "axial" && type != "default")
+    config.vision.Fail("rope_parameters: only axial angles are supported");
+  return theta;
+}
+
+void UseGridRope(VisionConfig& config, EncoderForm& form, double default_theta) {
+  const double theta = ReadVisionTheta(config, default_theta);
   if (form.head_dim % 4 != 0) config.vision.Fail("heads are not a multiple of 4 wide");
   RopeSpec rope;
   const int32_t quarter = form.head_dim / 4;

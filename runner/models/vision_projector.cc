@@ -34,6 +34,9 @@ void VisionProjector::Run(ThreadPool& pool, std::span<const float> states, int64
     }
   }
   if (scale != 1) kernels::Scale(pool, scale, in);
+  for (size_t i = 0; !shift.empty() && i < in.size(); ++i) {
+    in[i] = (in[i] - shift[i % shift.size()]) * stretch[i % shift.size()];
+  }
   if (after) after.Run(pool, in, in);
   if (fold) {
     const std::span<float> folded = work.folded.Get(count * fold.weight.out);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "runner/models/encoder_mlp.h"
 #include "runner/models/forward_context.h"
@@ -24,11 +25,12 @@ struct VisionProjector {
   };
 
   PatchJoin join = PatchJoin::kConcat;
-  int32_t side = 1;    // of a square, in patches
-  Norm before, after;  // of a patch, and of what is joined; or none
-  float scale = 1;     // of what is joined
-  Linear fold = {};    // in front of `first`, without an activation; or none
-  Linear first = {};   // or none
+  int32_t side = 1;                             // of a square, in patches
+  Norm before, after;                           // of a patch, and of what is joined; or none
+  std::vector<float> shift = {}, stretch = {};  // [width] of it, or empty: (x - shift) * stretch
+  float scale = 1;                              // of what is joined
+  Linear fold = {};                             // in front of `first`, without an activation; or none
+  Linear first = {};                            // or none
   EncoderActivation activation = EncoderActivation::kGeluErf;
   Linear out = {};
 

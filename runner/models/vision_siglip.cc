@@ -110,4 +110,22 @@ VisionPlan ReadLfm2Vision(VisionConfig& config) {
   return plan;
 }
 
+// Idefics3 (Laurencon et al. 2024) and SmolVLM (Marafioti et al. 2025): squares of patches, a matrix.
+VisionPlan ReadIdefics3Vision(VisionConfig& config) {
+  VisionPlan plan;
+  ReadSiglip(config, {"model.vision_model.", "vision_model.", "model.vision_tower."}, plan);
+  const int32_t image = config.vision.Small({"image_size", "vision.image_size"}, 1, 1 << 14, 224);
+  plan.grid = PositionGrid::kBuckets;
+  plan.side = SideOfTable(config, "v.position_embd.weight", image / plan.tower.patch);
+  plan.tower.patches_max = 1 << 16;
+  ProjectorPlan& projector = plan.projector;
+  projector.side = config.model.Small({"scale_factor", "vision.projector.scale_factor"}, 1, 16, 2);
+  projector.prefix = config.gguf() ? "mm."
+                                   : FindPrefix(config.model, {"model.connector.", "connector."},
+                                                "modality_projection.proj.weight");
+  projector.out = {"modality_projection.proj", "model.fc"};
+  projector.out_bias = Bias::kAbsent;
+  return plan;
+}
+
 }  // namespace quire::runner::models
