@@ -109,6 +109,24 @@ TEST(Add, AddsElementsAndBiases) {
   });
 }
 
+TEST(RopeTable, AnAngleFollowsItsAxis) {
+  ThreadPool pool(2);
+  const std::vector<int64_t> time = {3, 4, 70'000}, height = {3, 9, 1}, width = {3, 2, 5};
+  const std::vector<float> frequencies = {1, 0.3F, 0.01F, 0.7F};
+  const std::vector<uint8_t> axes = {0, 1, 2, 1};
+  std::vector<float> cos(12), sin(12), one_cos(12), one_sin(12);
+  RopeTable(pool, {time, height, width}, axes, frequencies, cos, sin, 1.25F);
+  const std::vector<int64_t>* const positions[] = {&time, &height, &width};
+  for (uint8_t axis = 0; axis < 3; ++axis) {
+    RopeTable(pool, *positions[axis], frequencies, one_cos, one_sin, 1.25F);
+    for (size_t i = 0; i < cos.size(); ++i) {
+      if (axes[i % axes.size()] != axis) continue;
+      EXPECT_EQ(cos[i], one_cos[i]) << i;
+      EXPECT_EQ(sin[i], one_sin[i]) << i;
+    }
+  }
+}
+
 TEST(Rope, TurnsPairsAndPassesTheRest) {
   ThreadPool pool(2);
   ForEachInstructionSet([&] {

@@ -3,11 +3,35 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
 
 #include "runner/kernels/attention.h"
 
 namespace quire::runner::models {
 namespace {
+
+// The heads of full layers as transformers writes them since version 5: what layer 5 has in place of the
+// values for all layers is under "5".
+void ReadPerLayerHeads(ConfigReader& read, const nlohmann::ordered_json& overrides, Gemma4Config* config) {
+  std::optional<int64_t> full_head_dim;
+  size_t used = 0;
+  for (size_t i = 0; i < config->windows.size(); ++i) {
+    const std::string layer = fmt::format("per_layer_config/{}", i);
+    const std::string dim = layer + "/head_dim", heads = layer + "/num_key_value_heads";
+    used += overrides.contains(std::to_string(i)) ? 1 : 0;
+    const bool slides = config->windows[i] > 0;
+    const int64_t head_dim = read.Integer({dim, ""}, 2, kernels::kMaxHeadDim, config->decoder.head_dim);
+    config->kv_heads[i] = read.Integer({heads, ""}, 1, kMaxHeads, config->kv_heads[i]);
+    const int64_t expected = slides ? config->decoder.head_dim : full_head_dim.value_or(head_dim);
+    if (head_dim != expected) read.Fail(fmt::format("{} is {}, not {}", dim, head_dim, expected));
+    if (!slides) full_head_dim = head_dim;
+  }
+  if (!overrides.is_object() || used != overrides.size()) {
+    read.Fail("per_layer_config has members that are not layers");
+  }
+  config->full_head_dim = static_cast<int32_t>(full_head_dim.value_or(config->decoder.head_dim));
+}
 
 // In GGUF the plain names are of full layers, those of sliding layers end in "_swa".
 void ReadHeads(ConfigReader& read, Gemma4Config* config) {
@@ -23,6 +47,9 @@ void ReadHeads(ConfigReader& read, Gemma4Config* config) {
     for (size_t i = 0; i < layers; ++i) {
       if (config->windows[i] == 0) config->kv_heads[i] = full;
     }
+  }
+  if (const auto* overrides = read.FindOrNull("per_layer_config"); overrides != nullptr) {
+    ReadPerLayerHeads(read, *overrides, config);
   }
   for (size_t i = 0; i < layers; ++i) {
     CheckHeads(read, decoder.heads, static_cast<int32_t>(config->kv_heads[i]), config->head_dim(i));

@@ -8,12 +8,13 @@ namespace quire::runner::models {
 
 namespace {
 
-// As published, the stacked experts of Qwen3-VL are [in, out].
+// As published, the stacked experts of Qwen3-VL are [in, out]. transformers also writes them [out, in].
 void BindQwen3VlExperts(const TensorScope& scope, int64_t hidden, const MixtureConfig& config,
                         MixtureOfExperts* moe) {
   const TensorName gate_up = {"mlp.experts.gate_up_proj", ""}, down = {"mlp.experts.down_proj", ""};
-  if (scope.gguf() || !scope.Has(gate_up)) {
-    return BindExperts(scope, {}, config.experts, hidden, config.width, moe);
+  const std::vector<int64_t> published = {config.experts, config.width, hidden};
+  if (scope.gguf() || scope.ShapeOf(down) != published) {
+    return BindExperts(scope, MixtureNames().experts, config.experts, hidden, config.width, moe);
   }
   BindTransposedExperts(scope, gate_up, down, config.experts, hidden, config.width, moe);
 }

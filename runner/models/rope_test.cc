@@ -5,6 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "runner/models/config_reader.h"
+#include "runner/models/testing/patched_model_files.h"
 
 namespace quire::runner::models {
 namespace {
@@ -32,6 +40,36 @@ TEST(YarnFrequencies, RampBetweenKeptAndStretched) {
     const double ramp = std::clamp((static_cast<double>(i) - 10) / 13, 0.0, 1.0);
     const double plain = std::pow(10000.0, -static_cast<double>(i) / 32);
     EXPECT_FLOAT_EQ(f[i], static_cast<float>(plain * (1 - ramp) + plain / 4 * ramp)) << i;
+  }
+}
+
+using Axes = std::vector<uint8_t>;
+
+RopeSpec ReadSections(RopeSections sections, const test::Json& said, ConfigReader** reader = nullptr) {
+  static std::unique_ptr<test::PatchedModelFiles> files;
+  static std::unique_ptr<ConfigReader> read;
+  files = std::make_unique<test::PatchedModelFiles>("tests/data/models/qwen3");
+  if (!said.is_null()) files->json["rope_parameters"]["mrope_section"] = said;
+  read = std::make_unique<ConfigReader>(*files);
+  if (reader != nullptr) *reader = read.get();
+  return ReadRope(*read, {.head_dim = 16, .sections = sections, .given_sections = {2, 3, 3}});
+}
+
+TEST(RopeSections, FollowEachOtherOrTakeTurns) {
+  EXPECT_EQ(ReadSections(RopeSections::kNone, {4, 2, 2}).axes, Axes());
+  EXPECT_EQ(ReadSections(RopeSections::kContiguous, {}).axes, (Axes{0, 0, 1, 1, 1, 2, 2, 2}));
+  EXPECT_EQ(ReadSections(RopeSections::kContiguous, {4, 0, 4}).axes, (Axes{0, 0, 0, 0, 2, 2, 2, 2}));
+  EXPECT_EQ(ReadSections(RopeSections::kInterleaved, {}).axes, (Axes{0, 1, 2, 0, 1, 2, 0, 1}));
+  EXPECT_EQ(ReadSections(RopeSections::kInterleaved, {4, 2, 1}).axes, (Axes{0, 1, 2, 0, 1, 0, 0, 0}));
+}
+
+TEST(RopeSections, ThatDoNotShareAHeadAreErrors) {
+  const test::Json bad[] = {{4, 2, 3}, {9, -1, 0}, {4, 4}, {4, 2, "2"}, 8, {int64_t{1} << 62, 1, 1}};
+  for (const test::Json& said : bad) {
+    ConfigReader* read = nullptr;
+    ReadSections(RopeSections::kContiguous, said, &read);
+    ASSERT_TRUE(read->error()) << said;
+    EXPECT_NE(read->error()->message.find("mrope_section"), std::string::npos) << read->error()->message;
   }
 }
 

@@ -248,6 +248,11 @@ std::optional<weights::DataType> TensorScope::TypeOf(TensorName name) const {
   return tensor == nullptr ? std::nullopt : std::optional(tensor->type);
 }
 
+std::vector<int64_t> TensorScope::ShapeOf(TensorName name) const {
+  const weights::Tensor* tensor = binder_->files_.Find(Full(name, ""));
+  return tensor == nullptr ? std::vector<int64_t>() : tensor->shape;
+}
+
 bool TensorScope::Has(TensorName name) const { return binder_->files_.Find(Full(name, "")) != nullptr; }
 
 bool TensorScope::CanRead(TensorName name) const {

@@ -137,6 +137,8 @@ class TensorScope {
   bool CanRead(TensorName name) const;
   // The stored tensor's type; nothing when it is absent.
   std::optional<weights::DataType> TypeOf(TensorName name) const;
+  // The stored tensor's shape; empty when it is absent. The complete name.
+  std::vector<int64_t> ShapeOf(TensorName name) const;
   void Fail(TensorName name, const std::string& reason) const { binder_->Fail(Full(name, ""), reason); }
   kernels::Matrix InPanels(const kernels::Matrix& matrix, WeightUse use = WeightUse::kAlways) const {
     return binder_->InPanels(matrix, use);

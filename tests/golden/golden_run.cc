@@ -60,15 +60,13 @@ size_t GoldenRun::WithoutCut(size_t end) const {
   return end;
 }
 
-// What of the images lies in the last rows of the batch, which are those of `part`.
+// What of the part's images lies in its rows, which are the last ones of the batch.
 void GoldenRun::AddImages(const Part& part, models::Batch* batch) const {
   const int32_t first = batch->row_begin[batch->row_begin.size() - 2],
                 count = batch->row_begin.back() - first;
   const auto offset = static_cast<int32_t>(part.sequence->offset());
   const auto width = static_cast<size_t>(model_->hidden_size());
-  const bool both_ways = model_->image_rules().both_ways;
-  for (int32_t i = 0; both_ways && i < count; ++i) batch->seen_end.push_back(offset + i + 1);
-  for (const ImageRows& image : images_->rows) {
+  for (const ImageRows& image : part.images->rows) {
     const int32_t begin = std::max(image.begin, offset), end = std::min(image.end, offset + count);
     if (begin >= end) continue;
     const auto rows_of = [&](const std::vector<float>& all) {
@@ -81,7 +79,7 @@ void GoldenRun::AddImages(const Part& part, models::Batch* batch) const {
     for (const std::vector<float>& added : image.behind_layers) rows.behind_layers.push_back(rows_of(added));
     for (int32_t row = rows.begin; row < rows.end; ++row) {
       batch->tokens[static_cast<size_t>(row)] = -1;  // nobody looks at it
-      if (both_ways) batch->seen_end[static_cast<size_t>(row)] = image.end;
+      if (!batch->seen_end.empty()) batch->seen_end[static_cast<size_t>(row)] = image.end;
     }
     batch->embedded.push_back(std::move(rows));
   }
@@ -89,16 +87,17 @@ void GoldenRun::AddImages(const Part& part, models::Batch* batch) const {
 
 // Behind the prompt, positions count up from the largest one on.
 void GoldenRun::AddPositions(const Part& part, models::Batch* batch) const {
-  const auto& given = images_->positions;
-  if (given[0].empty()) return;
-  int64_t largest = 0;
-  for (const auto& axis : given) largest = std::max(largest, *std::ranges::max_element(axis));
+  const PromptImages none, &images = part.images != nullptr ? *part.images : none;
+  int64_t largest = -1;
+  for (const auto& axis : images.positions) {
+    for (const int64_t position : axis) largest = std::max(largest, position);
+  }
   const auto offset = static_cast<size_t>(part.sequence->offset());
   for (size_t i = offset; i < offset + part.tokens.size(); ++i) {
-    for (size_t axis = 0; axis < given.size(); ++axis) {
-      const size_t prompt = given[axis].size();
-      batch->rope_positions[axis].push_back(i < prompt ? given[axis][i]
-                                                       : largest + 1 + static_cast<int64_t>(i - prompt));
+    for (size_t axis = 0; axis < images.positions.size(); ++axis) {
+      const std::vector<int64_t>& given = images.positions[axis];
+      const auto behind = largest + 1 + static_cast<int64_t>(i - std::min(i, given.size()));
+      batch->rope_positions[axis].push_back(i < given.size() ? given[i] : behind);
     }
   }
 }
@@ -107,6 +106,8 @@ std::vector<float> GoldenRun::Step(std::span<const Part> parts, models::Activati
                                    std::vector<float>* hidden) {
   models::Batch batch;
   std::vector<cache::Append> appends;
+  const models::ImageRules rules = model_->image_rules();
+  const bool images = std::ranges::any_of(parts, [](const Part& part) { return part.images != nullptr; });
   batch.row_begin.push_back(0);
   for (const Part& part : parts) {
     const int32_t begin = batch.row_begin.back();
@@ -117,9 +118,12 @@ std::vector<float> GoldenRun::Step(std::span<const Part> parts, models::Activati
     const int32_t first_hidden = part.all_hidden ? begin : (part.last_hidden ? end - 1 : end);
     for (int32_t row = first_hidden; row < end; ++row) batch.hidden_rows.push_back(row);
     appends.push_back({.sequence = part.sequence, .tokens = static_cast<int32_t>(part.tokens.size())});
-    if (images_ == nullptr) continue;
-    AddImages(part, &batch);
-    AddPositions(part, &batch);
+    const auto offset = static_cast<int32_t>(part.sequence->offset());
+    for (int32_t row = begin; images && rules.both_ways && row < end; ++row) {
+      batch.seen_end.push_back(offset + row - begin + 1);
+    }
+    if (images && rules.grid_positions) AddPositions(part, &batch);
+    if (part.images != nullptr) AddImages(part, &batch);
   }
   std::vector<float> states(batch.hidden_rows.size() * static_cast<size_t>(model_->hidden_size()));
   std::vector<float> logits(batch.logit_rows.size() * static_cast<size_t>(model_->vocab_size()));
@@ -145,7 +149,8 @@ PromptRun GoldenRun::RunPrompt(std::span<const models::TokenId> ids, std::span<c
     Part part{
         .sequence = &sequence,
         .tokens = {ids.begin() + static_cast<ptrdiff_t>(from), ids.begin() + static_cast<ptrdiff_t>(end)},
-        .logit_rows = {}};
+        .logit_rows = {},
+        .images = images_};
     for (const int32_t row : rows) {
       const auto at = static_cast<size_t>(row);
       if (at >= from && at < end) part.logit_rows.push_back(static_cast<int32_t>(at - from));
@@ -160,7 +165,8 @@ PromptRun GoldenRun::RunPrompt(std::span<const models::TokenId> ids, std::span<c
   }
   for (size_t step = 0; step < steps; ++step) {
     run.greedy.push_back(Argmax(run.last_logits));
-    const Part part{.sequence = &sequence, .tokens = {run.greedy.back()}, .logit_rows = {0}};
+    const Part part{
+        .sequence = &sequence, .tokens = {run.greedy.back()}, .logit_rows = {0}, .images = images_};
     run.last_logits = Step(std::span(&part, 1));
   }
   return run;
@@ -225,13 +231,31 @@ StateDump GoldenRun::States(cache::Sequence& sequence) {
 
 Evaluated GoldenRun::Append(cache::Sequence& sequence, std::span<const models::TokenId> ids,
                             size_t logit_rows) {
-  Part part{.sequence = &sequence, .tokens = {ids.begin(), ids.end()}, .logit_rows = {}, .all_hidden = true};
+  Part part{.sequence = &sequence,
+            .tokens = {ids.begin(), ids.end()},
+            .logit_rows = {},
+            .all_hidden = true,
+            .images = images_};
   for (size_t row = ids.size() - logit_rows; row < ids.size(); ++row) {
     part.logit_rows.push_back(static_cast<int32_t>(row));
   }
   Evaluated evaluated;
   evaluated.logits = Step(std::span(&part, 1), nullptr, &evaluated.hidden);
   return evaluated;
+}
+
+std::vector<float> GoldenRun::RunTogether(std::span<const GoldenPrompt> prompts) {
+  std::vector<cache::Sequence> sequences;
+  std::vector<Part> parts;
+  for (size_t i = 0; i < prompts.size(); ++i) sequences.push_back(cache_->NewSequence());
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    const PromptImages& images = prompts[i].images;
+    parts.push_back({.sequence = &sequences[i],
+                     .tokens = prompts[i].ids,
+                     .logit_rows = prompts[i].logit_rows,
+                     .images = images.rows.empty() ? nullptr : &images});
+  }
+  return Step(parts);
 }
 
 bool GoldenRun::GoesOnAlike(const cache::Snapshot& snapshot, std::span<const models::TokenId> ids,

@@ -63,6 +63,10 @@ class GoldenRun {
   PromptRun RunPrompt(std::span<const models::TokenId> ids, std::span<const int32_t> rows, size_t steps,
                       size_t chunk, models::ActivationHook* hook = nullptr);
 
+  // The logits of the prompts' logit_rows, prompt by prompt, from one step over all of them. REQUIRES: no more
+  // prompts than sequences.
+  std::vector<float> RunTogether(std::span<const GoldenPrompt> prompts);
+
   // Greedy continuations of many prompts, decoded together as one ragged batch: each stops before an id of
   // `stop` or at `steps_max` tokens. REQUIRES: no more prompts than sequences.
   std::vector<std::vector<models::TokenId>> Continue(std::span<const std::vector<models::TokenId>> prompts,
@@ -90,6 +94,7 @@ class GoldenRun {
     std::vector<int32_t> logit_rows;  // within tokens
     bool last_hidden = false;         // the final hidden state of the last token
     bool all_hidden = false;          // of all tokens
+    const PromptImages* images = nullptr;
   };
 
   GoldenRun(std::unique_ptr<models::Model> model, std::unique_ptr<cache::HybridCache> cache, ThreadPool& pool)

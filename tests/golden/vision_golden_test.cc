@@ -40,9 +40,33 @@ TEST_P(VisionTextTest, ComputesWhatItsReferenceComputed) {
     ASSERT_TRUE(run) << run.error().message;
     ASSERT_EQ(run->model().vocab_size(), golden->vocab);
     const Comparison result =
-        Compare(*run, *golden,
-                {.tolerance = 2e-4F, .chunks = {1, 7, 64}, .restore_every_offset = true, .verbose = true});
+        Compare(*run, *golden, {.tolerance = 2e-4F, .chunks = {1, 7, 64}, .restore_every_offset = true});
     EXPECT_TRUE(result.pass(2e-4F)) << result.Verdict(2e-4F) << "\n" << testing::PrintToString(result.lines);
+  }
+}
+
+// Beside each other, beside text alone, and with every type of keys and values.
+TEST_P(VisionTextTest, BitsDoNotDependOnTheBatch) {
+  QUIRE_FIND_OR_SKIP(directory, fs::path("vision") / GetParam().name);
+  auto golden = ReadVisionGolden(directory);
+  ASSERT_TRUE(golden) << golden.error().message;
+  GoldenPrompt text;
+  text.ids.assign(golden->prompts[0].ids.begin(), golden->prompts[0].ids.begin() + 5);
+  text.logit_rows = {0, 4};
+  golden->prompts.insert(golden->prompts.begin() + 1, text);
+  golden->prompts.push_back(text);
+  for (const api::KvType type : {api::KvType::kF32, api::KvType::kF16, api::KvType::kI16}) {
+    ThreadPool pool(2);
+    auto run = GoldenRun::Open(directory, pool, static_cast<int32_t>(golden->prompts.size()), 256, type);
+    ASSERT_TRUE(run) << run.error().message;
+    std::vector<float> alone;
+    for (const GoldenPrompt& prompt : golden->prompts) {
+      run->SetImages(prompt.images.rows.empty() ? nullptr : &prompt.images);
+      const PromptRun one = run->RunPrompt(prompt.ids, prompt.logit_rows, 3, 0);
+      EXPECT_EQ(run->RunPrompt(prompt.ids, prompt.logit_rows, 3, 7), one);
+      alone.insert(alone.end(), one.logits.begin(), one.logits.end());
+    }
+    EXPECT_EQ(run->RunTogether(golden->prompts), alone);
   }
 }
 
