@@ -107,6 +107,9 @@ TEST_P(PublishedProcessor, GivesThePixelsTokensAndTextOfTheReference) {
   EXPECT_GE(compared, 4U);
 }
 
+// As recorded: the first half.
+std::string DigestOf(std::string_view bytes) { return api::Sha256Of(bytes).substr(0, 32); }
+
 // As pattern() of tests/golden/make_images.py, which wrote the results.
 Bitmap Pattern(int32_t width, int32_t height) {
   Bitmap bitmap{width, height, {}};
@@ -161,11 +164,10 @@ TEST(Processor, GivesTheTilesAndTextsOfTransformers) {
       for (const Tile& tile : image->tiles) {
         const std::string_view bytes(reinterpret_cast<const char*>(tile.patches.data()),
                                      tile.patches.size() * sizeof(float));
-        tiles.push_back({tile.rows, tile.columns, tile.tokens, api::Sha256Of(bytes)});
+        tiles.push_back({tile.rows, tile.columns, tile.tokens, DigestOf(bytes)});
       }
       EXPECT_EQ(tiles, expected["tiles"]) << name << ", " << width << " x " << height;
-      EXPECT_EQ(api::Sha256Of(image->prompt_text), expected["text"])
-          << name << ", " << width << " x " << height;
+      EXPECT_EQ(DigestOf(image->prompt_text), expected["text"]) << name << ", " << width << " x " << height;
     }
   }
 }

@@ -4,7 +4,7 @@
 usage: make_images.py decoded OUT.json     needs Pillow and NumPy
        make_images.py prepared OUT.json    needs transformers, torch and torchvision too
 
-decoded: small files of every kind in base64, each with its size and the SHA-256 of its pixels, RGB, upright.
+decoded: small files of every kind in base64, each with its size and the first half of the SHA-256 of its pixels, RGB, upright.
 prepared: for each processor, its configuration files and, for pictures of pattern(), the tiles: patches a column and a row,
 tokens, and the SHA-256 of the patches as the vision tower takes them (float32, little-endian); and the text in the prompt.
 """
@@ -32,7 +32,8 @@ def pattern(width, height, channels=3):
 
 
 def sha256(array):
-    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
+    """The first half of it."""
+    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:32]
 
 
 # ---- files ----
@@ -103,7 +104,7 @@ def png_files():
 
 
 def pillow_files(image_class):
-    image = image_class.fromarray(pattern(37, 29))
+    image = image_class.fromarray(pattern(21, 17))
 
     def saved(picture, kind, **options):
         file = io.BytesIO()
@@ -115,17 +116,17 @@ def pillow_files(image_class):
     yield "progressive.jpg", saved(image, "JPEG", progressive=True)
     yield "restarts.jpg", saved(image, "JPEG", restart_marker_blocks=2)
     yield "rgb.jpg", saved(image, "JPEG", keep_rgb=True)
-    yield "gray.jpg", saved(image_class.fromarray(pattern(37, 29, 1)), "JPEG")
-    yield "cmyk.jpg", saved(image_class.fromarray(pattern(37, 29, 4), "CMYK"), "JPEG")
+    yield "gray.jpg", saved(image_class.fromarray(pattern(21, 17, 1)), "JPEG")
+    yield "cmyk.jpg", saved(image_class.fromarray(pattern(21, 17, 4), "CMYK"), "JPEG")
     yield "exif6.jpg", saved(image, "JPEG", exif=b"Exif\0\0" + exif(6))
     yield "exif_long.jpg", saved(image, "JPEG", exif=b"Exif\0\0" + exif(3, True, 4))
-    alpha = np.concatenate([pattern(37, 29), pattern(37, 29, 1)[..., None]], -1)
+    alpha = np.concatenate([pattern(21, 17), pattern(21, 17, 1)[..., None]], -1)
     alpha = image_class.fromarray(alpha, "RGBA")
     for name, picture in (("rgb", image), ("alpha", alpha)):
         yield f"{name}_lossy.webp", saved(picture, "WEBP", quality=80)
         yield f"{name}_lossless.webp", saved(picture, "WEBP", lossless=True, exact=True)
     yield "exif8.webp", saved(image, "WEBP", exif=exif(8, True))
-    others = [image_class.fromarray(pattern(37, 29) + 9)]
+    others = [image_class.fromarray(pattern(21, 17) + 9)]
     yield "animated.webp", saved(image, "WEBP", save_all=True, append_images=others, duration=50, lossless=True)
     frames = [image_class.new("RGBA", (40, 30), (0, 0, 0, 0)) for _ in range(2)]
     frames[0].paste(alpha.crop((0, 0, 10, 8)), (12, 6))
@@ -224,7 +225,7 @@ SMALL_TILES = {"max_tiles": 4, "use_thumbnail": False, "max_image_tokens": 64, "
 SMOL = {"size": {"longest_edge": 2048}, "resample": 1}
 SIZES = [(61, 47), (400, 160), (31, 300), (700, 520)]
 
-# name: configuration files (config.json, preprocessor_config.json, processor_config.json), the reference, sizes of pictures
+# name: config.json, preprocessor_config.json, processor_config.json, the reference, sizes of pictures
 PROCESSORS = {
     "gemma3": ({"model_type": "gemma3", "mm_tokens_per_image": 256, "vision_config": {"image_size": 896, "patch_size": 14}},
                {"size": {"height": 896, "width": 896}, "image_mean": HALF, "image_std": HALF, "resample": 2,
@@ -267,11 +268,11 @@ def prepared():
         for width, height in sizes:
             tiles, text = reference(Image.fromarray(pattern(width, height)))
             golden[name]["images"].append({"width": width, "height": height, "tiles": tiles,
-                                           "text": hashlib.sha256(text.encode()).hexdigest()})
+                                           "text": hashlib.sha256(text.encode()).hexdigest()[:32]})
     return golden
 
 
 if __name__ == "__main__":
     with open(sys.argv[2], "w", encoding="utf-8") as out:
-        json.dump({"decoded": decoded, "prepared": prepared}[sys.argv[1]](), out, indent=0)
+        json.dump({"decoded": decoded, "prepared": prepared}[sys.argv[1]](), out, separators=(",", ":"))
         out.write("\n")
