@@ -91,6 +91,7 @@ struct ModelEntry {
   std::chrono::system_clock::time_point created;
   int32_t context_length = 0;  // of requests, tokens; 0 = not known
   bool thinks = false;
+  bool sees_images = false;
 };
 
 // /v1/models in this dialect, whose clients send anthropic-version.

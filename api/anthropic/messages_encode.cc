@@ -209,8 +209,9 @@ Json CapabilitiesOf(const ModelEntry& model) {
   Json thinking = support(thinks, {});
   thinking["types"] = std::move(types);
   Json capabilities = Json::object();
-  for (const char* name : {"batch", "citations", "code_execution", "image_input", "pdf_input"})
+  for (const char* name : {"batch", "citations", "code_execution", "pdf_input"})
     capabilities[name] = support(false, {});
+  capabilities["image_input"] = support(model.sees_images, {});
   capabilities["context_management"] = support(false, {});
   capabilities["effort"] =
       support(thinks, {{"high", thinks}, {"low", thinks}, {"max", thinks}, {"medium", thinks}});

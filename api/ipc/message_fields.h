@@ -380,6 +380,7 @@ void VisitFields(M& m, V& visit) {
   visit("parameters", m.parameters, 0);
   visit.IfAny("error", m.error);
   visit("capabilities", m.capabilities);
+  visit.IfAny("projector_info", m.projector_info_json);
   visit("template_error", m.template_error);
   visit("repairs", m.repairs);
   visit("sampling", m.sampling_json, kSamplingBytesMax);

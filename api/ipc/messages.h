@@ -218,7 +218,8 @@ struct Inspected {              // answer to InspectModel
   std::string quantization;     // "F16", "Q8_0", "BF16"
   int64_t parameters = 0;
   std::optional<Error> error;
-  std::vector<std::string> capabilities = {};  // "completion", "tools", "thinking", "insert"
+  std::vector<std::string> capabilities = {};  // "completion", "tools", "thinking", "insert", "vision"
+  std::string projector_info_json = {};        // as model_info_json, of projector_path; empty = none
   std::string template_error = {};             // what is wrong with InspectModel::go_template
   std::vector<std::string> repairs = {};       // what was read in another spelling than the file's
   // Sampling that the files recommend, a JSON object as of Modelfile PARAMETERs, and where it is; empty:

@@ -40,7 +40,7 @@ std::string EncodeProps(const ModelProps& props, std::string_view version) {
                {"model_alias", props.model},
                {"model_path", props.path},
                {"chat_template", props.chat_template},
-               {"modalities", {{"vision", false}, {"audio", false}}},
+               {"modalities", {{"vision", props.sees_images}, {"audio", false}}},
                {"build_info", version},
                {"is_sleeping", false}};
   if (!props.sampling_json.empty()) body["sampling"] = ReadJson(props.sampling_json).value_or(Json::object());

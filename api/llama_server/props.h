@@ -27,6 +27,7 @@ struct ModelProps {
   std::string model;  // shortest full name
   std::string path;   // of its weights
   std::string chat_template;
+  bool sees_images = false;
   int32_t num_ctx = 0;  // tokens
   int32_t slots = 1;
   GenerationParams params = {};    // of a /completion that gives none

@@ -145,6 +145,8 @@ std::string EncodeShow(const ShowReply& reply) {
                {"requires", reply.requires_version},
                {"renderer", reply.renderer},
                {"parser", reply.parser}};
+  if (!reply.projector_info_json.empty())
+    Set(body, "projector_info", ReadOr(reply.projector_info_json, Json::object()));
   if (reply.context_length > 0) Set(body, "context_length", reply.context_length);
   if (!reply.sampling_json.empty()) Set(body, "sampling", ReadOr(reply.sampling_json, Json::object()));
   if (!reply.repairs.empty()) Set(body, "repairs", reply.repairs);

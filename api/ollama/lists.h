@@ -69,8 +69,9 @@ struct ShowReply {
   std::string system;
   ModelDetails details;
   std::vector<Message> messages;
-  std::string model_info_json;  // object, or empty
-  std::string tensors_json;     // array, or empty
+  std::string model_info_json;           // object, or empty
+  std::string projector_info_json = {};  // likewise
+  std::string tensors_json;              // array, or empty
   std::vector<std::string> capabilities = {"completion"};
   std::chrono::system_clock::time_point modified_at;
   bool verbose = false;            // arrays of more than five elements too

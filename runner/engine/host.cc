@@ -254,6 +254,7 @@ ipc::Inspected Inspect(const Shared& shared, const ipc::InspectModel& request) {
   const auto go = request.go_template.empty() ? nullptr : PromptTemplate::ParseGo(request.go_template);
   if (!go) description.template_error = go.error().message;
   DescribeChats(**files, request.names, request.go_template, description);
+  DescribeTower(*files, LoadOptionsOf(request).projector, request.verbose, description);
   return description;
 }
 

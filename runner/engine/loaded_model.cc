@@ -14,6 +14,7 @@
 #include "runner/models/sentence_pooling.h"
 #include "runner/tokenizer/model_tokenizer.h"
 #include "runner/weights/metadata_only.h"
+#include "runner/weights/model_description.h"
 #include "runner/weights/quantize_on_load.h"
 #include "runner/weights/quantized_checkpoint.h"
 
@@ -168,41 +169,60 @@ api::Result<void> LoadMetadataDraft(OpenedModel& opened, const LoadOptions& opti
   return {};
 }
 
-// The metadata-only vision tower and what prepares images for it, where there are any.
+// A vision tower, metadata-only, and what prepares images for it; both are null where there is none.
+struct TowerParts {
+  std::shared_ptr<const weights::ModelFiles> projector;
+  std::unique_ptr<const images::ImageProcessor> processor;
+  std::unique_ptr<models::VisionTower> tower;
+};
+
+api::Result<TowerParts> ReadTower(const std::shared_ptr<const weights::ModelFiles>& model,
+                                  const weights::ModelSource& projector) {
+  TowerParts parts;
+  if (!projector.empty()) {
+    auto files = weights::Open(projector);
+    if (!files) return std::unexpected(files.error());
+    parts.projector = *std::move(files);
+  }
+  auto processor = images::ReadProcessor(*model, parts.projector.get());
+  if (!processor) return std::unexpected(processor.error());
+  if (*processor == nullptr) return parts;
+  auto headers = HeadersOf(model);
+  if (!headers) return std::unexpected(headers.error());
+  auto projector_headers = parts.projector ? HeadersOf(parts.projector) : Files(nullptr);
+  if (!projector_headers) return std::unexpected(projector_headers.error());
+  auto tower = models::LoadVisionTower(*std::move(headers), *std::move(projector_headers));
+  if (!tower) return std::unexpected(tower.error());
+  if (*tower == nullptr) return parts;
+  parts.processor = *std::move(processor);
+  parts.tower = *std::move(tower);
+  return parts;
+}
+
 api::Result<void> OpenTower(const LoadOptions& options, OpenedModel& opened) {
   LoadedModel& loaded = opened.loaded;
-  if (!options.projector.empty()) {
-    auto files = weights::Open(options.projector);
-    if (!files) return std::unexpected(files.error());
-    opened.projector_files = *std::move(files);
-  }
-  auto processor = images::ReadProcessor(*loaded.files, opened.projector_files.get());
-  if (!processor) return std::unexpected(processor.error());
-  if (*processor == nullptr) return {};
-  auto headers = HeadersOf(loaded.files);
-  if (!headers) return std::unexpected(headers.error());
-  auto projector = opened.projector_files ? HeadersOf(opened.projector_files) : Files(nullptr);
-  if (!projector) return std::unexpected(projector.error());
-  auto tower = models::LoadVisionTower(*std::move(headers), *std::move(projector));
-  if (!tower) return std::unexpected(tower.error());
-  if (*tower == nullptr) return {};
+  auto parts = ReadTower(loaded.files, options.projector);
+  if (!parts) return std::unexpected(parts.error());
+  opened.projector_files = std::move(parts->projector);
+  auto& [none, processor, tower] = *parts;
+  if (tower == nullptr) return {};
   const int32_t hidden = opened.metadata_model->hidden_size();
-  if ((*tower)->hidden_size() != hidden) {
+  if (tower->hidden_size() != hidden) {
     return api::Fail(api::ErrorCode::kBadModel,
                      fmt::format("{}: the vision tower makes rows of {} numbers, the model has {}",
-                                 loaded.files->path(), (*tower)->hidden_size(), hidden));
+                                 loaded.files->path(), tower->hidden_size(), hidden));
   }
-  const tokenizer::Segment segment{(*processor)->image_token(), true};
+  const tokenizer::Segment segment{processor->image_token(), true};
   const auto ids = loaded.tokenizer->EncodeSegments({&segment, 1});
   if (!ids || ids->size() != 1) {
     return api::Fail(api::ErrorCode::kBadModel,
                      fmt::format("{}: the vocabulary lacks \"{}\", which stands for images",
-                                 loaded.files->path(), (*processor)->image_token()));
+                                 loaded.files->path(), processor->image_token()));
   }
-  loaded.images = {.processor = *std::move(processor),
+  loaded.images = {.processor = std::move(processor),
                    .image_token = ids->front(),
                    .prepared = std::make_shared<PreparedImages>()};
-  opened.metadata_tower = *std::move(tower);
+  opened.metadata_tower = std::move(tower);
   return {};
 }
 
@@ -271,6 +291,19 @@ api::Result<OpenedModel> Open(const weights::ModelSource& source, const Progress
   if (auto draft = LoadMetadataDraft(opened, options); !draft) return std::unexpected(draft.error());
   if (auto tower = OpenTower(options, opened); !tower) return std::unexpected(tower.error());
   return opened;
+}
+
+void DescribeTower(const std::shared_ptr<const weights::ModelFiles>& files,
+                   const weights::ModelSource& projector, bool verbose, api::ipc::Inspected& described) {
+  const auto parts = ReadTower(files, projector);
+  if (!parts) {
+    described.repairs.push_back(parts.error().message + "; images are not read");
+    return;
+  }
+  if (parts->tower == nullptr) return;
+  described.capabilities.emplace_back("vision");
+  if (parts->projector == nullptr) return;
+  described.projector_info_json = weights::Describe(*parts->projector, verbose, false).model_info_json;
 }
 
 api::Result<void> ReloadMetadata(OpenedModel& opened, const LoadOptions& options) {

@@ -97,6 +97,11 @@ api::Result<std::unique_ptr<models::Model>> LoadMetadataModel(
 api::Result<std::unique_ptr<models::Encoder>> LoadMetadataEncoder(
     std::shared_ptr<const weights::ModelFiles> files, const LoadOptions& options);
 
+// What /api/show tells of the tower: the capability "vision", and what its file says (`projector`, may be empty).
+// One that is not known is a line of the repairs.
+void DescribeTower(const std::shared_ptr<const weights::ModelFiles>& files,
+                   const weights::ModelSource& projector, bool verbose, api::ipc::Inspected& described);
+
 // A model whose files are open and checked. No weights have been read.
 struct OpenedModel {
   LoadedModel loaded;  // all but the model itself

@@ -46,6 +46,7 @@ api::Result<ModelDetails> NewModelDetails(const api::ipc::Inspected& description
   api::Fields(*info, "model_info", error).Get("general.architecture", details.family);
   if (error) return std::unexpected(std::move(*error));
   details.families = {details.family};
+  if (!description.projector_info_json.empty()) details.families.emplace_back("clip");
   details.parameter_size = HumanCount(description.parameters);
   details.quantization_level = description.quantization;
   return details;

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <variant>
@@ -12,6 +13,7 @@
 namespace quire::server {
 namespace {
 
+using nlohmann::json;
 using ::testing::HasSubstr;
 using testing::RawResponse;
 using testing::TestDaemon;
@@ -65,6 +67,26 @@ TEST(Images, AreRefusedByNameForAModelThatTakesTextOnly) {
     EXPECT_EQ(response.status, 400) << path;
     EXPECT_THAT(response.body, HasSubstr("does not support")) << path;
     EXPECT_TRUE(daemon.backend().seen.requests.empty()) << path;
+  }
+}
+
+TEST(Images, ListsSayWhichModelsSeeThem) {
+  for (const bool sees : {true, false}) {
+    TestDaemon daemon;
+    auto& inspected = daemon.backend().script.inspected;
+    inspected.capabilities = {"completion"};
+    if (sees) inspected.capabilities.emplace_back("vision");
+    if (sees) inspected.projector_info_json = R"({"clip.has_vision_encoder":true})";
+    const json capabilities = sees ? json{"completion", "vision"} : json{"completion"};
+    EXPECT_EQ(json::parse(daemon.Get("/api/tags").body)["models"][0]["capabilities"], capabilities);
+    const json show = json::parse(daemon.Post("/api/show", R"({"name":"demo"})").body);
+    EXPECT_EQ(show["capabilities"], capabilities);
+    EXPECT_EQ(show.contains("projector_info"), sees);
+    if (sees) EXPECT_EQ(show["projector_info"]["clip.has_vision_encoder"], true);
+    EXPECT_EQ(json::parse(daemon.Get("/v1/models").body)["data"][0]["capabilities"], capabilities);
+    EXPECT_EQ(json::parse(daemon.Get("/props").body)["modalities"]["vision"], sees);
+    const json claude = json::parse(daemon.Get("/v1/models", "anthropic-version: 2023-06-01\r\n").body);
+    EXPECT_EQ(claude["data"][0]["capabilities"]["image_input"]["supported"], sees);
   }
 }
 

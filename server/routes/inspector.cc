@@ -26,6 +26,7 @@ bool IsOfTheFile(const api::Error& error) {
 // What a description depends on: blobs are named by their content.
 std::string KeyOf(const StoredModel& model) {
   std::string key = model.weights.filename().string();
+  if (!model.projector.empty()) key += " " + model.projector.filename().string();
   if (!model.TemplateInUse().empty()) key += " " + model.template_blob;
   const auto& [renderer, parser] = model.PromptNames();
   if (!renderer.empty() || !parser.empty()) key += fmt::format(" {} {}", renderer, parser);
@@ -51,7 +52,7 @@ Inspector::Description Inspector::Kept(const std::string& key) {
 Awaitable<api::Result<Inspector::Description>> Inspector::Describe(const StoredModel& model, bool verbose,
                                                                    std::string party) {
   const std::string key = KeyOf(model) + (verbose ? " verbose" : "");
-  const std::filesystem::path weights = model.weights;
+  const std::filesystem::path weights = model.weights, projector = model.projector;
   std::string go_template(model.TemplateInUse());
   api::ipc::PromptNames names = model.PromptNames();
   if (Description kept = Kept(key)) co_return kept;
@@ -60,6 +61,7 @@ Awaitable<api::Result<Inspector::Description>> Inspector::Describe(const StoredM
   if (Description kept = Kept(key)) co_return kept;  // made meanwhile
   api::ipc::InspectModel request;
   request.path = weights;
+  request.projector_path = projector;
   request.verbose = verbose;
   request.go_template = std::move(go_template);
   request.names = std::move(names);

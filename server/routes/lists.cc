@@ -115,6 +115,7 @@ ollama::ShowReply ShowReplyOf(const StoredModel& model, const api::ipc::Inspecte
   reply.details = DetailsOf(model.details);
   reply.messages = model.messages;
   reply.model_info_json = description.model_info_json;
+  reply.projector_info_json = description.projector_info_json;
   reply.tensors_json = description.tensors_json;
   if (!description.capabilities.empty()) reply.capabilities = description.capabilities;
   reply.requires_version = model.details.requires_version;

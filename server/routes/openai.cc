@@ -82,11 +82,14 @@ std::shared_ptr<SharedBody> SharedModels(Services& services) {
 
 Awaitable<anthropic::ModelEntry> AnthropicEntryOf(Services& services, const StoredModel& model) {
   const openai::ModelEntry entry = co_await EntryOf(services, model, std::string(kSharedParty));
-  co_return anthropic::ModelEntry{
-      .id = entry.id,
-      .created = entry.created,
-      .context_length = entry.context_length,
-      .thinks = std::ranges::find(entry.capabilities, "thinking") != entry.capabilities.end()};
+  const auto can = [&entry](const char* capability) {
+    return std::ranges::find(entry.capabilities, capability) != entry.capabilities.end();
+  };
+  co_return anthropic::ModelEntry{.id = entry.id,
+                                  .created = entry.created,
+                                  .context_length = entry.context_length,
+                                  .thinks = can("thinking"),
+                                  .sees_images = can("vision")};
 }
 
 std::shared_ptr<SharedBody> SharedAnthropicModels(Services& services) {

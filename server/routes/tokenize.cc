@@ -124,6 +124,8 @@ Awaitable<void> Props(Services& services, Exchange& exchange) {
   api::ModelProps props{.model = model->name.Display(),
                         .path = PathShownTo(exchange.request().admin, model->weights),
                         .chat_template = go_template.empty() ? description->chat_template : go_template};
+  props.sees_images =
+      std::ranges::find(description->capabilities, "vision") != description->capabilities.end();
   props.num_ctx = co_await services.inspector.DefaultContext(*model, PartyOf(exchange));
   SetSampling(*description, *model, props);
   for (const scheduler::LoadedModel& loaded : services.backend.Loaded()) {
