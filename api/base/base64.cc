@@ -11,12 +11,13 @@ namespace {
 
 constexpr uint8_t kBlank = 64, kPadding = 65, kNone = 66;
 
+constexpr std::string_view kBase64Digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
 constexpr std::array<uint8_t, 256> kSixBits = [] {
   std::array<uint8_t, 256> values{};
   values.fill(kNone);
-  constexpr std::string_view kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  for (size_t i = 0; i < kAlphabet.size(); ++i)
-    values[static_cast<uint8_t>(kAlphabet[i])] = static_cast<uint8_t>(i);
+  for (size_t i = 0; i < kBase64Digits.size(); ++i)
+    values[static_cast<uint8_t>(kBase64Digits[i])] = static_cast<uint8_t>(i);
   values['-'] = values['+'];
   values['_'] = values['/'];
   for (const char blank : {' ', '\t', '\r', '\n'}) values[static_cast<uint8_t>(blank)] = kBlank;
@@ -61,6 +62,18 @@ Result<void> DecodeBase64(std::string& text, size_t from) {
   }
   text.resize(written);
   return {};
+}
+
+void AppendBase64(std::string& out, std::string_view bytes) {
+  out.reserve(out.size() + (bytes.size() + 2) / 3 * 4);
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    const std::string_view three = bytes.substr(i, 3);
+    uint32_t bits = 0;
+    for (size_t j = 0; j < three.size(); ++j)
+      bits |= uint32_t{static_cast<uint8_t>(three[j])} << (16 - 8 * j);
+    for (size_t place = 0; place < 4; ++place)
+      out += place <= three.size() ? kBase64Digits[bits >> (18 - 6 * place) & 63U] : '=';
+  }
 }
 
 }  // namespace quire::api

@@ -34,6 +34,20 @@ TEST(Base64, ReadsEveryLength) {
   }
 }
 
+TEST(Base64, WritesWhatItReads) {
+  std::string bytes;
+  for (int i = 0; i < 300; ++i) {
+    std::string text = "x";
+    AppendBase64(text, bytes);
+    EXPECT_EQ(text.size(), 1 + (bytes.size() + 2) / 3 * 4);
+    EXPECT_EQ(Decoded(text, 1), bytes);
+    bytes += static_cast<char>(i * 7);
+  }
+  std::string text;
+  AppendBase64(text, "foobar!");
+  EXPECT_EQ(text, "Zm9vYmFyIQ==");
+}
+
 TEST(Base64, ReadsBothAlphabets) {
   const std::string bytes("\xfb\xff\xbf\x00\xfe", 5);
   EXPECT_EQ(Decoded("+/+/AP4="), bytes);

@@ -9,6 +9,8 @@
 #include <iterator>
 #include <utility>
 
+#include "api/base/base64.h"
+
 namespace quire::api {
 namespace {
 
@@ -38,25 +40,10 @@ void AppendNumbers(std::string& out, std::span<const float> vector) {
   out += ']';
 }
 
-void AppendBase64(std::string& out, std::span<const float> vector) {
-  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  uint32_t bits = 0;  // of at most three bytes
-  int bytes = 0;
-  const auto digit = [&](int place) { out += kDigits[(bits >> (18 - 6 * place)) & 63U]; };
+void AppendFloats(std::string& out, std::span<const float> vector) {
+  static_assert(std::endian::native == std::endian::little);
   out += '"';
-  for (const float value : vector) {
-    for (int shift = 0; shift < 32; shift += 8) {
-      bits |= ((std::bit_cast<uint32_t>(value) >> shift) & 0xFFU) << (16 - 8 * bytes);
-      if (++bytes < 3) continue;
-      for (int place = 0; place < 4; ++place) digit(place);
-      bits = 0;
-      bytes = 0;
-    }
-  }
-  if (bytes > 0) {
-    for (int place = 0; place <= bytes; ++place) digit(place);
-    out.append(static_cast<size_t>(3 - bytes), '=');
-  }
+  AppendBase64(out, {reinterpret_cast<const char*>(vector.data()), vector.size_bytes()});
   out += '"';
 }
 
@@ -77,7 +64,7 @@ void AppendVector(std::string& out, std::span<const float> vector, VectorType ty
     case VectorType::kFloat:
       return AppendNumbers(out, vector);
     case VectorType::kBase64:
-      return AppendBase64(out, vector);
+      return AppendFloats(out, vector);
     case VectorType::kBinary:
     case VectorType::kUbinary:
       return AppendSigns(out, vector, type == VectorType::kBinary);

@@ -11,8 +11,10 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "api/base/base64.h"
 #include "api/json/option_fields.h"
 #include "server/cli/client.h"
+#include "server/cli/image_paths.h"
 #include "server/cli/terminal.h"
 #include "server/cli/wait_text.h"
 
@@ -68,6 +70,11 @@ bool HasNoChats(const Json& shown) {
   return shown.value("template", "?").empty() || HasNote(shown, "chats are refused");
 }
 
+bool Can(const Json& shown, std::string_view capability) {
+  const auto list = shown.find("capabilities");
+  return list != shown.end() && list->is_array() && std::ranges::find(*list, Json(capability)) != list->end();
+}
+
 // Whether only its vocabulary speaks for its prompt format, as of a base model whose family has models for
 // chats.
 bool HasFormatOfVocabulary(const Json& shown) { return HasNote(shown, "from the vocabulary"); }
@@ -121,18 +128,24 @@ void Chat::AddKeepAlive(Json& body) const {
   body["keep_alive"] = *end == '\0' ? Json(seconds) : Json(*options_.keep_alive);
 }
 
-std::string Chat::RequestBody(const std::string& question) const {
+std::string Chat::RequestBody(const Turn& question) const {
   Json body = {{"model", options_.model}};
   if (completes_text_) {
-    body["prompt"] = raw_ && !system_.empty() ? fmt::format("{}\n\n{}", system_, question) : question;
+    body["prompt"] =
+        raw_ && !system_.empty() ? fmt::format("{}\n\n{}", system_, question.content) : question.content;
     if (raw_) body["raw"] = true;
     if (!raw_ && !system_.empty()) body["system"] = system_;
+    if (!question.images.empty()) body["images"] = question.images;
   } else {
     body["messages"] = Json::array();
-    if (!system_.empty()) body["messages"].push_back({{"role", "system"}, {"content", system_}});
-    for (const auto& turn : turns_)
-      body["messages"].push_back({{"role", turn.role}, {"content", turn.content}});
-    body["messages"].push_back({{"role", "user"}, {"content", question}});
+    const auto add = [&body](const Turn& turn) {
+      Json message = {{"role", turn.role}, {"content", turn.content}};
+      if (!turn.images.empty()) message["images"] = turn.images;
+      body["messages"].push_back(std::move(message));
+    };
+    if (!system_.empty()) add({"system", system_});
+    for (const Turn& turn : turns_) add(turn);
+    add(question);
   }
   AddKeepAlive(body);
   if (!options_.format.empty()) {
@@ -233,8 +246,20 @@ void Chat::OnTick() {
   spinner_.Tick();
 }
 
+api::Result<void> Chat::AttachImages(Turn& question) {
+  auto read = ReadImages(question.content);
+  if (!read) return std::unexpected(std::move(read).error());
+  if (!read->absent.empty() || !read->files.empty()) spinner_.Stop();
+  for (const std::string& path : read->absent) fmt::print(stderr, "No image '{}'; sent as text\n", path);
+  if (read->files.empty()) return {};
+  for (const std::string& path : read->paths) fmt::print(stderr, "Added image '{}'\n", path);
+  for (const std::string& file : read->files) api::AppendBase64(question.images.emplace_back(), file);
+  question.content = std::move(read->text);
+  return {};
+}
+
 // As a chat or, where the model has no prompt format for one, as text to be completed.
-api::Result<void> Chat::SendQuestion(const std::string& question, std::string& answer) {
+api::Result<void> Chat::SendQuestion(Turn& question, std::string& answer) {
   const auto post = [&] {
     return client_.PostLines(completes_text_ ? "/api/generate" : "/api/chat", RequestBody(question),
                              {.on_line = [&](std::string_view line) { return OnLine(line, answer); },
@@ -248,7 +273,11 @@ api::Result<void> Chat::SendQuestion(const std::string& question, std::string& a
   if (!std::exchange(looked_, true)) {
     const Json model = look();
     raw_ = HasFormatOfVocabulary(model);
+    sees_ = Can(model, "vision");
     if (raw_) CompleteText(model, "chat template of its own");
+  }
+  if (sees_) {
+    if (auto attached = AttachImages(question); !attached) return attached;
   }
   auto done = post();
   const bool refused = !done && answer.empty() && done.error().code == api::ErrorCode::kInvalidArgument;
@@ -269,7 +298,8 @@ void Chat::CompleteText(const Json& model, std::string_view why) {
   bounded_ = !bound;
 }
 
-api::Result<void> Chat::Send(const std::string& question) {
+api::Result<void> Chat::Send(const std::string& text) {
+  Turn question{"user", text};
   std::string answer;
   wrap_ = WordWrap();
   repetition_ = Repetition();
@@ -282,7 +312,7 @@ api::Result<void> Chat::Send(const std::string& question) {
   const bool interrupted = !done && done.error().code == api::ErrorCode::kCancelled;
   const bool cut_short = !done && (interrupted || !answer.empty());
   if ((done || interrupted) && !completes_text_) {
-    turns_.push_back({"user", question});
+    turns_.push_back(std::move(question));
     turns_.push_back({"assistant", std::move(answer)});
   }
   if (cut_short) std::fputs("\n\n", stdout);
@@ -312,7 +342,7 @@ api::Result<void> Chat::Switch(const std::string& model) {
     return loaded;
   }
   turns_.clear();
-  completes_text_ = bounded_ = looked_ = raw_ = false;
+  completes_text_ = bounded_ = looked_ = raw_ = sees_ = false;
   return {};
 }
 
@@ -357,8 +387,7 @@ api::Result<void> Chat::SetThink(const std::string& level) {
   const auto shown = level == "false" ? api::Result<std::string>("") : Show();
   if (!shown) return std::unexpected(shown.error());
   const Json model = Json::parse(*shown, nullptr, false);
-  const Json capabilities = model.is_object() ? model.value("capabilities", Json()) : Json();
-  if (capabilities.is_array() && std::ranges::find(capabilities, Json("thinking")) == capabilities.end()) {
+  if (model.is_object() && model.contains("capabilities") && !Can(model, "thinking")) {
     return api::Fail(api::ErrorCode::kUnsupported,
                      fmt::format("\"{}\" does not support thinking", options_.model));
   }

@@ -32,10 +32,11 @@ class Chat {
  public:
   Chat(Client& client, ChatOptions options);
 
-  // Sends the question and prints the answer to stdout as it arrives; remembers both. A terminal shows what
+  // Sends the question, with the images whose paths it names where the model takes some, and prints the
+  // answer to stdout as it arrives; remembers both. A terminal shows what
   // the wait is for. An interrupted answer is remembered as far as it came. Errors leave the conversation as
   // it was.
-  api::Result<void> Send(const std::string& question);
+  api::Result<void> Send(const std::string& text);
 
   // Loads the model, so that a name that is none shows at once and the first answer does not wait for it.
   api::Result<void> Load();
@@ -64,13 +65,16 @@ class Chat {
   struct Turn {
     std::string role;
     std::string content;
+    std::vector<std::string> images = {};  // base64
   };
 
   void AddKeepAlive(nlohmann::ordered_json& body) const;
-  std::string RequestBody(const std::string& question) const;
+  std::string RequestBody(const Turn& question) const;
+  // Takes the images that a question names by their paths into it.
+  api::Result<void> AttachImages(Turn& question);
   // From now on requests are texts to be completed; `why` is shown.
   void CompleteText(const nlohmann::ordered_json& model, std::string_view why);
-  api::Result<void> SendQuestion(const std::string& question, std::string& answer);
+  api::Result<void> SendQuestion(Turn& question, std::string& answer);
   // Prints what the line adds; the error it carries, if any.
   api::Result<void> OnLine(std::string_view line, std::string& answer);
   api::Result<void> OnMessage(const nlohmann::ordered_json& message, std::string& answer);
@@ -91,6 +95,7 @@ class Chat {
   bool completes_text_ = false;  // the model has no prompt format for chats
   bool looked_ = false;          // whether it has one of its own is known
   bool raw_ = false;             // it has none of its own, but the daemon has one
+  bool sees_ = false;            // it takes images
   bool bounded_ = false;         // it completes text, and nothing bounds what it completes but kCompletionMax
   Repetition repetition_;        // of the answer that is being shown
   bool repeats_ = false;

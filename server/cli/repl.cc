@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "server/cli/image_paths.h"
 #include "server/cli/show.h"
 
 namespace quire::cli {
@@ -28,7 +29,8 @@ constexpr std::string_view kHelp =
     "  /clear          clear the conversation\n"
     "  /bye            exit (or Ctrl-D)\n"
     "  /? or /help     show this help\n"
-    "\"\"\" begins and ends a multi-line message; a pasted text is one message. Ctrl-C stops a response.\n";
+    "\"\"\" begins and ends a multi-line message; a pasted text is one message. Ctrl-C stops a response.\n"
+    "The path of a PNG, JPEG or WebP file (./a.png) adds the image, if the model sees images.\n";
 constexpr std::string_view kSetHelp =
     "Available settings:\n"
     "  /set system TEXT              system message of this session, in \"\"\" if multi-line\n"
@@ -80,9 +82,9 @@ class ScopedInterruptBlock {
 };
 
 // Whether it begins with a slash and is to be carried out. A text of several lines that begins with a path is
-// not.
+// not, nor is an image that was dropped on the terminal.
 bool IsCommand(std::string_view message) {
-  if (!message.starts_with('/')) return false;
+  if (!message.starts_with('/') || BeginsWithImage(message)) return false;
   const std::string_view word = message.substr(0, message.find_first_of(" \t\n"));
   return message.find('\n') == std::string_view::npos ||
          std::ranges::find(kCommands, word) != kCommands.end();
