@@ -5,7 +5,10 @@ The bundled model is done in a moment. Where that is too quick to be seen, the p
 
 usage: chat_page_test.py [CASE...]
 """
+import base64
 import json
+import pathlib
+import tempfile
 import unittest
 
 import console_case
@@ -40,7 +43,8 @@ SLOW_SERVER = """(() => {
   const tags = async (path, options) => {
     const {models} = await (await real(path, options)).json();
     const thinker = {...models[0], name: "thinker:latest", capabilities: ["completion", "thinking"]};
-    return new Response(JSON.stringify({models: [...models, thinker]}));
+    const seer = {...models[0], name: "seer:latest", capabilities: ["completion", "vision"]};
+    return new Response(JSON.stringify({models: [...models, thinker, seer]}));
   };
   window.fetch = (path, options) => {
     if (path === "/v1/chat/completions") return chat(options);
@@ -316,6 +320,63 @@ class ChatPage(console_case.ConsoleCase):
         page.wait("bodies.length === 1")
         self.assertEqual("File notes.md:\n````\nBring ```apples```.\n````\n\nFile latin.txt:\n```\ncaf\u00e9\n```", page.run("bodies[0].messages[0].content"))
         self.assertEqual("notes.md", page.run("document.querySelector('.chat-title').innerText"))
+        self.quiet(page)
+
+    def test_images_are_pasted_dropped_and_chosen_and_sent_again(self):
+        page = self.slow_chat()
+        page.fill("select[aria-label=Model]", "seer:latest")
+        folder = tempfile.TemporaryDirectory(prefix="quire-pictures-")
+        self.addCleanup(folder.cleanup)
+        chosen = pathlib.Path(folder.name) / "chosen.png"
+        # A drawing as the file of a screenshot, and one of a kind that models cannot read.
+        drawn = page.run("""(async () => {
+            window.draw = (color, kind, name) => new Promise((done) => {
+              const canvas = new OffscreenCanvas(8, 6), paper = canvas.getContext('2d');
+              paper.fillStyle = color;
+              paper.fillRect(0, 0, 8, 6);
+              canvas.convertToBlob({type: kind}).then((blob) => done(new File([blob], name, {type: kind})));
+            });
+            const bytes = new Uint8Array(await (await draw('red', 'image/png', 'x')).arrayBuffer());
+            return btoa(String.fromCharCode(...bytes));
+        })()""")
+        chosen.write_bytes(base64.b64decode(drawn))
+        page.run("""(async () => {
+            const data = new DataTransfer();
+            data.items.add(await draw('blue', 'image/jpeg', 'pasted.jpg'));
+            document.getElementById('prompt').dispatchEvent(new ClipboardEvent('paste', {bubbles: true, cancelable: true, clipboardData: data}));
+        })()""")
+        page.wait("document.querySelectorAll('.chip .thumbnail').length === 1")
+        # A GIF: 1x1, as old as the format.
+        page.run("""(() => {
+            const gif = Uint8Array.from(atob('R0lGODlhAQABAIAAAP8AAAAAACwAAAAAAQABAAACAkQBADs='), (one) => one.charCodeAt(0));
+            const drop = new DataTransfer();
+            drop.items.add(new File([gif], 'old.gif', {type: 'image/gif'}));
+            drop.items.add(new File(['no image'], 'broken.gif', {type: 'image/gif'}));
+            document.querySelector('.messages').dispatchEvent(new DragEvent('drop', {bubbles: true, cancelable: true, dataTransfer: drop}));
+        })()""")
+        page.wait("document.querySelector('.note.error')?.innerText.includes('broken.gif is not an image')")
+        page.upload(".composer input[type=file]", chosen)
+        page.wait("document.querySelectorAll('.chip .thumbnail').length === 3")
+        self.assertEqual(["pasted.jpg", "old.gif", "chosen.png"], page.run("[...document.querySelectorAll('.chip .file-name')].map((one) => one.innerText)"))
+        self.assertEqual([8, 1, 8], page.run("[...document.querySelectorAll('.chip img')].map((one) => one.naturalWidth)"))
+        self.ask(page, "What are they?", "Colors.")
+        content = page.run("bodies[0].messages[0].content")
+        self.assertEqual(["image_url", "image_url", "image_url", "text"], [part["type"] for part in content])
+        self.assertTrue(content[0]["image_url"]["url"].startswith("data:image/jpeg;base64,"))
+        self.assertTrue(content[1]["image_url"]["url"].startswith("data:image/png;base64,"), "the GIF is a PNG now")
+        self.assertEqual("data:image/png;base64," + drawn, content[2]["image_url"]["url"])
+        self.assertEqual("What are they?", content[3]["text"])
+        page.reload()
+        page.wait("document.querySelectorAll('.message.user .picture img').length === 3")
+        page.click(".picture")
+        self.assertEqual("true", page.run("document.querySelector('.picture.whole').getAttribute('aria-expanded')"))
+        self.ask(page, "And now?", "The same.")
+        self.assertEqual(content, page.run("bodies[0].messages[0].content"), "sent again, after a reload")
+        page.run("document.querySelector('.message.user .tools button').click()")
+        page.fill(".message.edited textarea", "Which?")
+        page.click("button", "Send as a new branch")
+        self.answer(page, 1, "Red.")
+        self.assertEqual(content[:3], page.run("bodies[1].messages[0].content").copy()[:3])
         self.quiet(page)
 
     def test_on_a_phone_list_and_settings_are_drawers(self):

@@ -355,9 +355,16 @@ class Chat(console_case.ConsoleCase):
             const good = newConversation('m');
             addMessage(good, null, {role: 'user', content: 'a'});
             checkConversation(JSON.parse(JSON.stringify(good)));
-            good.nodes[good.leaf].parent = 'none';
-            try { checkConversation(good); } catch { return true; }
-            throw new Error('a broken conversation was taken');
+            const breaks = [(one) => { one.nodes[one.leaf].parent = 'none'; },
+              (one) => { one.nodes[one.leaf].images = [{name: 'a', url: 'https://elsewhere/a.png'}]; },
+              (one) => { one.nodes[one.leaf].images = [{name: 'a', url: 'data:image/svg+xml;base64,AA=='}]; }];
+            for (const spoil of breaks) {
+              const bad = JSON.parse(JSON.stringify(good));
+              spoil(bad);
+              try { checkConversation(bad); } catch { continue; }
+              throw new Error('a broken conversation was taken');
+            }
+            return true;
         })""")
 
 

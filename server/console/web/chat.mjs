@@ -222,9 +222,10 @@ function branchTree() {
 }
 
 // Whether it was sent.
-function send(text, files) {
+function send(text, files, images) {
   if (state.running.has(state.current) || !state.current.model) return false;
-  const message = addMessage(state.current, state.current.leaf, {role: "user", content: text, ...(files.length > 0 && {files})});
+  const message = addMessage(state.current, state.current.leaf, {role: "user", content: text,
+    ...(files.length > 0 && {files}), ...(images.length > 0 && {images})});
   if (!state.conversations.includes(state.current)) state.conversations.unshift(state.current);
   answer(message.id);
   scrollToEnd();
@@ -238,10 +239,10 @@ function edit(node) {
   const text = h("textarea", {rows: 3, "aria-label": "Edited message"});
   text.value = node.content;
   const keep = () => {
-    if (!text.value.trim()) return;
-    const {role, toolCallId, files, model} = node;
+    if (!text.value.trim() && !node.images) return;
+    const {role, toolCallId, files, images, model} = node;
     const message = addMessage(state.current, node.parent, {role, content: text.value,
-      ...(toolCallId && {toolCallId}), ...(files && {files}), ...(model && {model})});
+      ...(toolCallId && {toolCallId}), ...(files && {files}), ...(images && {images}), ...(model && {model})});
     if (role === "user") answer(message.id);
     else if (role === "tool") goOnAfterResult();
     else keepBranch();

@@ -1,6 +1,7 @@
-// Where a message is written: its text, files, the model and how much it thinks.
+// Where a message is written: its text, files and images, the model and how much it thinks.
 import {bytes, h, notify, replace} from "./dom.mjs";
 import {icon, iconButton} from "./icons.mjs";
+import {isPicture, pictureBytes, readPicture, thumbnail} from "./pictures.mjs";
 import {shortName} from "./wait.mjs";
 
 const FILE_BYTES = 1 << 20;
@@ -10,7 +11,6 @@ const EFFORTS = [["", "Reasoning: default"], ["none", "Reasoning: off"], ["low",
 // The text of a file; throws with the reason why there is none.
 async function readText(file) {
   if (file.size > FILE_BYTES) throw new Error(`${file.name} is larger than 1 MB.`);
-  if (file.type.startsWith("image/") && file.type !== "image/svg+xml") throw new Error(`${file.name} is an image. The models of this server read text.`);
   const content = await file.arrayBuffer().catch(() => { throw new Error(`${file.name} cannot be read.`); });
   if (new Uint8Array(content).includes(0)) throw new Error(`${file.name} is not a text file.`);
   try {
@@ -20,9 +20,10 @@ async function readText(file) {
   }
 }
 
-// `host`: {send(text, files), stop(), modelChosen(name), effortChosen(level)}.
+// `host`: {send(text, files, images), stop(), modelChosen(name), effortChosen(level)}.
 export class Composer {
-  #files = [];
+  #attached = [];  // files: {name, content}, images: {name, url}
+  #sees = false;   // the model takes images
 
   constructor(host) {
     this.host = host;
@@ -36,7 +37,7 @@ export class Composer {
     const chosen = h("input", {type: "file", multiple: true, hidden: true});
     chosen.addEventListener("change", () => this.attach([...chosen.files]).finally(() => { chosen.value = ""; }));
     this.element = h("form", {class: "composer"}, h("div", {class: "box"}, this.attached, this.input,
-      h("div", {class: "row"}, iconButton("attach", "Attach text files", {onclick: () => chosen.click()}), chosen, this.model, this.effort,
+      h("div", {class: "row"}, iconButton("attach", "Attach files", {onclick: () => chosen.click()}), chosen, this.model, this.effort,
         h("span", {class: "grow"}), h("span", {class: "hint"}, "Enter sends, Shift+Enter is a new line"), this.stopButton, this.sendButton)));
     this.element.addEventListener("submit", (event) => {
       event.preventDefault();
@@ -57,11 +58,12 @@ export class Composer {
 
   #send() {
     const text = this.input.value.trim();
-    if (!text && this.#files.length === 0) return;
-    if (!this.host.send(text, this.#files)) return;
+    if (!text && this.#attached.length === 0) return;
+    const isImage = (one) => Boolean(one.url);
+    if (!this.host.send(text, this.#attached.filter((one) => !isImage(one)), this.#attached.filter(isImage))) return;
     this.input.value = "";
-    this.#files = [];
-    this.#drawFiles();
+    this.#attached = [];
+    this.#drawAttached();
   }
 
   // `models`: of /api/tags. A model that is gone stays the conversation's, and says so.
@@ -71,7 +73,9 @@ export class Composer {
     replace(this.model, gone && h("option", {value: model, selected: true}, `${shortName(model)} (not on this server)`),
       shown.map((name) => h("option", {value: name, selected: name === model}, shortName(name))));
     this.model.hidden = shown.length === 0 && !gone;
-    this.effort.hidden = !models.find(({name}) => name === model)?.capabilities?.includes("thinking");
+    const capabilities = models.find(({name}) => name === model)?.capabilities ?? [];
+    this.effort.hidden = !capabilities.includes("thinking");
+    this.#sees = capabilities.includes("vision");
     this.effort.value = settings.think ?? "";
   }
 
@@ -83,19 +87,26 @@ export class Composer {
   async attach(files) {
     for (const file of files) {
       try {
-        this.#files.push({name: file.name, content: await readText(file)});
+        this.#attached.push(await this.#read(file));
       } catch (error) {
         notify(error.message, "error");
       }
     }
-    this.#drawFiles();
+    this.#drawAttached();
   }
 
-  #drawFiles() {
-    replace(this.attached, this.#files.map((one) => h("span", {class: "chip"}, icon("file"), h("span", {class: "file-name"}, one.name),
-      h("span", {class: "figures"}, bytes(one.content.length)), iconButton("close", `Remove ${one.name}`, {onclick: () => {
-        this.#files = this.#files.filter((other) => other !== one);
-        this.#drawFiles();
+  async #read(file) {
+    if (!isPicture(file)) return {name: file.name, content: await readText(file)};
+    if (!this.#sees) throw new Error(`${file.name} is an image. ${shortName(this.model.value)} reads text only.`);
+    return readPicture(file);
+  }
+
+  #drawAttached() {
+    replace(this.attached, this.#attached.map((one) => h("span", {class: "chip"}, one.url ? thumbnail(one) : icon("file"),
+      h("span", {class: "file-name"}, one.name), h("span", {class: "figures"}, bytes(one.url ? pictureBytes(one) : one.content.length)),
+      iconButton("close", `Remove ${one.name}`, {onclick: () => {
+        this.#attached = this.#attached.filter((other) => other !== one);
+        this.#drawAttached();
       }}))));
   }
 }
@@ -107,7 +118,7 @@ for (const name of ["dragover", "drop"]) addEventListener(name, (event) => { if 
 
 // Files that are dropped on `target` go to `take`.
 export function acceptDrops(target, take) {
-  const cover = h("div", {class: "drop", hidden: true}, h("p", {}, icon("file"), "Drop text files to attach them"));
+  const cover = h("div", {class: "drop", hidden: true}, h("p", {}, icon("file"), "Drop files to attach them"));
   target.append(cover);
   target.addEventListener("dragenter", (event) => { if (hasFiles(event)) cover.hidden = false; });
   target.addEventListener("dragleave", (event) => { if (!target.contains(event.relatedTarget)) cover.hidden = true; });

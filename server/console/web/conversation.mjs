@@ -1,6 +1,10 @@
 // A conversation as a tree of messages: an edited or regenerated message begins a branch beside the old one,
 // and costs only its own tokens, because the server has the common part cached. Plain data; no DOM.
 
+// Images of messages are data URLs of these kinds, which models read.
+export const PICTURE_KINDS = ["image/png", "image/jpeg", "image/webp"];
+const isPictureUrl = (url) => PICTURE_KINDS.some((kind) => url.startsWith(`data:${kind};base64,`));
+
 export function newConversation(model = "") {
   return {id: crypto.randomUUID(), title: "", model, system: "", settings: {}, changed: Date.now(), nodes: {}, roots: [], leaf: null};
 }
@@ -12,7 +16,7 @@ export function addMessage(conversation, parent, message) {
   (parent === null ? conversation.roots : conversation.nodes[parent].children).push(id);
   conversation.leaf = id;
   conversation.changed = Date.now();
-  if (!conversation.title && message.role === "user") conversation.title = titleOf(message.content || message.files[0].name);
+  if (!conversation.title && message.role === "user") conversation.title = titleOf(message.content || [...message.files ?? [], ...message.images ?? []][0].name);
   return conversation.nodes[id];
 }
 
@@ -56,6 +60,13 @@ export function textOf({content, files = []}) {
   return [...parts, content].join("\n\n").trim();
 }
 
+// As /v1/chat/completions takes it: images stand before the text.
+function contentOf(message) {
+  const text = textOf(message);
+  if (!message.images?.length) return text;
+  return [...message.images.map(({url}) => ({type: "image_url", image_url: {url}})), ...(text ? [{type: "text", text}] : [])];
+}
+
 // The messages as /v1/chat/completions takes them. Reasoning is not sent back, nor are incomplete answers and
 // the results of their calls.
 export function messagesFor(conversation, leaf = conversation.leaf) {
@@ -64,7 +75,7 @@ export function messagesFor(conversation, leaf = conversation.leaf) {
   for (const node of branch(conversation, leaf)) {
     if (node.role !== "tool") left = isIncomplete(node);
     if (left) continue;
-    const message = {role: node.role, content: textOf(node)};
+    const message = {role: node.role, content: contentOf(node)};
     if (node.toolCalls?.length) message.tool_calls = node.toolCalls;
     if (node.toolCallId) message.tool_call_id = node.toolCallId;
     messages.push(message);
@@ -101,6 +112,8 @@ export function checkConversation(value) {
     if (!["user", "assistant", "tool"].includes(node.role)) fail(`role of message ${id}`);
     const files = node.files ?? [];
     if (!Array.isArray(files) || !files.every((file) => hasOnly(file, "string") && "name" in file && "content" in file)) fail(`files of message ${id}`);
+    const images = node.images ?? [];
+    if (!Array.isArray(images) || !images.every((one) => hasOnly(one, "string") && "name" in one && isPictureUrl(one.url ?? ""))) fail(`images of message ${id}`);
     const {model = "", error = "", finish = "", reasoning = "", problem = ""} = node;
     if (!hasOnly([model, error, finish, reasoning, problem], "string") || !hasOnly(node.figures ?? {}, "number")) fail(`message ${id}`);
     if (node.parent !== null && !value.nodes[node.parent]?.children.includes(id)) fail(`parent of message ${id}`);

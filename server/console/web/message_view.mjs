@@ -3,6 +3,7 @@ import {isIncomplete} from "./conversation.mjs";
 import {bytes, h, milliseconds, number, replace} from "./dom.mjs";
 import {copyButton, icon, iconButton} from "./icons.mjs";
 import {formatted} from "./markdown.mjs";
+import {pictureView} from "./pictures.mjs";
 import {shortName} from "./wait.mjs";
 
 const LIVE_LIMIT = 20000;  // characters: a longer answer is formatted when it is whole
@@ -75,7 +76,7 @@ export function messageView(message, actions = {}) {
       regenerate && iconButton("again", "Regenerate", {onclick: regenerate}), copyButton(() => message.content)));
   const heading = headingOf(message);
   return h("article", {class: `message ${message.role} ${isIncomplete(message) ? "incomplete" : ""}`, "aria-label": heading},
-    h("h3", {class: message.role === "user" ? "hidden" : "name"}, heading), (message.files ?? []).map(attachedFile), reasoning, body,
+    h("h3", {class: message.role === "user" ? "hidden" : "name"}, heading), (message.files ?? []).map(attachedFile), (message.images ?? []).map(pictureView), reasoning, body,
     (message.toolCalls ?? []).map((call) => toolCall(call, openCalls?.includes(call) ? answerCall : null)),
     mark(message, actions), figures && h("p", {class: "figures"}, figures), buttons);
 }
