@@ -359,6 +359,8 @@ class ChatPage(console_case.ConsoleCase):
         page.wait("document.querySelectorAll('.chip .thumbnail').length === 3")
         self.assertEqual(["pasted.jpg", "old.gif", "chosen.png"], page.run("[...document.querySelectorAll('.chip .file-name')].map((one) => one.innerText)"))
         self.assertEqual([8, 1, 8], page.run("[...document.querySelectorAll('.chip img')].map((one) => one.naturalWidth)"))
+        axe = axe_core()
+        found = violations(page, axe) if axe else []
         self.ask(page, "What are they?", "Colors.")
         content = page.run("bodies[0].messages[0].content")
         self.assertEqual(["image_url", "image_url", "image_url", "text"], [part["type"] for part in content])
@@ -370,6 +372,7 @@ class ChatPage(console_case.ConsoleCase):
         page.wait("document.querySelectorAll('.message.user .picture img').length === 3")
         page.click(".picture")
         self.assertEqual("true", page.run("document.querySelector('.picture.whole').getAttribute('aria-expanded')"))
+        self.assertEqual([], found + (violations(page, axe) if axe else []))
         self.ask(page, "And now?", "The same.")
         self.assertEqual(content, page.run("bodies[0].messages[0].content"), "sent again, after a reload")
         page.run("document.querySelector('.message.user .tools button').click()")
