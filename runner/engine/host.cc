@@ -28,6 +28,7 @@
 #include "runner/engine/engine.h"
 #include "runner/engine/heartbeat.h"
 #include "runner/engine/link.h"
+#include "runner/engine/load_request.h"
 #include "runner/engine/loaded_model.h"
 #include "runner/engine/log_line.h"
 #include "runner/engine/machine_memory.h"
@@ -147,15 +148,6 @@ void EndProcess(const api::Result<void>& reason) {
   std::_Exit(kExitBadLink);
 }
 
-// The model at `path`, of which the daemon opened `files` for this process.
-weights::ModelSource SourceOf(const std::string& path, const std::vector<ipc::ModelFile>& files) {
-  if (path.empty()) return {};
-  std::vector<weights::ModelSource::Descriptor> descriptors;
-  descriptors.reserve(files.size());
-  for (const ipc::ModelFile& file : files) descriptors.push_back({file.name, file.fd});
-  return {path, descriptors};
-}
-
 // What loading takes, and the context that it gives.
 void EstimateLoad(const models::Model& model, const DraftParts& draft, const models::VisionTower* tower,
                   const ipc::InspectModel& request, ipc::Inspected& inspected) {
@@ -181,22 +173,12 @@ void EstimateEncoderLoad(const weights::ModelFiles& files, const models::Encoder
 // The threads of a step, where `asked` were asked for; 0: those that fit this machine.
 int ThreadsOf(int asked) { return asked > 0 ? asked : UsableCores(); }
 
-template <class Request>  // LoadModel or InspectModel
-LoadOptions LoadOptionsOf(const Request& request) {
-  return {.quantize_on_load = request.settings.quantize_on_load,
-          .kv_cache_type = request.settings.kv_cache_type,
-          .go_template = request.go_template,
-          .names = request.names,
-          .draft = SourceOf(request.draft_path, request.draft_files),
-          .projector = SourceOf(request.projector_path, request.projector_files)};
-}
-
 // The files, with what is known of their load. Without check_load, nothing is known of what cannot be loaded.
 api::Result<std::shared_ptr<const weights::ModelFiles>> OpenFiles(const ipc::InspectModel& request,
+                                                                  LoadOptions options,
                                                                   ipc::Inspected& inspected) {
   const weights::ModelSource source = SourceOf(request.path, request.files);
   const EngineLimits limits{.prefix_cache = request.settings.prefix_cache};
-  LoadOptions options = LoadOptionsOf(request);
   if (request.check_load) {
     auto opened = Open(
         source, [](float, std::string_view) {}, options);
@@ -240,8 +222,9 @@ ipc::Inspected Inspect(const Shared& shared, const ipc::InspectModel& request) {
   SetComputeThreads(ThreadsOf(request.settings.threads));
   static_cast<void>(RestrictFileSystem(FileAccess::kRead));
   ipc::Inspected load;
-  const auto confined = CheckConfined(shared);
-  const auto files = confined ? OpenFiles(request, load) : std::unexpected(confined.error());
+  auto options = LoadOptionsOf(request);
+  if (const auto confined = CheckConfined(shared); !confined) options = std::unexpected(confined.error());
+  const auto files = options ? OpenFiles(request, *options, load) : std::unexpected(options.error());
   if (!files) {
     ipc::Inspected failed;
     failed.error = files.error();
@@ -254,7 +237,7 @@ ipc::Inspected Inspect(const Shared& shared, const ipc::InspectModel& request) {
   const auto go = request.go_template.empty() ? nullptr : PromptTemplate::ParseGo(request.go_template);
   if (!go) description.template_error = go.error().message;
   DescribeChats(**files, request.names, request.go_template, description);
-  DescribeTower(*files, LoadOptionsOf(request).projector, request.verbose, description);
+  DescribeTower(*files, options->projector, request.verbose, description);
   return description;
 }
 
@@ -389,13 +372,15 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   const ipc::RunnerSettings& settings = request.settings;
   LogMissing(RestrictFileSystem(CreateFilesOf(request)));
   if (auto confined = CheckConfined(shared); !confined) return link.Send(ipc::LoadFailed{confined.error()});
-  LoadOptions options = LoadOptionsOf(request);
+  auto given = LoadOptionsOf(request);
+  if (!given) return link.Send(ipc::LoadFailed{given.error()});
+  LoadOptions options = *std::move(given);
   EngineLimits limits{.prefix_cache = settings.prefix_cache,
                       .state_cache_type = StateTypeOf(settings.state_cache_type),
                       .draft_tokens = TestSetting("QUIRE_DRAFT_TOKENS"),
                       .check_invariants_every = TestSetting("QUIRE_CHECK_INVARIANTS")};
   auto opened = Open(SourceOf(request.path, request.files), progress, options);
-  options.draft = options.projector = {};  // all is mapped: from here on no descriptor of a file is open
+  options.draft = {};  // all is mapped: from here on no descriptor of a file is open
   if (!opened) return link.Send(ipc::LoadFailed{opened.error()});
   if (opened->metadata_encoder) {
     // Beside a chat, an encoder gets what the chat leaves. Where it is not allowed, both share.

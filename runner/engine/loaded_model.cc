@@ -171,25 +171,19 @@ api::Result<void> LoadMetadataDraft(OpenedModel& opened, const LoadOptions& opti
 
 // A vision tower, metadata-only, and what prepares images for it; both are null where there is none.
 struct TowerParts {
-  std::shared_ptr<const weights::ModelFiles> projector;
   std::unique_ptr<const images::ImageProcessor> processor;
   std::unique_ptr<models::VisionTower> tower;
 };
 
 api::Result<TowerParts> ReadTower(const std::shared_ptr<const weights::ModelFiles>& model,
-                                  const weights::ModelSource& projector) {
+                                  const std::shared_ptr<const weights::ModelFiles>& projector) {
   TowerParts parts;
-  if (!projector.empty()) {
-    auto files = weights::Open(projector);
-    if (!files) return std::unexpected(files.error());
-    parts.projector = *std::move(files);
-  }
-  auto processor = images::ReadProcessor(*model, parts.projector.get());
+  auto processor = images::ReadProcessor(*model, projector.get());
   if (!processor) return std::unexpected(processor.error());
   if (*processor == nullptr) return parts;
   auto headers = HeadersOf(model);
   if (!headers) return std::unexpected(headers.error());
-  auto projector_headers = parts.projector ? HeadersOf(parts.projector) : Files(nullptr);
+  auto projector_headers = projector ? HeadersOf(projector) : Files(nullptr);
   if (!projector_headers) return std::unexpected(projector_headers.error());
   auto tower = models::LoadVisionTower(*std::move(headers), *std::move(projector_headers));
   if (!tower) return std::unexpected(tower.error());
@@ -203,8 +197,7 @@ api::Result<void> OpenTower(const LoadOptions& options, OpenedModel& opened) {
   LoadedModel& loaded = opened.loaded;
   auto parts = ReadTower(loaded.files, options.projector);
   if (!parts) return std::unexpected(parts.error());
-  opened.projector_files = std::move(parts->projector);
-  auto& [none, processor, tower] = *parts;
+  auto& [processor, tower] = *parts;
   if (tower == nullptr) return {};
   const int32_t hidden = opened.metadata_model->hidden_size();
   if (tower->hidden_size() != hidden) {
@@ -294,7 +287,8 @@ api::Result<OpenedModel> Open(const weights::ModelSource& source, const Progress
 }
 
 void DescribeTower(const std::shared_ptr<const weights::ModelFiles>& files,
-                   const weights::ModelSource& projector, bool verbose, api::ipc::Inspected& described) {
+                   const std::shared_ptr<const weights::ModelFiles>& projector, bool verbose,
+                   api::ipc::Inspected& described) {
   const auto parts = ReadTower(files, projector);
   if (!parts) {
     described.repairs.push_back(parts.error().message + "; images are not read");
@@ -302,8 +296,8 @@ void DescribeTower(const std::shared_ptr<const weights::ModelFiles>& files,
   }
   if (parts->tower == nullptr) return;
   described.capabilities.emplace_back("vision");
-  if (parts->projector == nullptr) return;
-  described.projector_info_json = weights::Describe(*parts->projector, verbose, false).model_info_json;
+  if (projector == nullptr) return;
+  described.projector_info_json = weights::Describe(*projector, verbose, false).model_info_json;
 }
 
 api::Result<void> ReloadMetadata(OpenedModel& opened, const LoadOptions& options) {
@@ -335,7 +329,8 @@ api::Result<std::shared_ptr<const models::RankHead>> LoadRankHead(const LoadedMo
 
 api::Result<LoadedModel> Finish(OpenedModel opened, const Progress& progress, const LoadOptions& options) {
   LoadedModel loaded = std::move(opened.loaded);
-  for (auto* files : {&loaded.files, &opened.draft_files, &opened.projector_files}) {
+  std::shared_ptr<const weights::ModelFiles> projector = options.projector;
+  for (auto* files : {&loaded.files, &opened.draft_files, &projector}) {
     if (*files == nullptr) continue;
     auto converted = weights::ConvertCheckpoint(std::move(*files), ComputeThreads());
     if (!converted) return std::unexpected(converted.error());
@@ -362,7 +357,7 @@ api::Result<LoadedModel> Finish(OpenedModel opened, const Progress& progress, co
   if (!model) return std::unexpected(model.error());
   loaded.model = std::move(*model);
   if (opened.metadata_tower) {
-    auto tower = models::LoadVisionTower(loaded.files, opened.projector_files);
+    auto tower = models::LoadVisionTower(loaded.files, std::move(projector));
     if (!tower) return std::unexpected(tower.error());
     loaded.tower = *std::move(tower);
   }

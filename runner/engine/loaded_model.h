@@ -83,8 +83,8 @@ struct LoadOptions {
   api::ipc::PromptNames names = {};
   // A draft model; empty: none.
   weights::ModelSource draft = {};
-  // The file with its vision tower (mmproj), where the model's own have none; empty: none.
-  weights::ModelSource projector = {};
+  // The file with its vision tower (mmproj), where the model's own have none; null: none.
+  std::shared_ptr<const weights::ModelFiles> projector = {};
   // weights::ModelFiles::panel_bytes_max of the model. Encoders and draft models have no limit.
   int64_t panel_bytes_max = weights::kNoPanelLimit;
 };
@@ -97,10 +97,11 @@ api::Result<std::unique_ptr<models::Model>> LoadMetadataModel(
 api::Result<std::unique_ptr<models::Encoder>> LoadMetadataEncoder(
     std::shared_ptr<const weights::ModelFiles> files, const LoadOptions& options);
 
-// What /api/show tells of the tower: the capability "vision", and what its file says (`projector`, may be empty).
+// What /api/show tells of the tower: the capability "vision", and what its file says (`projector`, may be null).
 // One that is not known is a line of the repairs.
 void DescribeTower(const std::shared_ptr<const weights::ModelFiles>& files,
-                   const weights::ModelSource& projector, bool verbose, api::ipc::Inspected& described);
+                   const std::shared_ptr<const weights::ModelFiles>& projector, bool verbose,
+                   api::ipc::Inspected& described);
 
 // A model whose files are open and checked. No weights have been read.
 struct OpenedModel {
@@ -109,9 +110,8 @@ struct OpenedModel {
   std::unique_ptr<const models::Model> metadata_model;
   std::unique_ptr<const models::Encoder> metadata_encoder;  // instead of it
   DraftParts metadata_draft;
-  std::shared_ptr<const weights::ModelFiles> draft_files;      // null: LoadOptions names no draft model
-  std::shared_ptr<const weights::ModelFiles> projector_files;  // likewise
-  std::unique_ptr<const models::VisionTower> metadata_tower;   // null: it sees no images
+  std::shared_ptr<const weights::ModelFiles> draft_files;     // null: LoadOptions names no draft model
+  std::unique_ptr<const models::VisionTower> metadata_tower;  // null: it sees no images
 };
 
 // kBadModel or kNotFound names the file and the reason, also where the draft model does not go with the
