@@ -6,9 +6,11 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "api/anthropic/messages.h"
 #include "api/base/duration.h"
+#include "api/base/image_use.h"
 #include "api/base/model_name.h"
 #include "api/ipc/messages.h"
 #include "api/json/option_fields.h"
@@ -49,10 +51,29 @@ void CheckPassesTheLink(Request request) {
   Require(ipc::Encode(*decoded) == bytes);
 }
 
+// For a model that sees and for one that does not. Images stand in their texts, in order.
+void CheckImages(const ImageUse& use, std::vector<Message> messages, bool sees) {
+  if (const auto settled = SettleImages(use, sees, messages); !settled)
+    return RequireClientError(settled.error());
+  for (const Message& message : messages) {
+    size_t from = 0;
+    for (const Image& image : message.images) {
+      Require(sees && image.file != nullptr && image.at >= from && image.at <= message.content.size());
+      from = image.at;
+    }
+  }
+}
+
 template <class Parsed>
 void CheckRequest(Result<Parsed> parsed) {
   if (!parsed) return RequireClientError(parsed.error());
   Require(!parsed->model.empty());
+  std::vector<Message> none;
+  std::vector<Message>* messages = &none;
+  if constexpr (requires { parsed->messages; }) messages = &parsed->messages;
+  CheckImages(parsed->image_use, *messages, false);
+  CheckImages(parsed->image_use, *messages, true);
+  if (!SettleImages(parsed->image_use, true, *messages)) return;
   CheckPassesTheLink(ToRequest(*std::move(parsed), {}));
 }
 
@@ -82,7 +103,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (const auto slot = llama_server::ParseSlotAction("0", "action=save", text); !slot) {
     RequireClientError(slot.error());
   }
-  if (auto parsed = ParseTokenize(text)) CheckPassesTheLink(ToRequest(*std::move(parsed), {}));
+  if (auto parsed = ParseTokenize(text)) {
+    auto* chat = parsed->chat ? &parsed->chat->chat : nullptr;
+    if (chat == nullptr || SettleImages(chat->image_use, true, chat->messages))
+      CheckPassesTheLink(ToRequest(*std::move(parsed), {}));
+  }
   if (auto parsed = ParseDetokenize(text)) CheckPassesTheLink(ToRequest(*std::move(parsed)));
   CheckRequest(anthropic::ParseMessages(text));
   CheckRequest(anthropic::ParseCountTokens(text));

@@ -339,7 +339,15 @@ def body_seeds():
             {"model": "m", "content": "text", "tokens": [1, 2], "add_special": True, "with_pieces": True},
             {"model": "m", "from": "b", "files": {"a.gguf": "sha256:" + "0" * 64}, "quantize": "q4_K_M",
              "parameters": {"stop": ["a", "b"]}, "messages": [user], "license": ["l"], "template": "{{ .Prompt }}"},
-            {"source": "a", "destination": "b"}, {"name": "n", "insecure": True, "verbose": True}):
+            {"source": "a", "destination": "b"}, {"name": "n", "insecure": True, "verbose": True},
+            {"model": "m", "prompt": "a [img]", "images": ["aGk=", "data:image/png;base64,aGk"],
+             "messages": [{"role": "user", "content": "a [img] b", "images": ["aGk=", "http://a/b.png"]},
+                          {"role": "tool", "content": [{"type": "image_url", "image_url": {"url": "aGk="}}]}]},
+            {"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": [
+                {"type": "text", "text": "t"}, {"type": "image_url", "image_url": "data:;base64,aGk="}, {"type": "image", "source": {
+                    "type": "base64", "media_type": "image/png", "data": "aGk="}}]}], "input": [
+                {"role": "user", "content": [{"type": "input_image", "image_url": "aGk="}]},
+                {"type": "computer_call_output", "call_id": "1", "output": {"type": "computer_screenshot", "image_url": "aGk="}}]}):
         yield json.dumps(body, separators=(",", ":")).encode()
 
 
