@@ -76,6 +76,19 @@ Rows ModelRows(const Json& shown) {
   return rows;
 }
 
+// Of the vision tower's own file.
+Rows ProjectorRows(const Json& shown) {
+  const Json& info = Member(shown, "projector_info");
+  Rows rows;
+  for (const auto& [name, key] : {std::pair{"architecture", "general.architecture"},
+                                  {"parameters", "general.parameter_count"},
+                                  {"embedding length", "clip.vision.embedding_length"},
+                                  {"dimensions", "clip.vision.projection_dim"}}) {
+    if (std::string value = MemberText(info, key); !value.empty()) rows.push_back({name, std::move(value)});
+  }
+  return rows;
+}
+
 Rows ParameterRows(const std::string& lines) {
   Rows rows;
   for (size_t at = 0; at < lines.size();) {
@@ -141,6 +154,7 @@ api::Result<std::string> ShowText(std::string_view show_json, bool verbose) {
   if (!shown) return std::unexpected(shown.error());
   Sections sections;
   sections.Add("Model", ModelRows(*shown));
+  sections.Add("Projector", ProjectorRows(*shown));
   Rows capabilities;
   for (const Json& capability : Member(*shown, "capabilities")) {
     if (capability.is_string()) capabilities.push_back({capability.get<std::string>()});

@@ -27,6 +27,17 @@ TEST(Show, PrintsSections) {
   EXPECT_THAT(*ShowText(kShown, true), ::testing::HasSubstr("output.weight    F16    [2,3]"));
 }
 
+TEST(Show, PrintsTheProjector) {
+  EXPECT_EQ(
+      *ShowText(R"({"model_info":{"general.architecture":"gemma3"},"projector_info":{)"
+                R"("general.architecture":"clip","general.parameter_count":419820000,)"
+                R"("clip.vision.projection_dim":2560},"capabilities":["completion","vision"]})",
+                false),
+      "  Model\n    architecture    gemma3\n\n"
+      "  Projector\n    architecture    clip\n    parameters      419820000\n    dimensions      2560\n\n"
+      "  Capabilities\n    completion\n    vision\n\n");
+}
+
 TEST(Show, PrintsOneMember) {
   EXPECT_EQ(*ShowMember(kShown, "template"), "{{ .Prompt }}\n");
   EXPECT_EQ(*ShowMember(kShown, "system"), "Be kind.\n");
