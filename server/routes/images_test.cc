@@ -82,7 +82,9 @@ TEST(Images, ListsSayWhichModelsSeeThem) {
     const json show = json::parse(daemon.Post("/api/show", R"({"name":"demo"})").body);
     EXPECT_EQ(show["capabilities"], capabilities);
     EXPECT_EQ(show.contains("projector_info"), sees);
-    if (sees) EXPECT_EQ(show["projector_info"]["clip.has_vision_encoder"], true);
+    if (sees) {
+      EXPECT_EQ(show["projector_info"]["clip.has_vision_encoder"], true);
+    }
     EXPECT_EQ(json::parse(daemon.Get("/v1/models").body)["data"][0]["capabilities"], capabilities);
     EXPECT_EQ(json::parse(daemon.Get("/props").body)["modalities"]["vision"], sees);
     const json claude = json::parse(daemon.Get("/v1/models", "anthropic-version: 2023-06-01\r\n").body);
