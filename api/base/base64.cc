@@ -25,7 +25,7 @@ constexpr std::array<uint8_t, 256> kSixBits = [] {
   return values;
 }();
 
-std::string Shown(char character) {
+std::string QuotedByte(char character) {
   const bool printable = character > ' ' && character < '\x7f';
   return printable ? fmt::format("'{}'", character)
                    : fmt::format("0x{:02x}", static_cast<uint8_t>(character));
@@ -42,7 +42,7 @@ Result<void> DecodeBase64(std::string& text, size_t from) {
     padding += value == kPadding ? 1 : 0;
     if (value == kNone || (padding > 0 && value != kPadding)) {
       return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("is not base64: byte {} is {}", i - from, Shown(text[i])));
+                  fmt::format("is not base64: byte {} is {}", i - from, QuotedByte(text[i])));
     }
     if (padding > 0) continue;
     bits = bits << 6U | value;

@@ -30,39 +30,39 @@ size_t HeapBytes(const Image& image) {
 
 size_t HeapBytes(const FimFile& file) { return HeapBytes(file.name) + HeapBytes(file.text); }
 
-  size_t HeapBytes(const Tool& tool) {
-    return HeapBytes(tool.name) + HeapBytes(tool.parameters_json) + HeapBytes(tool.parameters_field) +
-           HeapBytes(tool.definition_json);
-  }
+size_t HeapBytes(const Tool& tool) {
+  return HeapBytes(tool.name) + HeapBytes(tool.parameters_json) + HeapBytes(tool.parameters_field) +
+         HeapBytes(tool.definition_json);
+}
 
-  size_t HeapBytes(const MixedPrompt::Piece& piece) {
-    return HeapBytes(piece.text) + NumbersBytes(piece.tokens);
-  }
+size_t HeapBytes(const MixedPrompt::Piece& piece) {
+  return HeapBytes(piece.text) + NumbersBytes(piece.tokens);
+}
 
-  size_t HeapBytes(const Message& message);
+size_t HeapBytes(const Message& message);
 
-  template <class Element>
-  size_t ListBytes(const std::vector<Element>& list) {
-    size_t bytes = NumbersBytes(list);
-    for (const Element& element : list) bytes += HeapBytes(element);
-    return bytes;
-  }
+template <class Element>
+size_t ListBytes(const std::vector<Element>& list) {
+  size_t bytes = NumbersBytes(list);
+  for (const Element& element : list) bytes += HeapBytes(element);
+  return bytes;
+}
 
-  size_t HeapBytes(const Message& message) {
-    return HeapBytes(message.role) + HeapBytes(message.content) + HeapBytes(message.thinking) +
-           ListBytes(message.tool_calls) + HeapBytes(message.tool_name) + HeapBytes(message.tool_call_id) +
-           ListBytes(message.images);
-  }
+size_t HeapBytes(const Message& message) {
+  return HeapBytes(message.role) + HeapBytes(message.content) + HeapBytes(message.thinking) +
+         ListBytes(message.tool_calls) + HeapBytes(message.tool_name) + HeapBytes(message.tool_call_id) +
+         ListBytes(message.images);
+}
 
-  size_t HeapBytes(const GenerationParams& params) {
-    return ListBytes(params.dry_sequence_breakers) + ListBytes(params.stop) +
-           NumbersBytes(params.logit_bias) + NumbersBytes(params.stop_token_ids);
-  }
+size_t HeapBytes(const GenerationParams& params) {
+  return ListBytes(params.dry_sequence_breakers) + ListBytes(params.stop) + NumbersBytes(params.logit_bias) +
+         NumbersBytes(params.stop_token_ids);
+}
 
-  size_t HeapBytes(const Client& client) {
-    return HeapBytes(client.tenant) + HeapBytes(client.cache_salt) + HeapBytes(client.exchange) +
-           HeapBytes(client.address);
-  }
+size_t HeapBytes(const Client& client) {
+  return HeapBytes(client.tenant) + HeapBytes(client.cache_salt) + HeapBytes(client.exchange) +
+         HeapBytes(client.address);
+}
 
 }  // namespace
 

@@ -29,7 +29,8 @@ size_t HeapBytes(const std::variant<Prompts...>& prompt) {
   return std::visit([](const auto& alternative) { return HeapBytes(alternative); }, prompt);
 }
 
-// Of the images' files. They are no part of TextBytes(): what they take of the context their sides decide.
+// Bytes of the images' files, which TextBytes() leaves out: an image's sides decide what it takes of the
+// context.
 size_t ImageBytes(const Prompt& prompt);
 
 // All of it.

@@ -1,5 +1,5 @@
-// Content that a model cannot take: audio, files, kinds of blocks that nobody knows here, images where it sees
-// none.
+// Content that a model cannot take: audio, files, kinds of blocks that nobody knows here, and images of a
+// model of text.
 #pragma once
 
 #include <optional>

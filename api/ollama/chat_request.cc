@@ -22,7 +22,8 @@ void Refuse(Fields& body, std::string field, std::string message) {
   if (body.ok()) body.error() = Error{ErrorCode::kUnsupported, std::move(message), std::move(field)};
 }
 
-// "images": each takes the place of the first "[img]" that is left in the text, else it stands before the text.
+// "images": each takes the place of the first "[img]" that is left in the text, else it stands before the
+// text.
 void GetImages(Fields& fields, const std::string& model, OmittedContent::Turn turn, OmittedContent& omitted,
                Message& message) {
   constexpr std::string_view kName = "images", kPlace = "[img]";

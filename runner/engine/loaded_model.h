@@ -97,8 +97,8 @@ api::Result<std::unique_ptr<models::Model>> LoadMetadataModel(
 api::Result<std::unique_ptr<models::Encoder>> LoadMetadataEncoder(
     std::shared_ptr<const weights::ModelFiles> files, const LoadOptions& options);
 
-// What /api/show tells of the tower: the capability "vision", and what its file says (`projector`, may be null).
-// One that is not known is a line of the repairs.
+// What /api/show tells of the tower: the capability "vision", and what its file says (`projector`, may be
+// null). One that is not known is a line of the repairs.
 void DescribeTower(const std::shared_ptr<const weights::ModelFiles>& files,
                    const std::shared_ptr<const weights::ModelFiles>& projector, bool verbose,
                    api::ipc::Inspected& described);

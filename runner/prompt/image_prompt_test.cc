@@ -47,7 +47,7 @@ api::Message Made(std::string role, std::string text) {
 }
 
 // What the template wrote is in quotes.
-std::string Shown(const api::Result<std::vector<PromptSegment>>& rendered) {
+std::string InSegments(const api::Result<std::vector<PromptSegment>>& rendered) {
   if (!rendered) return "error: " + rendered.error().message;
   std::string shown;
   for (const PromptSegment& segment : *rendered)
@@ -55,9 +55,11 @@ std::string Shown(const api::Result<std::vector<PromptSegment>>& rendered) {
   return shown;
 }
 
-std::string Rendered(const PromptTemplate& prompt_template, const std::vector<api::Message>& messages,
-                     std::string_view placeholder = kPlaceholder, const std::vector<api::Tool>& tools = {}) {
-  return Shown(prompt_template.Render(messages, tools, LocalTime(1), {}, api::PromptEnd::kAuto, placeholder));
+std::string PromptOfImages(const PromptTemplate& prompt_template, const std::vector<api::Message>& messages,
+                           std::string_view placeholder = kPlaceholder,
+                           const std::vector<api::Tool>& tools = {}) {
+  return InSegments(
+      prompt_template.Render(messages, tools, LocalTime(1), {}, api::PromptEnd::kAuto, placeholder));
 }
 
 std::shared_ptr<const PromptTemplate> JinjaOf(std::string_view source) {
@@ -68,18 +70,19 @@ std::shared_ptr<const PromptTemplate> JinjaOf(std::string_view source) {
 
 TEST(ImagePrompt, ImagesArePartsOfTheContent) {
   const auto parts = JinjaOf(kParts);
-  EXPECT_EQ(Rendered(*parts, {Made("user", "{}What?"), Made("assistant", "A."), Made("user", "a{}{}b{}")}),
-            "«[user]<img>»What?«;[assistant]»A.«;[user]»a«<img><img>»b«<img>;[assistant]»");
-  EXPECT_EQ(Rendered(*parts, {Made("user", "{}")}), "«[user]<img>;[assistant]»");
-  EXPECT_EQ(Rendered(*parts, {Made("user", "a{}"), Made("assistant", "I {} see")}),
+  EXPECT_EQ(
+      PromptOfImages(*parts, {Made("user", "{}What?"), Made("assistant", "A."), Made("user", "a{}{}b{}")}),
+      "«[user]<img>»What?«;[assistant]»A.«;[user]»a«<img><img>»b«<img>;[assistant]»");
+  EXPECT_EQ(PromptOfImages(*parts, {Made("user", "{}")}), "«[user]<img>;[assistant]»");
+  EXPECT_EQ(PromptOfImages(*parts, {Made("user", "a{}"), Made("assistant", "I {} see")}),
             "«[user]»a«<img>;[assistant]»I «<img>» see")
       << "an answer to go on with";
 }
 
 TEST(ImagePrompt, ATemplateOfStringsHasThemInTheText) {
-  EXPECT_EQ(
-      Rendered(*JinjaOf(kStrings), {Made("user", "a{}{}b{}"), Made("assistant", "c"), Made("user", "{}")}),
-      "«[user]»a«<img><img>»b«<img>;[assistant]»c«;[user]<img>;[assistant]»");
+  EXPECT_EQ(PromptOfImages(*JinjaOf(kStrings),
+                           {Made("user", "a{}{}b{}"), Made("assistant", "c"), Made("user", "{}")}),
+            "«[user]»a«<img><img>»b«<img>;[assistant]»c«;[user]<img>;[assistant]»");
 }
 
 // One that takes lists in the user's turns only.
@@ -96,16 +99,16 @@ TEST(ImagePrompt, ATemplateThatDropsPartsHasThemInTheText) {
   api::Message result = Made("tool", "shot: {}");
   result.tool_call_id = "call00001";
   const std::string shown =
-      Rendered(*JinjaOf(source), {Made("user", "{}a"), call, result, Made("user", "b")});
+      PromptOfImages(*JinjaOf(source), {Made("user", "{}a"), call, result, Made("user", "b")});
   EXPECT_THAT(shown, HasSubstr("[user]<img>»a"));
   EXPECT_THAT(shown, HasSubstr("[tool]»shot: «<img>;"));
 }
 
 TEST(ImagePrompt, TextThatSpellsAPlaceholderStaysText) {
   for (const std::string_view source : {kParts, kStrings}) {
-    EXPECT_EQ(Rendered(*JinjaOf(source), {Made("user", "<img>{}<img>")}),
+    EXPECT_EQ(PromptOfImages(*JinjaOf(source), {Made("user", "<img>{}<img>")}),
               "«[user]»<img>«<img>»<img>«;[assistant]»");
-    EXPECT_EQ(Rendered(*JinjaOf(source), {Made("user", "<img>")}), "«[user]»<img>«;[assistant]»");
+    EXPECT_EQ(PromptOfImages(*JinjaOf(source), {Made("user", "<img>")}), "«[user]»<img>«;[assistant]»");
   }
 }
 
@@ -114,7 +117,7 @@ TEST(ImagePrompt, GoTemplatesHaveThemInTheText) {
                              "{{ if .Prompt }}[user]{{ .Prompt }};{{ end }}[assistant]{{ .Response }}"}) {
     auto parsed = PromptTemplate::ParseGo(source);
     ASSERT_TRUE(parsed) << parsed.error().message;
-    EXPECT_EQ(Rendered(**parsed, {Made("user", "{}{}What <img>{}?")}),
+    EXPECT_EQ(PromptOfImages(**parsed, {Made("user", "{}{}What <img>{}?")}),
               "«[user]<img><img>»What <img>«<img>»?«;[assistant]»");
   }
 }
@@ -132,8 +135,9 @@ TEST(ImagePrompt, ImagesMoveWithTheirTurns) {
   call.tool_calls = {{"call00001", "f", "{}"}};
   api::Message result = Made("tool", "shot: {}.");
   result.tool_call_id = "call00001";
-  const std::string shown = Rendered(*alternating, {Made("system", "S"), Made("user", "a{}b"),
-                                                    Made("user", "{}"), call, result, Made("user", "c")});
+  const std::string shown = PromptOfImages(
+      *alternating,
+      {Made("system", "S"), Made("user", "a{}b"), Made("user", "{}"), call, result, Made("user", "c")});
   EXPECT_THAT(shown, HasSubstr("[user]»S\n\na«<img>»b«<img>;[assistant]»look"));
   EXPECT_THAT(shown, HasSubstr("<tool_response>\n»shot: «<img>».«\n</tool_response>»"))
       << "between what marks the result";
@@ -141,25 +145,25 @@ TEST(ImagePrompt, ImagesMoveWithTheirTurns) {
 
 TEST(ImagePrompt, WhatATemplateCannotShowIsRefused) {
   const auto parts = JinjaOf(kParts);
-  EXPECT_EQ(Rendered(*parts, {Made("user", "{}a")}, ""), "error: the model takes text only");
+  EXPECT_EQ(PromptOfImages(*parts, {Made("user", "{}a")}, ""), "error: the model takes text only");
   const auto dropping = JinjaOf("{% for m in messages %}{{ m.content | replace('<img>', '') }}{% endfor %}");
-  EXPECT_EQ(Rendered(*dropping, {Made("user", "{}a")}),
+  EXPECT_EQ(PromptOfImages(*dropping, {Made("user", "{}a")}),
             "error: the model's chat template does not show every image of the messages");
   api::Message outside = Made("user", "{}a");
   outside.images[0].at = 2;
-  EXPECT_THAT(Rendered(*parts, {outside}), HasSubstr("no image can stand at byte 2"));
+  EXPECT_THAT(PromptOfImages(*parts, {outside}), HasSubstr("no image can stand at byte 2"));
   api::Message inside{"user", "\xC3\xA9"};
   inside.images = {{1, AnyFile()}};
-  EXPECT_THAT(Rendered(*parts, {inside}), HasSubstr("no image can stand at byte 1"));
+  EXPECT_THAT(PromptOfImages(*parts, {inside}), HasSubstr("no image can stand at byte 1"));
   api::Message backwards = Made("user", "a{}b{}");
   std::swap(backwards.images[0], backwards.images[1]);
-  EXPECT_THAT(Rendered(*parts, {backwards}), HasSubstr("no image can stand at byte 1"));
+  EXPECT_THAT(PromptOfImages(*parts, {backwards}), HasSubstr("no image can stand at byte 1"));
 }
 
 TEST(ImagePrompt, WithoutATemplateTheTextHasPlaceholders) {
-  EXPECT_EQ(Shown(TextWithPlaceholders(Made("user", "{}a{}{}<img>"), kPlaceholder)),
+  EXPECT_EQ(InSegments(TextWithPlaceholders(Made("user", "{}a{}{}<img>"), kPlaceholder)),
             "«<img>»a«<img>»«<img>»<img>");
-  EXPECT_EQ(Shown(TextWithPlaceholders(Made("user", "a"), kPlaceholder)), "a");
+  EXPECT_EQ(InSegments(TextWithPlaceholders(Made("user", "a"), kPlaceholder)), "a");
 }
 
 nlohmann::ordered_json ReadJson(const std::filesystem::path& path) {
@@ -227,7 +231,7 @@ TEST(ImagePrompt, PublishedTemplatesShowImages) {
            false},
           {std::vector{Made("user", "f{}"), call, result}, true}}) {
       const std::string shown =
-          Rendered(**parsed, messages, placeholder, with_tools ? tools : std::vector<api::Tool>());
+          PromptOfImages(**parsed, messages, placeholder, with_tools ? tools : std::vector<api::Tool>());
       EXPECT_THAT(shown, Not(HasSubstr("error:"))) << name;
     }
   }

@@ -33,7 +33,8 @@ struct Turn {
   std::vector<jinja::ByteRange> markers = {};  // sorted, apart, on code point borders
 };
 
-// Puts the content of `from` behind that of `to`, images too, with `gap` between two texts that are not empty.
+// Puts the content of `from` behind that of `to`, images too, with `gap` between two texts that are not
+// empty.
 void AppendContent(Turn& to, std::string_view gap, const Turn& from);
 
 // Replaces the images by a text of the template's where they stand.

@@ -17,7 +17,7 @@ struct ImagePrompt {
       {};  // what looks like a path of an image and is no file: it stays in the text
 };
 
-// A path begins with "/", "./", "../", "~/" or "file://", or is in quotes, and ends with the extension of PNG,
+// A path begins with "/", "./", "../", "~/" or "file://", or is in quotes. It ends with the extension of PNG,
 // JPEG or WebP. Blanks in it are escaped, in quotes, or stand in a file's name as they are: what a terminal
 // pastes where a file is dropped on it. kInvalidArgument: a file that is there and cannot be read.
 api::Result<ImagePrompt> ReadImages(std::string_view prompt);

@@ -76,7 +76,7 @@ Rows ModelRows(const Json& shown) {
   return rows;
 }
 
-// Of the vision tower's own file.
+// What the vision tower's own file says.
 Rows ProjectorRows(const Json& shown) {
   const Json& info = Member(shown, "projector_info");
   Rows rows;

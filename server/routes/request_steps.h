@@ -146,8 +146,8 @@ scheduler::AnswerLength AnswerLengthOf(const Exchange& exchange, const Parsed& p
 // The defaults that the model adds to a request.
 api::ModelDefaults DefaultsOf(const StoredModel& model);
 
-// Makes of the images of a parsed request, whose messages they are in, what the model takes. False: the request
-// was answered with the error.
+// Makes of the images of a parsed request, whose messages they are in, what the model takes. False: the
+// request was answered with the error.
 Awaitable<bool> SettleImages(Services& services, Exchange& exchange, const StoredModel& model,
                              const api::ImageUse& use, std::vector<api::Message>& messages);
 
