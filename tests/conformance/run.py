@@ -107,6 +107,10 @@ def run_suite(work, environment):
         environment |= {"BASE_URL": f"http://127.0.0.1:{daemon.port}", "MODEL": MODEL, "EMBED_MODEL": MODEL,
                         "ENCODER_FOLDER": str(encoder), "RERANKER_FOLDER": str(ranker),
                         "QUIRE_BIN": str(harness.BIN), "REPORT": str(report)}
+        fixtures = pathlib.Path(os.environ.get("QUIRE_FIXTURES", ROOT.parent / "shared/fixtures"))
+        vision = fixtures.with_name(fixtures.name + "-2") / "vision"
+        if vision.exists():
+            environment["VISION_FOLDER"] = str(vision.resolve())
         # As package.json's "test", but with the files named: from Node.js 22 on a folder is not searched.
         files = sorted(path.relative_to(work).as_posix() for path in work.glob("test/*.test.mjs"))
         command = ["node", "--test", "--test-concurrency=1", "--test-reporter=./lib/report.mjs",
