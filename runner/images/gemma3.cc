@@ -45,21 +45,18 @@ class Gemma3Processor final : public ImageProcessor {
 
 ProcessorPtr ReadGemma3(ProcessorKeys& keys) {
   constexpr int32_t kSide = 896, kPatch = 14, kTokens = 256, kSideLimit = 4096;
-  const int32_t side = keys.Integer(
-      {"config/vision_config/image_size", "gguf/clip.vision.image_size", "gguf/gemma3.vision.image_size"},
-      kSide, 1, kSideLimit);
+  const int32_t side =
+      keys.Integer({"config/vision_config/image_size", "tower/image_size"}, kSide, 1, kSideLimit);
   const int32_t height = keys.Integer({"processor/image_processor/size/height"}, side, 1, kSideLimit);
   const int32_t width = keys.Integer({"processor/image_processor/size/width"}, side, 1, kSideLimit);
   PatchForm form;
-  form.size = keys.Integer(
-      {"config/vision_config/patch_size", "gguf/clip.vision.patch_size", "gguf/gemma3.vision.patch_size"},
-      kPatch, 1, kSideLimit);
+  form.size = keys.Integer({"config/vision_config/patch_size", "tower/patch_size"}, kPatch, 1, kSideLimit);
   keys.Require(height == side && width == side && side % form.size == 0,
                "images are squares of image_size, a multiple of patch_size");
   form.values = keys.Scale({}).Table();
   keys.Require(!keys.Flag({"processor/image_processor/do_pan_and_scan"}, false), "do_pan_and_scan is false");
   // A file of llama.cpp says how many patches a side go into a token.
-  const int32_t pooled = keys.Integer({"gguf/clip.vision.projector.scale_factor"}, 0, 0, kSideLimit);
+  const int32_t pooled = keys.Integer({"tower/projector.scale_factor"}, 0, 0, kSideLimit);
   const int32_t tokens_a_side = pooled == 0 ? 0 : side / form.size / pooled;
   const int32_t tokens = keys.Integer({"config/mm_tokens_per_image", "gguf/gemma3.mm.tokens_per_image"},
                                       pooled == 0 ? kTokens : tokens_a_side * tokens_a_side, 1, kSideLimit);

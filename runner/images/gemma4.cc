@@ -78,14 +78,12 @@ ProcessorPtr ReadGemma4(ProcessorKeys& keys) {
   constexpr int32_t kPatchLimit = 64, kTokenLimit = 4096;
   Gemma4Processor::Settings settings;
   settings.form.order = ValueOrder::kRowColumnChannel;
-  settings.form.size =
-      keys.Integer({"processor/image_processor/patch_size", "config/vision_config/patch_size",
-                    "gguf/clip.vision.patch_size", "gguf/gemma4.vision.patch_size"},
-                   16, 1, kPatchLimit);
-  settings.pooled = keys.Integer(
-      {"processor/image_processor/pooling_kernel_size", "config/vision_config/pooling_kernel_size",
-       "gguf/clip.vision.projector.scale_factor", "gguf/gemma4.vision.projector.scale_factor"},
-      3, 1, 16);
+  settings.form.size = keys.Integer(
+      {"processor/image_processor/patch_size", "config/vision_config/patch_size", "tower/patch_size"}, 16, 1,
+      kPatchLimit);
+  settings.pooled = keys.Integer({"processor/image_processor/pooling_kernel_size",
+                                  "config/vision_config/pooling_kernel_size", "tower/projector.scale_factor"},
+                                 3, 1, 16);
   settings.tokens_max = keys.Integer({"processor/image_processor/max_soft_tokens",
                                       "processor/image_seq_length", "config/vision_soft_tokens_per_image"},
                                      280, 1, kTokenLimit);

@@ -103,17 +103,14 @@ class Idefics3Processor final : public ImageProcessor {
 ProcessorPtr ReadIdefics3(ProcessorKeys& keys) {
   constexpr int32_t kSideLimit = 8192, kTilesLimit = 32;
   Idefics3Processor::Settings settings;
-  settings.form.size =
-      keys.Integer({"config/vision_config/patch_size", "gguf/clip.vision.patch_size"}, 14, 1, 256);
+  settings.form.size = keys.Integer({"config/vision_config/patch_size", "tower/patch_size"}, 14, 1, 256);
   settings.tile = keys.Integer({"processor/image_processor/max_image_size/longest_edge",
-                                "config/vision_config/image_size", "gguf/clip.vision.image_size"},
+                                "config/vision_config/image_size", "tower/image_size"},
                                364, 1, kSideLimit);
-  settings.longest =
-      keys.Integer({"processor/image_processor/size/longest_edge", "gguf/clip.vision.preproc_image_size"},
-                   4 * settings.tile, 1, kSideLimit);
+  settings.longest = keys.Integer({"processor/image_processor/size/longest_edge", "tower/preproc_image_size"},
+                                  4 * settings.tile, 1, kSideLimit);
   settings.split = keys.Flag({"processor/image_processor/do_image_splitting"}, true);
-  const int32_t shuffled =
-      keys.Integer({"config/scale_factor", "gguf/clip.vision.projector.scale_factor"}, 2, 1, 16);
+  const int32_t shuffled = keys.Integer({"config/scale_factor", "tower/projector.scale_factor"}, 2, 1, 16);
   const int32_t tokens_a_side = settings.tile / settings.form.size / shuffled;
   settings.tokens = tokens_a_side * tokens_a_side;
   keys.Require(settings.tile % settings.form.size == 0 && tokens_a_side > 0 &&

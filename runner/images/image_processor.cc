@@ -22,9 +22,10 @@ namespace {
 using nlohmann::ordered_json;
 using weights::ModelFiles;
 
+// GGUF files of Qwen-VL have the architecture of their text model (weights/dialects/architecture_name.cc).
 struct Family {
   std::vector<std::string_view>
-      names;  // model_type of config.json, projector types and architectures of GGUF
+      names;  // model_type of config.json; projector types and architectures of GGUF
   ProcessorPtr (*read)(ProcessorKeys&);
 };
 
@@ -35,9 +36,10 @@ const std::vector<Family>& Families() {
       {{"idefics3", "smolvlm"}, &ReadIdefics3},
       {{"pixtral", "mistral3"}, &ReadPixtral},
       {{"lfm2_vl", "lfm2-vl", "lfm2"}, &ReadLfm2Vl},
-      {{"qwen2_vl", "qwen2_5_vl", "qwen2vl_merger", "qwen2.5vl_merger", "qwen2vl", "qwen25vl"},
+      {{"qwen2_vl", "qwen2_5_vl", "qwen2vl_merger", "qwen2.5vl_merger", "qwen2vl", "qwen25vl", "qwen2"},
        [](ProcessorKeys& keys) { return ReadQwenVl(keys, false); }},
-      {{"qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", "qwen3vl_merger", "qwen3vl", "qwen3vlmoe"},
+      {{"qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", "qwen3vl_merger", "qwen3vl", "qwen3vlmoe",
+        "qwen35", "qwen35moe", "qwen3", "qwen3moe"},
        [](ProcessorKeys& keys) { return ReadQwenVl(keys, true); }},
   };
   return kFamilies;
@@ -62,17 +64,32 @@ std::string_view TextOf(const ordered_json& object, std::string_view key) {
                                                      : std::string_view();
 }
 
-// A file of llama.cpp with a tower alone, or a model's own file with a tower in it.
+// The keys with this prefix, without it.
+ordered_json KeysBehind(const std::string& prefix, const ordered_json& metadata) {
+  ordered_json keys = ordered_json::object();
+  for (const auto& [key, value] : metadata.items()) {
+    if (key.starts_with(prefix)) keys[key.substr(prefix.size())] = value;
+  }
+  return keys;
+}
+
+// A file of llama.cpp with a tower alone, or a model's own file with a tower in it, as Ollama writes it.
 api::Result<ProcessorPtr> ReadGguf(const ModelFiles& files) {
   const ordered_json& metadata = files.config();
   std::string_view name = TextOf(metadata, "clip.vision.projector_type");
   if (name.empty()) name = TextOf(metadata, "clip.projector_type");
   const std::string architecture = files.architecture();
-  if (name.empty() && metadata.contains(architecture + ".vision.block_count")) name = architecture;
-  if (name.empty()) return nullptr;
+  std::string prefix = "clip.vision.";
+  if (name.empty()) {
+    name = architecture;
+    prefix = architecture + ".vision.";
+  }
+  const ordered_json tower = KeysBehind(prefix, metadata);
+  if (!tower.contains("block_count")) return nullptr;
   const auto vision = metadata.find("clip.has_vision_encoder");
   if (vision != metadata.end() && *vision == false) return nullptr;
-  return ReadFamily(name, files.path(), ProcessorKeys({{"gguf", &metadata, files.path()}}));
+  return ReadFamily(name, files.path(),
+                    ProcessorKeys({{"tower", &tower, files.path()}, {"gguf", &metadata, files.path()}}));
 }
 
 // Text models are published with the configuration of the tower that was left out.

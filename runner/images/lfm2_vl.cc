@@ -121,11 +121,11 @@ ProcessorPtr ReadLfm2Vl(ProcessorKeys& keys) {
   constexpr int32_t kPatchLimit = 256, kTokenLimit = 1 << 16, kTileLimit = 4096, kTilesLimit = 64;
   Lfm2VlProcessor::Settings settings;
   settings.form.order = ValueOrder::kRowColumnChannel;
-  settings.form.size = keys.Integer({"processor/image_processor/encoder_patch_size",
-                                     "config/vision_config/patch_size", "gguf/clip.vision.patch_size"},
-                                    16, 1, kPatchLimit);
+  settings.form.size = keys.Integer(
+      {"processor/image_processor/encoder_patch_size", "config/vision_config/patch_size", "tower/patch_size"},
+      16, 1, kPatchLimit);
   settings.downsample = keys.Integer({"processor/image_processor/downsample_factor",
-                                      "config/downsample_factor", "gguf/clip.vision.projector.scale_factor"},
+                                      "config/downsample_factor", "tower/projector.scale_factor"},
                                      2, 1, 16);
   const auto integer = [&keys](std::string_view name, int32_t fallback, int32_t max) {
     return keys.Integer({"processor/image_processor/" + std::string(name), "config/" + std::string(name)},

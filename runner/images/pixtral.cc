@@ -67,16 +67,14 @@ class PixtralProcessor final : public ImageProcessor {
 ProcessorPtr ReadPixtral(ProcessorKeys& keys) {
   constexpr int32_t kSideLimit = 8192;
   PixtralProcessor::Settings settings;
-  settings.form.size = keys.Integer({"processor/patch_size", "config/vision_config/patch_size",
-                                     "gguf/clip.vision.patch_size", "gguf/mistral3.vision.patch_size"},
-                                    16, 1, 256);
+  settings.form.size = keys.Integer(
+      {"processor/patch_size", "config/vision_config/patch_size", "tower/patch_size"}, 16, 1, 256);
   settings.merge = keys.Integer({"processor/spatial_merge_size", "config/spatial_merge_size",
-                                 "gguf/clip.vision.spatial_merge_size", "gguf/mistral3.spatial_merge_size"},
+                                 "tower/spatial_merge_size", "gguf/mistral3.spatial_merge_size"},
                                 1, 1, 16);
-  settings.longest =
-      keys.Integer({"processor/image_processor/size/longest_edge", "config/vision_config/image_size",
-                    "gguf/clip.vision.image_size", "gguf/mistral3.vision.image_size"},
-                   1024, 1, kSideLimit);
+  settings.longest = keys.Integer(
+      {"processor/image_processor/size/longest_edge", "config/vision_config/image_size", "tower/image_size"},
+      1024, 1, kSideLimit);
   settings.form.values = keys.Scale(ClipScale()).Table();
   settings.filter = keys.Resample(Filter::kBicubic);
   settings.token = keys.Text({"processor/image_token"}, "[IMG]");

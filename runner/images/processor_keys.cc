@@ -103,10 +103,8 @@ PixelScale ProcessorKeys::Scale(const PixelScale& published) {
   scale.rescale = Flag({"processor/image_processor/do_rescale"}, published.rescale);
   scale.normalize = Flag({"processor/image_processor/do_normalize"}, published.normalize);
   scale.factor = Number({"processor/image_processor/rescale_factor"}, published.factor, 1e-6, 1e6);
-  scale.mean =
-      Channels({"processor/image_processor/image_mean", "gguf/clip.vision.image_mean"}, published.mean);
-  scale.deviation =
-      Channels({"processor/image_processor/image_std", "gguf/clip.vision.image_std"}, published.deviation);
+  scale.mean = Channels({"processor/image_processor/image_mean", "tower/image_mean"}, published.mean);
+  scale.deviation = Channels({"processor/image_processor/image_std", "tower/image_std"}, published.deviation);
   Require(std::ranges::none_of(scale.deviation, [](double value) { return value == 0; }),
           "image_std is not 0");
   return scale;

@@ -18,8 +18,8 @@ namespace quire::runner::images {
 
 // A key is a path: the document, then members: "processor/image_processor/size/height". Documents are
 // "config" (config.json), "processor" (ModelFiles::processor_config) and "tokenizer" (tokenizer_config.json)
-// of a directory, "gguf" of a GGUF file, whose keys are members. Of several keys the first that is there and
-// not null counts.
+// of a directory, "gguf" of a GGUF file and "tower": those of its keys that begin with clip.vision. or with
+// the architecture and .vision. Of several keys the first that is there and not null counts.
 class ProcessorKeys {
  public:
   using Json = nlohmann::ordered_json;

@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "api/base/sha256.h"
@@ -186,6 +187,74 @@ TEST(Processor, TellsImagesApart) {
   digests.insert(processor->Prepare({640, 128, std::vector<uint8_t>(3 * 640 * 128)})->digest);
   digests.insert(processor->Prepare({128, 640, std::vector<uint8_t>(3 * 640 * 128)})->digest);
   EXPECT_EQ(digests.size(), 4U);
+}
+
+// A GGUF file with these texts and numbers, and no tensors.
+fs::path WriteKeys(const weights::testing::TemporaryDirectory& directory,
+                   const std::vector<std::pair<std::string, std::string>>& texts,
+                   const std::vector<std::pair<std::string, uint32_t>>& numbers) {
+  constexpr uint32_t kUint32 = 4;
+  weights::testing::Image file;
+  file.GgufHeader(0, texts.size() + numbers.size());
+  for (const auto& [key, value] : texts) file.TextPair(key, value);
+  for (const auto& [key, value] : numbers) file.Pair<uint32_t>(key, kUint32, value);
+  return directory.Write("keys.gguf", file.PadTo(32).bytes());
+}
+
+TEST(Processor, ReadsTheKeysOfGgufFiles) {
+  const weights::testing::TemporaryDirectory directory;
+  const Bitmap picture = Pattern(300, 170);
+  struct Case {
+    std::string family;
+    std::vector<std::pair<std::string, std::string>> texts;
+    std::vector<std::pair<std::string, uint32_t>> numbers;
+  };
+  for (const Case& test : std::vector<Case>{
+           {"gemma3",
+            {{"general.architecture", "clip"}, {"clip.projector_type", "gemma3"}},
+            {{"clip.vision.block_count", 27},
+             {"clip.vision.image_size", 896},
+             {"clip.vision.patch_size", 14}}},
+           {"lfm2_vl",
+            {{"general.architecture", "clip"}, {"clip.projector_type", "lfm2"}},
+            {{"clip.vision.block_count", 12}, {"clip.vision.projector.scale_factor", 2}}},
+           {"gemma4",
+            {{"general.architecture", "clip"}, {"clip.vision.projector_type", "gemma4v"}},
+            {{"clip.vision.block_count", 16}, {"clip.vision.patch_size", 16}}},
+           {"qwen3_5", {{"general.architecture", "qwen35"}}, {{"qwen35.vision.block_count", 12}}},
+           {"qwen2_5_vl",
+            {{"general.architecture", "qwen25vl"}},
+            {{"qwen25vl.vision.block_count", 32}, {"qwen25vl.vision.patch_size", 14}}},
+           {"gemma3",
+            {{"general.architecture", "gemma3"}},
+            {{"gemma3.vision.block_count", 27}, {"gemma3.mm.tokens_per_image", 256}}}}) {
+    const auto from_keys = ProcessorOf(WriteKeys(directory, test.texts, test.numbers));
+    const ModelDirectory published(OnlyFamily(test.family));
+    const auto expected = ProcessorOf(published.path());
+    ASSERT_TRUE(from_keys != nullptr && expected != nullptr) << test.family;
+    const auto image = from_keys->Prepare(picture), other = expected->Prepare(picture);
+    EXPECT_EQ(image->digest, other->digest) << test.family;
+    EXPECT_EQ(image->prompt_text, other->prompt_text) << test.family;
+    EXPECT_EQ(image->tiles.front().patches, other->tiles.front().patches) << test.family;
+    EXPECT_EQ(from_keys->placeholder(), expected->placeholder());
+  }
+  EXPECT_EQ(ProcessorOf(WriteKeys(directory, {{"general.architecture", "gemma3"}}, {})), nullptr);
+  const auto other =
+      weights::Open(WriteKeys(directory, {{"general.architecture", "clip"}, {"clip.projector_type", "ldp"}},
+                              {{"clip.vision.block_count", 3}}));
+  ASSERT_TRUE(other);
+  const auto processor = ReadProcessor(**other, nullptr);
+  ASSERT_FALSE(processor);
+  EXPECT_EQ(processor.error().code, api::ErrorCode::kUnsupported);
+}
+
+TEST(Processor, ReadsLlamaCppsProjectorFile) {
+  QUIRE_FIND_OR_SKIP(folder, "vision/gemma3_vl");
+  const auto directory = ProcessorOf(folder);
+  const auto file = ProcessorOf(folder / "gemma3_vl.f16.gguf", folder / "mmproj-gemma3_vl.f16.gguf");
+  ASSERT_TRUE(directory != nullptr && file != nullptr);
+  EXPECT_EQ(directory->Prepare(Pattern(100, 70))->digest, file->Prepare(Pattern(100, 70))->digest);
+  EXPECT_EQ(directory->Prepare(Pattern(100, 70))->prompt_text, file->Prepare(Pattern(100, 70))->prompt_text);
 }
 
 std::string Refusal(const std::string& files) {

@@ -63,23 +63,22 @@ ProcessorPtr ReadQwenVl(ProcessorKeys& keys, bool third_generation) {
   constexpr int32_t kPatchLimit = 256, kAreaLimit = 1 << 26;
   QwenVlProcessor::Settings settings;
   PatchForm& form = settings.form;
-  form.size = keys.Integer({"processor/image_processor/patch_size", "config/vision_config/patch_size",
-                            "gguf/clip.vision.patch_size"},
-                           third_generation ? 16 : 14, 1, kPatchLimit);
-  form.merge =
-      keys.Integer({"processor/image_processor/merge_size", "config/vision_config/spatial_merge_size",
-                    "gguf/clip.vision.spatial_merge_size"},
-                   2, 1, 16);
+  form.size = keys.Integer(
+      {"processor/image_processor/patch_size", "config/vision_config/patch_size", "tower/patch_size"},
+      third_generation ? 16 : 14, 1, kPatchLimit);
+  form.merge = keys.Integer({"processor/image_processor/merge_size",
+                             "config/vision_config/spatial_merge_size", "tower/spatial_merge_size"},
+                            2, 1, 16);
   const int32_t unit = form.size * form.merge;
   // Files before size had min_pixels and max_pixels, which count where both are there.
-  settings.area_min =
-      keys.Integer({"processor/image_processor/min_pixels", "processor/image_processor/size/min_pixels",
-                    "processor/image_processor/size/shortest_edge", "gguf/clip.vision.image_min_pixels"},
-                   third_generation ? 65'536 : 3'136, 1, kAreaLimit);
-  settings.area_max =
-      keys.Integer({"processor/image_processor/max_pixels", "processor/image_processor/size/max_pixels",
-                    "processor/image_processor/size/longest_edge", "gguf/clip.vision.image_max_pixels"},
-                   third_generation ? 16'777'216 : 12'845'056, 1, kAreaLimit);
+  settings.area_min = keys.Integer(
+      {"processor/image_processor/min_pixels", "processor/image_processor/size/min_pixels",
+       "processor/image_processor/size/shortest_edge", "tower/image_min_pixels", "tower/shortest_edge"},
+      third_generation ? 65'536 : 3'136, 1, kAreaLimit);
+  settings.area_max = keys.Integer(
+      {"processor/image_processor/max_pixels", "processor/image_processor/size/max_pixels",
+       "processor/image_processor/size/longest_edge", "tower/image_max_pixels", "tower/longest_edge"},
+      third_generation ? 16'777'216 : 12'845'056, 1, kAreaLimit);
   keys.Require(settings.area_min <= settings.area_max && settings.area_max >= int64_t{unit} * unit,
                "the least area of an image is at most the largest, which has a token at least");
   form.values = keys.Scale(third_generation ? PixelScale() : ClipScale()).Table();
