@@ -292,9 +292,9 @@ class RopeReader {
     std::ranges::transform(query_.given_sections, sections.begin(),
                            [all](int32_t given) { return std::min<int64_t>(given, all); });
     if (const auto* const list = read_.Find(key); list != nullptr) {
-      if (!list->is_array() || list->size() < 3) read_.Fail(read_.Name(key) + " is not a list of 3 sections");
-      for (size_t i = 0; i < 3 && i < list->size(); ++i) {
-        sections[i] = ConfigReader::WholeNumber((*list)[i]).value_or(-1);
+      for (size_t i = 0; i < 3; ++i) {
+        const bool given = list->is_array() && i < list->size();
+        sections[i] = given ? ConfigReader::WholeNumber((*list)[i]).value_or(-1) : -1;
       }
     }
     const bool fit = std::ranges::all_of(sections, [all](int64_t n) { return n >= 0 && n <= all; });
