@@ -52,6 +52,15 @@ std::unexpected<api::Error> TooManyDimensions(const ModelFiles& files, const aut
                       fmt::format("tensor {} has {} dimensions", Quoted(tensor.name), tensor.shape.size()));
 }
 
+// The kernels of convolutions over time have five dimensions. Whoever reads them wants rows and the rest.
+std::vector<int64_t> Folded(std::vector<int64_t> shape) {
+  while (shape.size() > kGgufDimensionsMax) {
+    shape[shape.size() - 2] *= shape.back();
+    shape.pop_back();
+  }
+  return shape;
+}
+
 class PackedModel : public ModelFiles {
  public:
   struct Parts {
@@ -169,8 +178,7 @@ class StoredTensors {
  public:
   api::Result<void> Add(const ModelFiles& files, const std::vector<Tensor>& tensors, GgufWriter& writer) {
     for (const Tensor& tensor : tensors) {
-      if (tensor.shape.size() > kGgufDimensionsMax) return TooManyDimensions(files, tensor);
-      writer.AddTensor(tensor.name, tensor.type, tensor.shape);
+      writer.AddTensor(tensor.name, tensor.type, Folded(tensor.shape));
       Append(tensor.data);
     }
     for (const IntegerTensor& tensor : files.integer_tensors()) {
