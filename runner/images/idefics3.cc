@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
-#include <utility>
 
 #include "runner/images/image_processor.h"
 #include "runner/images/patches.h"
@@ -25,7 +24,7 @@ class Idefics3Processor final : public ImageProcessor {
     int32_t tokens = 0;   // of a tile
     bool split = true;
   };
-  explicit Idefics3Processor(Settings settings) : settings_(std::move(settings)) {}
+  explicit Idefics3Processor(const Settings& settings) : settings_(settings) {}
 
   const std::string& placeholder() const override { return token_; }
   const std::string& image_token() const override { return token_; }
@@ -120,7 +119,7 @@ ProcessorPtr ReadIdefics3(ProcessorKeys& keys) {
                "image_seq_len is the number of tokens of a tile");
   settings.form.values = keys.Scale({}).Table();
   settings.filter = keys.Resample(Filter::kLanczos);
-  return std::make_unique<Idefics3Processor>(std::move(settings));
+  return std::make_unique<Idefics3Processor>(settings);
 }
 
 }  // namespace quire::runner::images

@@ -127,8 +127,9 @@ ProcessorPtr ReadLfm2Vl(ProcessorKeys& keys) {
   settings.downsample = keys.Integer({"processor/image_processor/downsample_factor",
                                       "config/downsample_factor", "tower/projector.scale_factor"},
                                      2, 1, 16);
-  const auto integer = [&keys](std::string_view name, int32_t fallback, int32_t max) {
-    return keys.Integer({"processor/image_processor/" + std::string(name), "config/" + std::string(name)},
+  // Its first files had these keys elsewhere.
+  const auto integer = [&keys](const std::string& name, int32_t fallback, int32_t max) {
+    return keys.Integer({"processor/image_processor/" + name, "processor/" + name, "config/" + name},
                         fallback, 1, max);
   };
   settings.tokens_min = integer("min_image_tokens", settings.tokens_min, kTokenLimit);

@@ -113,6 +113,8 @@ PixelScale ProcessorKeys::Scale(const PixelScale& published) {
 Filter ProcessorKeys::Resample(Filter fallback) {
   constexpr std::string_view kKey = "processor/image_processor/resample";
   constexpr int32_t kLanczos = 1, kBilinear = 2, kBicubic = 3;  // as Pillow counts
+  Require(Flag({"processor/image_processor/do_resize"}, true), "do_resize is true");
+  Require(!Flag({"processor/image_processor/do_center_crop"}, false), "do_center_crop is false");
   const Found found = Find({kKey});
   if (found.value == nullptr) return fallback;
   switch (Integer({kKey}, 0, 0, INT32_MAX)) {

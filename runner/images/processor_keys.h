@@ -43,7 +43,7 @@ class ProcessorKeys {
 
   // What all families have.
   PixelScale Scale(const PixelScale& published);
-  Filter Resample(Filter fallback);
+  Filter Resample(Filter fallback);  // and nothing else is done to the size
   // Wrong values are errors, too. `holds`: `what` is so.
   void Require(bool holds, std::string_view what);
 

@@ -274,6 +274,7 @@ TEST(Processor, NamesTheKeyThatIsWrong) {
   EXPECT_THAT(Refusal(OnlyFamily("lfm2_vl", R"({"image_std":[1,0,1]})")), HasSubstr("image_std is not 0"));
   EXPECT_THAT(Refusal(OnlyFamily("lfm2_vl", R"({"resample":0})")),
               HasSubstr("image_processor/resample is not 1 (Lanczos)"));
+  EXPECT_THAT(Refusal(OnlyFamily("mistral3", R"({"do_resize":false})")), HasSubstr("do_resize is true"));
   EXPECT_THAT(Refusal(OnlyFamily("other_vl")), HasSubstr(R"(images of "other_vl" are not supported)"));
 }
 

@@ -34,6 +34,8 @@ double WeightAt(Filter filter, double x) {
 
 double Radius(Filter filter) { return filter == Filter::kBilinear ? 1 : filter == Filter::kBicubic ? 2 : 3; }
 
+int64_t Truncated(double x) { return static_cast<int64_t>(x); }
+
 // What the values along one axis are made of.
 struct Taps {
   struct Value {
@@ -55,8 +57,8 @@ Taps MakeTaps(int32_t in, int32_t out, Filter filter) {
   double largest = 0;
   for (int32_t i = 0; i < out; ++i) {
     const double center = scale * (i + 0.5);
-    const int64_t first = std::max<int64_t>(static_cast<int64_t>(center - radius + 0.5), 0);
-    const int64_t end = std::min<int64_t>(static_cast<int64_t>(center + radius + 0.5), in);
+    const int64_t first = std::max<int64_t>(Truncated(center - radius + 0.5), 0);
+    const int64_t end = std::min<int64_t>(Truncated(center + radius + 0.5), in);
     const size_t begin = weights.size();
     double sum = 0;
     for (int64_t x = first; x < end; ++x) {
