@@ -16,7 +16,7 @@ struct EncoderBatch {
   std::vector<TokenId> tokens;     // [rows]
   std::vector<int32_t> types;      // [rows]; a type that the model does not have counts as 0
   std::vector<int32_t> row_begin;  // [texts + 1]
-  // Of images: [rows, EncoderForm::rope_axes]; empty: rows of a text count up from 0.
+  // [rows, EncoderForm::rope_axes] where rows are those of images; empty: they count up in each text.
   std::vector<int64_t> positions = {};
   std::vector<int32_t> window_begin = {};  // [windows + 1]; none goes over the end of an image
 };

@@ -1,5 +1,5 @@
-// Vision towers in GGUF files: mmproj files beside a text model, and files with the text model and the tower in
-// them. They compute what the same weights do in a checkpoint.
+// Vision towers in GGUF files: mmproj files beside a text model, and files with both in them. They compute
+// what the same weights do in a checkpoint.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,6 +14,7 @@
 
 #include "runner/images/prepared_image.h"
 #include "runner/models/testing/patched_model_files.h"
+#include "runner/models/testing/random_towers.h"
 #include "runner/models/vision_tower.h"
 #include "runner/weights/model_files.h"
 #include "tests/data/test_data.h"
@@ -122,7 +123,7 @@ Json ProjectorKeys(const char* type, const Json& more) {
 
 // With the architecture in front, as one file has them, and the text model's width.
 Json BlobKeys(const std::string& architecture, const Json& projector) {
-  Json keys = {{"general.architecture", architecture}, {architecture + ".embedding_length", 24}};
+  Json keys = {{"general.architecture", architecture}, {architecture + ".embedding_length", 8}};
   for (const auto& [key, value] : projector.items()) {
     if (key.starts_with("clip.vision.")) keys[architecture + key.substr(4)] = value;
   }
@@ -131,11 +132,14 @@ Json BlobKeys(const std::string& architecture, const Json& projector) {
 
 class VisionInGguf : public testing::Test {
  protected:
-  void Open(const char* family) {
-    const fs::path found = test_data::Find(fs::path("vision") / family);
-    ASSERT_FALSE(found.empty());
-    checkpoint_ = weights::Open(found).value();
-    auto tower = LoadVisionTower(checkpoint_, nullptr);
+  // Of random_towers.h, or of the fixtures. A random one is loaded once and read once.
+  void Open(const char* family, const fs::path& folder = {}) {
+    const auto open = [&]() -> std::shared_ptr<const weights::ModelFiles> {
+      if (folder.empty()) return test::MakeRandomTower(family);
+      return weights::Open(folder).value();
+    };
+    checkpoint_ = open();
+    auto tower = LoadVisionTower(open(), nullptr);
     ASSERT_TRUE(tower) << tower.error().message;
     tower_ = *std::move(tower);
   }
@@ -162,34 +166,30 @@ class VisionInGguf : public testing::Test {
 };
 
 TEST_F(VisionInGguf, SmolVlm) {
-  Open("smolvlm");
-  const GgufFiles files = EmptyGguf(
-      ProjectorKeys("idefics3", {{"clip.vision.image_size", 24}, {"clip.vision.projector.scale_factor", 2}}));
-  const Replacements names = {{"model.vision_model.embeddings.patch_embedding", "v.patch_embd"},
-                              {"model.vision_model.embeddings.position_embedding", "v.position_embd"},
-                              {"model.vision_model.encoder.layers", "v.blk"},
-                              {"model.vision_model.post_layernorm", "v.post_ln"},
-                              {"model.connector.modality_projection.proj", "mm.model.fc"},
-                              {"self_attn.q_proj", "attn_q"},
-                              {"self_attn.k_proj", "attn_k"},
-                              {"self_attn.v_proj", "attn_v"},
-                              {"self_attn.out_proj", "attn_out"},
-                              {"layer_norm1", "ln1"},
-                              {"layer_norm2", "ln2"},
-                              {"mlp.fc1", "ffn_up"},
-                              {"mlp.fc2", "ffn_down"}};
-  for (const auto& tensor : checkpoint_->tensors()) {
-    files->Add(Replaced(tensor.name, names), tensor.type, tensor.shape, BytesOf(tensor));
+  Replacements names = {{"model.vision_model.embeddings.patch_embedding", "v.patch_embd"},
+                        {"model.vision_model.embeddings.position_embedding", "v.position_embd"},
+                        {"model.vision_model.encoder.layers", "v.blk"},
+                        {"model.vision_model.post_layernorm", "v.post_ln"},
+                        {"model.connector.modality_projection.proj", "mm.model.fc"},
+                        {"self_attn.q_proj", "attn_q"},
+                        {"self_attn.k_proj", "attn_k"},
+                        {"self_attn.v_proj", "attn_v"},
+                        {"self_attn.out_proj", "attn_out"},
+                        {"layer_norm1", "ln1"},
+                        {"layer_norm2", "ln2"},
+                        {"mlp.fc1", "ffn_up"},
+                        {"mlp.fc2", "ffn_down"}};
+  for (const bool swapped : {false, true}) {
+    // Some files have the names of the two matrices of a layer the other way round.
+    if (swapped) names.insert(names.end(), {{"ffn_up", "x"}, {"ffn_down", "ffn_up"}, {"x", "ffn_down"}});
+    Open("smolvlm");
+    const GgufFiles files = EmptyGguf(ProjectorKeys(
+        "idefics3", {{"clip.vision.image_size", 24}, {"clip.vision.projector.scale_factor", 2}}));
+    for (const auto& tensor : checkpoint_->tensors()) {
+      files->Add(Replaced(tensor.name, names), tensor.type, tensor.shape, BytesOf(tensor));
+    }
+    ExpectSame(files, RandomTile(6, 6, 4, 2));
   }
-  ExpectSame(files, RandomTile(6, 6, 4, 2));
-  // Some files have the names of the two matrices of a layer the other way round.
-  files->MoveTo("v.blk.0.ffn_up", "x");
-  files->MoveTo("v.blk.0.ffn_down", "v.blk.0.ffn_up");
-  files->MoveTo("x", "v.blk.0.ffn_down");
-  files->MoveTo("v.blk.1.ffn_up", "x");
-  files->MoveTo("v.blk.1.ffn_down", "v.blk.1.ffn_up");
-  files->MoveTo("x", "v.blk.1.ffn_down");
-  ExpectSame(files, RandomTile(4, 4, 4, 2));
 }
 
 Replacements PixtralNames(bool blob) {
@@ -309,22 +309,20 @@ Replacements Gemma4Names() {
 }
 
 TEST_F(VisionInGguf, Gemma4) {
-  for (const char* family : {"gemma4", "gemma4_clipped"}) {
-    Open(family);
-    const Json keys = ProjectorKeys("gemma4v", {{"clip.vision.projector.scale_factor", 3}});
-    const GgufFiles files = EmptyGguf(keys), blob = EmptyGguf(BlobKeys("gemma4", keys));
-    for (const auto& tensor : checkpoint_->tensors()) {
-      const std::string name = Replaced(tensor.name, Gemma4Names());
-      const bool kernel = name == "v.patch_embd.weight";
-      std::vector<int64_t> shape = kernel ? std::vector<int64_t>{32, 3, 4, 4} : tensor.shape;
-      if (shape.empty()) shape = {1};
-      for (const GgufFiles& to : {files, blob}) {
-        to->Add(name, tensor.type, shape, kernel ? ColorsFirst(tensor, 16) : BytesOf(tensor));
-      }
+  Open("gemma4");
+  const Json keys = ProjectorKeys("gemma4v", {{"clip.vision.projector.scale_factor", 3}});
+  const GgufFiles files = EmptyGguf(keys), blob = EmptyGguf(BlobKeys("gemma4", keys));
+  for (const auto& tensor : checkpoint_->tensors()) {
+    const std::string name = Replaced(tensor.name, Gemma4Names());
+    const bool kernel = name == "v.patch_embd.weight";
+    std::vector<int64_t> shape = kernel ? std::vector<int64_t>{32, 3, 4, 4} : tensor.shape;
+    if (shape.empty()) shape = {1};
+    for (const GgufFiles& to : {files, blob}) {
+      to->Add(name, tensor.type, shape, kernel ? ColorsFirst(tensor, 16) : BytesOf(tensor));
     }
-    ExpectSame(files, RandomTile(6, 9, 4, 3));
-    ExpectSameInOneFile(blob, RandomTile(6, 9, 4, 3));
   }
+  ExpectSame(files, RandomTile(6, 9, 4, 3));
+  ExpectSameInOneFile(blob, RandomTile(6, 9, 4, 3));
 }
 
 // The tensors and keys of an mmproj file in the text model's, as Ollama's converter names them.
@@ -344,7 +342,7 @@ GgufFiles OneFile(const fs::path& folder, const std::string& name, const std::st
 
 TEST_F(VisionInGguf, Gemma3InOneFile) {
   QUIRE_FIND_OR_SKIP(found, "vision/gemma3_vl");
-  Open("gemma3_vl");
+  Open("gemma3_vl", found);
   const GgufFiles files = OneFile(found, "gemma3_vl", "gemma3",
                                   {{"v.patch_embd", "v.patch_embedding"},
                                    {"v.position_embd", "v.position_embedding"},
@@ -363,7 +361,7 @@ TEST_F(VisionInGguf, Gemma3InOneFile) {
 
 TEST_F(VisionInGguf, Qwen3InOneFile) {
   QUIRE_FIND_OR_SKIP(found, "vision/qwen3_vl");
-  Open("qwen3_vl");
+  Open("qwen3_vl", found);
   const GgufFiles files = OneFile(found, "qwen3_vl", "qwen3vl",
                                   {{"v.deepstack.1.fc", "v.deepstack_merger.0.linear_fc"},
                                    {"v.deepstack.2.fc", "v.deepstack_merger.1.linear_fc"},
@@ -387,7 +385,7 @@ TEST_F(VisionInGguf, Qwen3InOneFile) {
 
 TEST_F(VisionInGguf, Lfm2) {
   QUIRE_FIND_OR_SKIP(found, "vision/lfm2_vl");
-  Open("lfm2_vl");
+  Open("lfm2_vl", found);
   const GgufFiles files = EmptyGguf(ProjectorKeys("lfm2", {{"clip.vision.embedding_length", 48},
                                                            {"clip.vision.feed_forward_length", 96},
                                                            {"clip.vision.block_count", 3},

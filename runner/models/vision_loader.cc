@@ -206,7 +206,7 @@ class VisionBinder {
   MadeWeights made_;
 };
 
-// As some tools named them: the layer that widens is the one with the larger output.
+// As some tools named them: the layer with the larger output is the first one.
 void FixLegacyNames(const ModelFiles& files, EncoderForm& form) {
   const weights::Tensor* down = files.Find("v.blk.0.ffn_down.weight");
   if (down == nullptr || down->shape.size() != 2 || form.names.down.gguf != "ffn_down" || form.gated) return;

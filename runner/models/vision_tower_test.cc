@@ -18,6 +18,7 @@
 
 #include "runner/images/prepared_image.h"
 #include "runner/models/testing/patched_model_files.h"
+#include "runner/models/testing/random_towers.h"
 #include "runner/weights/mapped_file.h"
 #include "runner/weights/metadata_only.h"
 #include "runner/weights/model_files.h"
@@ -103,34 +104,29 @@ std::vector<Tile> Qwen3Tiles(const VisionGolden& golden, const std::string& name
   return {tile};
 }
 
-// As the small goldens of tests/data have them.
-std::vector<Tile> StoredTiles(const VisionGolden& golden, const std::string& name) {
-  const auto grid = golden.Read<int32_t>(name + ".grid");
-  const auto tokens = static_cast<int32_t>(golden.Shape(name + ".image_embeds")[0]);
-  return {
-      {.rows = grid[0], .columns = grid[1], .patches = golden.Floats(name + ".patches"), .tokens = tokens}};
-}
-
 struct VisionSubject {
   const char* name;
-  std::vector<Tile> (*tiles)(const VisionGolden&, const std::string&);
-  int32_t layers, deepstack;
-  std::vector<std::string> cases = {"c0", "c1", "c2"};
+  std::vector<Tile> (*tiles)(const VisionGolden&, const std::string&);  // null: of random_towers.h
+  int32_t layers = 0, deepstack = 0;                                    // that the golden has
 };
 
 const std::vector<VisionSubject>& VisionSubjects() {
-  static const std::vector<VisionSubject> subjects = {
-      {"gemma3_vl", Gemma3Tiles, 2, 0, {"c0", "c1", "c2", "c4"}},
-      {"lfm2_vl", Lfm2Tiles, 3, 0, {"c0", "c1", "c2", "c4"}},
-      {"qwen3_vl", Qwen3Tiles, 4, 2, {"c0", "c1", "c2", "c4"}},
-      {"gemma4", StoredTiles, 0, 0},
-      {"gemma4_clipped", StoredTiles, 0, 0},
-      {"mistral3", StoredTiles, 0, 0},
-      {"qwen2_5_vl", StoredTiles, 0, 0},
-      {"qwen2_vl", StoredTiles, 0, 0, {"c0", "c1"}},
-      {"smolvlm", StoredTiles, 0, 0, {"c0", "c1"}}};
+  static const std::vector<VisionSubject> subjects = {{"gemma3_vl", Gemma3Tiles, 2, 0},
+                                                      {"lfm2_vl", Lfm2Tiles, 3, 0},
+                                                      {"qwen3_vl", Qwen3Tiles, 4, 2},
+                                                      {"gemma4", nullptr},
+                                                      {"mistral3", nullptr},
+                                                      {"qwen2_5_vl", nullptr},
+                                                      {"qwen2_vl", nullptr},
+                                                      {"smolvlm", nullptr}};
   return subjects;
 }
+
+struct VisionCase {
+  std::string name;
+  std::vector<Tile> tiles;
+  std::vector<float> expected;  // all planes
+};
 
 std::vector<const Tile*> Pointers(const std::vector<Tile>& tiles) {
   std::vector<const Tile*> pointers;
@@ -169,47 +165,62 @@ class KeepActivations final : public ActivationHook {
 class VisionTowers : public testing::TestWithParam<size_t> {
  protected:
   static const VisionSubject& subject() { return VisionSubjects()[GetParam()]; }
-  static fs::path folder() { return test_data::Find(fs::path("vision") / subject().name); }
+  void SetUp() override {
+    if (subject().tiles == nullptr) return ReadRandomCases();
+    folder_ = test_data::Find(fs::path("vision") / subject().name);
+    if (folder_.empty())
+      GTEST_SKIP() << "the fixtures have no vision/" << subject().name << "; see QUIRE_FIXTURES";
+    const VisionGolden golden(folder_);
+    for (const std::string name : {"c0", "c1", "c2", "c4"}) {
+      VisionCase& one = cases_.emplace_back();
+      one = {name, subject().tiles(golden, name), golden.Floats(name + ".image_embeds")};
+      for (int32_t i = 0; i < subject().deepstack; ++i) {
+        const std::vector<float> more = golden.Floats(fmt::format("{}.deepstack{}", name, i));
+        one.expected.insert(one.expected.end(), more.begin(), more.end());
+      }
+    }
+  }
+  void ReadRandomCases() {
+    for (auto& one : test::ReadTowerCases(subject().name)) {
+      cases_.push_back(
+          {fmt::format("c{}", cases_.size()), {std::move(one.tile)}, std::move(one.image_embeds)});
+    }
+  }
   static Files Open(const fs::path& path) {
     auto files = weights::Open(path);
     EXPECT_TRUE(files) << files.error().message;
     return files ? *files : nullptr;
+  }
+  Files Checkpoint() const {
+    return subject().tiles == nullptr ? test::MakeRandomTower(subject().name) : Open(folder_);
   }
   static std::unique_ptr<VisionTower> Load(const Files& model, const Files& projector = nullptr) {
     auto tower = LoadVisionTower(model, projector);
     EXPECT_TRUE(tower) << tower.error().message;
     return tower ? *std::move(tower) : nullptr;
   }
-  static void ExpectGolden(VisionTower& tower, double tolerance) {
-    const VisionGolden golden(folder());
+  void ExpectGolden(VisionTower& tower, double tolerance) const {
     EXPECT_EQ(tower.deepstack(), subject().deepstack);
-    for (const std::string& name : subject().cases) {
-      const std::vector<float> got = Encode(tower, subject().tiles(golden, name));
-      std::vector<float> expected = golden.Floats(name + ".image_embeds");
-      for (int32_t i = 0; i < subject().deepstack; ++i) {
-        const std::vector<float> more = golden.Floats(fmt::format("{}.deepstack{}", name, i));
-        expected.insert(expected.end(), more.begin(), more.end());
-      }
-      ExpectNearTo(got, expected, tolerance, name);
-    }
+    ASSERT_FALSE(cases_.empty());
+    for (const VisionCase& one : cases_)
+      ExpectNearTo(Encode(tower, one.tiles), one.expected, tolerance, one.name);
   }
+
+  fs::path folder_;
+  std::vector<VisionCase> cases_;
 };
 
-#define QUIRE_VISION_OR_SKIP() QUIRE_FIND_OR_SKIP(found, fs::path("vision") / subject().name)
-
 TEST_P(VisionTowers, ComputeWhatTheReferenceDoes) {
-  QUIRE_VISION_OR_SKIP();
-  const auto tower = Load(Open(found));
+  const auto tower = Load(Checkpoint());
   ASSERT_NE(tower, nullptr);
   ExpectGolden(*tower, 1e-4);
-  const VisionGolden golden(found);
-  const std::vector<Tile> tiles = subject().tiles(golden, "c0");
-  auto pass = tower->Start(Pointers(tiles));
+  if (subject().layers == 0) return;
+  const VisionGolden golden(folder_);
+  auto pass = tower->Start(Pointers(cases_[0].tiles));
   ThreadPool pool(2);
   KeepActivations hook;
   tower->Forward(*pass, pool, &hook);
-  std::vector<std::string> names;
-  if (subject().layers > 0) names.push_back("hidden.embed");
+  std::vector<std::string> names = {"hidden.embed"};
   for (int32_t i = 0; i < subject().layers; ++i) names.push_back(fmt::format("hidden.layer{}", i));
   for (const std::string& name : names) {
     std::vector<float> expected = golden.Floats("c0." + name);
@@ -220,30 +231,25 @@ TEST_P(VisionTowers, ComputeWhatTheReferenceDoes) {
 }
 
 TEST_P(VisionTowers, AreBitIdenticalInSlicesAndBatches) {
-  QUIRE_VISION_OR_SKIP();
-  const Files files = Open(found);
-  const auto quantized = weights::QuantizeOnLoad(files, "q8_0", 2);
+  const auto quantized = weights::QuantizeOnLoad(Checkpoint(), "q8_0", 2);
   ASSERT_TRUE(quantized) << quantized.error().message;
-  const VisionGolden golden(found);
-  for (const Files& one : {files, *quantized}) {
-    const auto tower = Load(one);
+  for (const Files& files : {Checkpoint(), *quantized}) {
+    const auto tower = Load(files);
     ASSERT_NE(tower, nullptr);
     std::vector<Tile> all;
     std::vector<std::vector<float>> alone;
-    for (const std::string& name : subject().cases) {
-      const std::vector<Tile> tiles = subject().tiles(golden, name);
-      alone.push_back(Encode(*tower, tiles));
+    for (const VisionCase& one : cases_) {
+      alone.push_back(Encode(*tower, one.tiles));
       for (const int64_t rows : {1, 5, 64, 100'000}) {
-        EXPECT_EQ(Encode(*tower, tiles, rows), alone.back()) << name << " " << rows;
+        EXPECT_EQ(Encode(*tower, one.tiles, rows), alone.back()) << one.name << " " << rows;
       }
-      all.insert(all.end(), tiles.begin(), tiles.end());
+      all.insert(all.end(), one.tiles.begin(), one.tiles.end());
     }
     std::vector<float> joined;
-    const auto width = static_cast<size_t>(tower->hidden_size());
-    for (size_t plane = 0; plane <= static_cast<size_t>(tower->deepstack()); ++plane) {
+    const size_t planes = 1 + static_cast<size_t>(tower->deepstack());
+    for (size_t plane = 0; plane < planes; ++plane) {
       for (const auto& image : alone) {
-        const size_t size = image.size() / (1 + static_cast<size_t>(tower->deepstack()));
-        EXPECT_EQ(size % width, 0U);
+        const size_t size = image.size() / planes;
         joined.insert(joined.end(), image.data() + plane * size, image.data() + (plane + 1) * size);
       }
     }
@@ -252,16 +258,13 @@ TEST_P(VisionTowers, AreBitIdenticalInSlicesAndBatches) {
 }
 
 TEST_P(VisionTowers, TakeQuantizedWeights) {
-  QUIRE_VISION_OR_SKIP();
-  const Files files = Open(found);
-  const auto quantized = weights::QuantizeOnLoad(files, "q8_0", 2);
+  const auto quantized = weights::QuantizeOnLoad(Checkpoint(), "q8_0", 2);
   ASSERT_TRUE(quantized) << quantized.error().message;
-  const auto tower = Load(files), smaller = Load(*quantized);
+  const auto tower = Load(Checkpoint()), smaller = Load(*quantized);
   ASSERT_TRUE(tower && smaller);
   EXPECT_LT(smaller->weight_bytes(), tower->weight_bytes());
-  const VisionGolden golden(found);
-  const std::vector<Tile> tiles = subject().tiles(golden, "c0");
-  const std::vector<float> expected = Encode(*tower, tiles), got = Encode(*smaller, tiles);
+  const std::vector<float> expected = Encode(*tower, cases_[0].tiles),
+                           got = Encode(*smaller, cases_[0].tiles);
   double error = 0, size = 0;
   for (size_t i = 0; i < got.size(); ++i) {
     error += std::pow(static_cast<double>(got[i]) - static_cast<double>(expected[i]), 2);
@@ -274,9 +277,8 @@ TEST_P(VisionTowers, TakeQuantizedWeights) {
 class VisionProjectorFiles : public VisionTowers {};
 
 TEST_P(VisionProjectorFiles, ComputeWhatTheReferenceDoes) {
-  QUIRE_VISION_OR_SKIP();
-  const fs::path model = found / fmt::format("{}.f16.gguf", subject().name),
-                 projector = found / fmt::format("mmproj-{}.f16.gguf", subject().name);
+  const fs::path model = folder_ / fmt::format("{}.f16.gguf", subject().name),
+                 projector = folder_ / fmt::format("mmproj-{}.f16.gguf", subject().name);
   const auto tower = Load(Open(model), Open(projector));
   ASSERT_NE(tower, nullptr);
   ExpectGolden(*tower, 1e-3);
@@ -286,11 +288,10 @@ TEST_P(VisionProjectorFiles, ComputeWhatTheReferenceDoes) {
 }
 
 TEST_P(VisionTowers, AreMeasuredWithoutWeights) {
-  QUIRE_VISION_OR_SKIP();
-  const Files files = Open(found);
+  const Files files = Checkpoint();
   const auto measured = weights::MetadataOnly(files);
   ASSERT_TRUE(measured) << measured.error().message;
-  const auto tower = Load(files), metadata = Load(*measured);
+  const auto metadata = Load(*measured), tower = Load(files);
   ASSERT_TRUE(tower && metadata);
   EXPECT_GT(tower->parameters(), 0);
   EXPECT_EQ(metadata->parameters(), tower->parameters());
@@ -299,10 +300,9 @@ TEST_P(VisionTowers, AreMeasuredWithoutWeights) {
 }
 
 TEST_P(VisionTowers, RefuseTilesOfAnotherShape) {
-  QUIRE_VISION_OR_SKIP();
-  const auto tower = Load(Open(found));
+  const auto tower = Load(Checkpoint());
   ASSERT_NE(tower, nullptr);
-  const Tile good = subject().tiles(VisionGolden(found), "c0").front();
+  const Tile good = cases_[0].tiles.front();
   EXPECT_TRUE(tower->Fits(good));
   Tile tile = good;
   tile.patches.pop_back();
@@ -317,8 +317,9 @@ TEST_P(VisionTowers, RefuseTilesOfAnotherShape) {
 }
 
 TEST_P(VisionTowers, NameAMissingTensor) {
-  QUIRE_VISION_OR_SKIP();
-  auto files = std::make_shared<test::PatchedModelFiles>(found.string());
+  const bool random = subject().tiles == nullptr;
+  auto files = random ? test::MakeRandomTower(subject().name)
+                      : std::make_shared<test::PatchedModelFiles>(folder_.string());
   std::string removed;
   for (const auto& tensor : files->tensors()) {
     if (tensor.name.find("vis") != std::string::npos && tensor.name.find(".1.") != std::string::npos &&
