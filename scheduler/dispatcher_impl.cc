@@ -10,6 +10,7 @@
 #include <new>
 #include <utility>
 
+#include "api/base/request_memory.h"
 #include "api/base/reserved_memory.h"
 #include "api/base/text_bounds.h"
 
@@ -134,7 +135,8 @@ Awaitable<api::Result<std::unique_ptr<TokenStream>>> Dispatcher::Impl::Submit(
   pending->member = request.client.Member();
   pending->length = request.prompt_only
                         ? AnswerLength::kShort
-                        : LengthOf(request.params.num_predict, api::TextBytes(request.prompt));
+                        : LengthOf(request.params.num_predict,
+                                   api::TextBytes(request.prompt) + api::ImageBytes(request.prompt));
   if (request.now_s == 0) request.now_s = std::time(nullptr);
   pending->size = SizeOf(request);
   const auto runner = self->runners_.find(pending->spec.key);
