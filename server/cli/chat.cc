@@ -15,6 +15,7 @@
 #include "api/json/option_fields.h"
 #include "server/cli/client.h"
 #include "server/cli/image_paths.h"
+#include "server/cli/show.h"
 #include "server/cli/terminal.h"
 #include "server/cli/wait_text.h"
 
@@ -68,11 +69,6 @@ bool HasNote(const Json& shown, std::string_view text) {
 // Whether what is shown of a model says that it has no template, or one that cannot be read.
 bool HasNoChats(const Json& shown) {
   return shown.value("template", "?").empty() || HasNote(shown, "chats are refused");
-}
-
-bool Can(const Json& shown, std::string_view capability) {
-  const auto list = shown.find("capabilities");
-  return list != shown.end() && list->is_array() && std::ranges::find(*list, Json(capability)) != list->end();
 }
 
 // Whether only its vocabulary speaks for its prompt format, as of a base model whose family has models for
@@ -273,7 +269,7 @@ api::Result<void> Chat::SendQuestion(Turn& question, std::string& answer) {
   if (!std::exchange(looked_, true)) {
     const Json model = look();
     raw_ = HasFormatOfVocabulary(model);
-    sees_ = Can(model, "vision");
+    sees_ = HasCapability(model, "vision");
     if (raw_) CompleteText(model, "chat template of its own");
   }
   if (sees_) {
@@ -387,7 +383,7 @@ api::Result<void> Chat::SetThink(const std::string& level) {
   const auto shown = level == "false" ? api::Result<std::string>("") : Show();
   if (!shown) return std::unexpected(shown.error());
   const Json model = Json::parse(*shown, nullptr, false);
-  if (model.is_object() && model.contains("capabilities") && !Can(model, "thinking")) {
+  if (model.is_object() && model.contains("capabilities") && !HasCapability(model, "thinking")) {
     return api::Fail(api::ErrorCode::kUnsupported,
                      fmt::format("\"{}\" does not support thinking", options_.model));
   }

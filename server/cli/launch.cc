@@ -18,6 +18,7 @@
 #include "api/base/file_descriptor.h"
 #include "server/cli/chat.h"
 #include "server/cli/launch_plan.h"
+#include "server/cli/show.h"
 #include "server/cli/terminal.h"
 
 namespace quire::cli {
@@ -71,8 +72,7 @@ api::Result<Json> Describe(Client& client, const std::string& model) {
 
 // What an agent will miss, said before it starts.
 void WarnOfLimits(const Json& model, const LaunchOptions& options, const LaunchTarget& target) {
-  const Json can = model.value("capabilities", Json::array());
-  if (std::ranges::find(can, Json("tools")) == can.end()) {
+  if (!HasCapability(model, "tools")) {
     fmt::print(stderr, "Warning: {} does not support tools; {} can only chat with it.\n", target.model,
                options.client);
   }
@@ -161,6 +161,7 @@ int Launch(Client& client, const LaunchOptions& options) {
   const auto described = Describe(client, target.model);
   if (!described) return PrintError(described.error());
   target.num_ctx = described->value("context_length", int64_t{0});
+  target.sees_images = HasCapability(*described, "vision");
   auto plan = PlanLaunch(options.client, target, *folder);
   if (!plan) return PrintError(plan.error());
   if (plan->is_agent) WarnOfLimits(*described, options, target);

@@ -66,6 +66,10 @@ LaunchPlan PlanCodex(const LaunchTarget& target, const std::filesystem::path&) {
 LaunchPlan PlanOpencode(const LaunchTarget& target, const std::filesystem::path& folder) {
   Json model = {{"name", target.model}};
   if (target.num_ctx > 0) model["limit"] = {{"context", target.num_ctx}, {"output", OutputOf(target)}};
+  if (target.sees_images) {
+    model["attachment"] = true;
+    model["modalities"] = {{"input", {"text", "image"}}, {"output", {"text"}}};
+  }
   const Json provider = {
       {"npm", "@ai-sdk/openai-compatible"},
       {"name", "Quire"},
@@ -111,8 +115,9 @@ LaunchPlan PlanContinue(const LaunchTarget& target, const std::filesystem::path&
   std::string text = fmt::format(
       "name: Quire\nversion: 1.0.0\nschema: v1\nmodels:\n  - name: {0}\n    provider: openai\n    model: "
       "{0}\n"
-      "    apiBase: {1}\n    apiKey: {2}\n    roles: [chat, edit, apply]\n    capabilities: [tool_use]\n",
-      QuotedText(target.model), QuotedText(target.url + "/v1"), QuotedText(KeyOf(target)));
+      "    apiBase: {1}\n    apiKey: {2}\n    roles: [chat, edit, apply]\n    capabilities: [tool_use{3}]\n",
+      QuotedText(target.model), QuotedText(target.url + "/v1"), QuotedText(KeyOf(target)),
+      target.sees_images ? ", image_input" : "");
   if (target.num_ctx > 0) {
     text += fmt::format("    defaultCompletionOptions:\n      contextLength: {}\n", target.num_ctx);
   }
@@ -150,7 +155,7 @@ LaunchPlan PlanPi(const LaunchTarget& target, const std::filesystem::path& folde
   Json model = {{"id", target.model},
                 {"name", target.model},
                 {"reasoning", false},
-                {"input", {"text"}},
+                {"input", target.sees_images ? Json{"text", "image"} : Json::array({"text"})},
                 {"cost", {{"input", 0}, {"output", 0}, {"cacheRead", 0}, {"cacheWrite", 0}}}};
   if (target.num_ctx > 0) {
     model["contextWindow"] = target.num_ctx;

@@ -23,6 +23,7 @@ struct LaunchTarget {
   std::string key = {};    // empty = the server needs none
   std::string model = {};  // as the client is to name it
   int64_t num_ctx = 0;     // tokens; 0 = not known
+  bool sees_images = false;
 };
 
 struct LaunchFile {

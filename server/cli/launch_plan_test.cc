@@ -91,6 +91,21 @@ TEST(LaunchPlan, JsonFilesAreJson) {
   EXPECT_EQ(cline["providers"]["openai-compatible"]["settings"]["baseUrl"], "http://127.0.0.1:11434/v1");
 }
 
+TEST(LaunchPlan, AgentsKnowWhetherTheModelSeesImages) {
+  LaunchTarget target = kTarget;
+  for (const bool sees : {false, true}) {
+    target.sees_images = sees;
+    const auto opencode = nlohmann::json::parse(Planned("opencode", target).files.at(0).content);
+    const auto& model = opencode["provider"]["quire"]["models"]["coder:7b"];
+    EXPECT_EQ(model.value("attachment", false), sees);
+    EXPECT_EQ(model.contains("modalities"), sees);
+    EXPECT_THAT(Planned("continue", target).files.at(0).content,
+                HasSubstr(sees ? "[tool_use, image_input]" : "[tool_use]"));
+    const std::string pi = Planned("pi", target).files.at(0).content;
+    EXPECT_EQ(pi.find("\"image\"") != std::string::npos, sees) << pi;
+  }
+}
+
 TEST(LaunchPlan, OtherClientsAreRefusedByName) {
   const auto plan = PlanLaunch("emacs", kTarget, "/x");
   ASSERT_FALSE(plan);

@@ -179,6 +179,11 @@ api::Result<std::string> ShowText(std::string_view show_json, bool verbose) {
   return std::move(sections).Take();
 }
 
+bool HasCapability(const Json& shown, std::string_view capability) {
+  const Json& list = Member(shown, "capabilities");
+  return std::ranges::any_of(list, [capability](const Json& one) { return one == capability; });
+}
+
 api::Result<std::string> ShowMember(std::string_view show_json, const std::string& member) {
   const auto shown = Parsed(show_json);
   if (!shown) return std::unexpected(shown.error());
