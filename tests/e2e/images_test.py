@@ -3,6 +3,7 @@ import base64
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import struct
@@ -12,6 +13,7 @@ import zlib
 
 import suites
 from harness import ROOT, Daemon
+from terminal_test import Terminal
 
 FIXTURES = ROOT.parent / "shared/fixtures-2/vision"
 QUESTION = "What is in the picture?"
@@ -178,6 +180,43 @@ class Dialects(Pictures):
         self.assertNotEqual(ask(history), ask(without))
 
 
+class CommandLine(Pictures):
+    def test_a_prompt_names_its_pictures(self):
+        self.make("gemma3_vl")
+        for name in ("a.png", "c.jpg"):
+            path = FIXTURES / "images" / name
+            done = self.daemon.cli("run", "gemma3_vl", f"'{path}' {QUESTION}")
+            self.assertEqual(0, done.returncode, done.stderr)
+            self.assertIn(f"Added image '{path}'", done.stderr)
+            alone = self.ask("gemma3_vl", [picture(name)], options={}).json
+            logged = [line for line in self.daemon.log().splitlines() if "path=/api/chat" in line][-2:]
+            self.assertIn(f"prompt_tokens={alone['prompt_eval_count']} ", logged[0])
+        lost = self.daemon.cli("run", "gemma3_vl", f"./nowhere.png {QUESTION}")
+        self.assertEqual(0, lost.returncode, lost.stderr)
+        self.assertIn("No image './nowhere.png'; sent as text", lost.stderr)
+
+    def test_a_picture_dropped_on_a_terminal_stays_in_the_conversation(self):
+        self.make("qwen3_vl")
+        path = FIXTURES / "images/b.png"
+        with Terminal(self.daemon, "qwen3_vl") as terminal:
+            terminal.expect(">>> ")
+            terminal.type("/set parameter num_predict 8\r")
+            terminal.expect("Set parameter")
+            terminal.expect(">>> ")
+            terminal.type(f"{path} {QUESTION}\r")  # an absolute path is no command
+            terminal.expect("Added image")
+            terminal.expect(">>> ")
+            terminal.type("And now?\r")
+            terminal.expect(">>> ")
+            terminal.type("/bye\r")
+            self.assertEqual(0, terminal.ends())
+        tokens = [int(found) for found in re.findall(r"path=/api/chat status=200 .* prompt_tokens=(\d+) ", self.daemon.log())]
+        self.assertEqual(2, len(tokens))
+        case = next(case for case in golden("qwen3_vl")["cases"] if case["images"] == [1])
+        self.assertEqual(len(case["ids"]), tokens[0])
+        self.assertGreater(tokens[1], tokens[0], "the picture of the first turn is there")
+
+
 class Caches(Pictures):
     environment = {"QUIRE_SNAPSHOT_BYTES": "1GiB"}
 
@@ -199,6 +238,24 @@ class Caches(Pictures):
             os.kill(pid, signal.SIGKILL)
         for family in FAMILIES:
             self.assertEqual(self.answer(family, images)[0], expected[family])
+
+    def test_a_stream_goes_on_when_its_runner_dies(self):
+        for family in FAMILIES:
+            self.make(family)
+            message = {"role": "user", "content": QUESTION, "images": [text64(picture(name)) for name in ("b.png", "c.jpg")]}
+            body = {"model": family, "messages": [message], "options": GREEDY | {"num_predict": 400, "ignore_eos": True, "num_ctx": 1024}}
+            expected = self.daemon.post("/api/chat", body | {"stream": False}).json["message"]["content"]
+            connection = self.daemon.connect()
+            connection.request("POST", "/api/chat", json.dumps(body))
+            text, killed = "", False
+            for line in connection.getresponse():
+                text += json.loads(line)["message"]["content"]
+                if len(text) > 40 and not killed:
+                    killed = True
+                    for pid in self.daemon.runner_pids():
+                        os.kill(pid, signal.SIGKILL)
+            self.assertTrue(killed)
+            self.assertEqual(expected, text, family)
 
     def test_many_at_once_give_the_same(self):
         self.make("qwen3_vl")
