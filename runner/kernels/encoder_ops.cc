@@ -30,6 +30,7 @@ namespace {
 constexpr auto kQueryRows = static_cast<size_t>(kQueryBlockRows);
 constexpr size_t kKeyTile = 256;
 constexpr size_t kTransposed = 64;  // keys at a time
+constexpr size_t kCopiedRowsMin = 8;
 
 struct QueryBlock {
   size_t first = 0, length = 0;  // rows of its sequence
@@ -45,7 +46,9 @@ struct QueryBlock {
 HWY_BEFORE_NAMESPACE();
 namespace quire::runner::kernels::HWY_NAMESPACE {
 
+// Sums of one product that are kept in registers.
 constexpr size_t kRowsAtOnce = kManyRegisters ? 8 : 4;
+constexpr size_t kVectorsAtOnce = kManyRegisters ? 2 : 3;
 constexpr float kOutOfReach = -1e30F;
 
 // exp(x); exp(-110) is 0 in float32.
@@ -129,24 +132,43 @@ class TwoWayTask {
     }
   }
 
-  // An element is summed in the order of the dimensions, however many rows are taken at once.
-  template <size_t kRows>
-  HWY_INLINE void ScoreRows(size_t r, size_t first) {
+  // An element is summed in the order of the dimensions, however many rows and columns are taken at once.
+  template <size_t kRows, size_t kVectors>
+  HWY_INLINE void ScoreAt(size_t r, size_t first, size_t at) {
     const F32 d;
     const float* const q = q_ + r * q_stride_;
-    for (size_t at = 0; at < columns_; at += kLanes) {
-      VF32 sums[kRows];
+    VF32 sums[kRows][kVectors];
 #pragma GCC unroll 8
-      for (size_t i = 0; i < kRows; ++i) sums[i] = hn::Zero(d);
-      for (size_t c = 0; c < dim_; ++c) {
-        const VF32 key = hn::Load(d, keys_ + c * kTransposed + at);
-#pragma GCC unroll 8
-        for (size_t i = 0; i < kRows; ++i)
-          sums[i] = hn::MulAdd(hn::Set(d, q[i * q_stride_ + c]), key, sums[i]);
-      }
-#pragma GCC unroll 8
-      for (size_t i = 0; i < kRows; ++i) hn::Store(sums[i], d, scores_[r + i] + first + at);
+    for (size_t i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+      for (size_t j = 0; j < kVectors; ++j) sums[i][j] = hn::Zero(d);
     }
+    for (size_t c = 0; c < dim_; ++c) {
+      VF32 keys[kVectors];
+#pragma GCC unroll 4
+      for (size_t j = 0; j < kVectors; ++j) keys[j] = hn::Load(d, keys_ + c * kTransposed + at + j * kLanes);
+#pragma GCC unroll 8
+      for (size_t i = 0; i < kRows; ++i) {
+        const VF32 query = hn::Set(d, q[i * q_stride_ + c]);
+#pragma GCC unroll 4
+        for (size_t j = 0; j < kVectors; ++j) sums[i][j] = hn::MulAdd(query, keys[j], sums[i][j]);
+      }
+    }
+#pragma GCC unroll 8
+    for (size_t i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+      for (size_t j = 0; j < kVectors; ++j)
+        hn::Store(sums[i][j], d, scores_[r + i] + first + at + j * kLanes);
+    }
+  }
+
+  template <size_t kRows>
+  HWY_INLINE void ScoreRows(size_t r, size_t first) {
+    size_t at = 0;
+    for (; at + kVectorsAtOnce * kLanes <= columns_; at += kVectorsAtOnce * kLanes)
+      ScoreAt<kRows, kVectorsAtOnce>(r, first, at);
+    for (; at + 2 * kLanes <= columns_; at += 2 * kLanes) ScoreAt<kRows, 2>(r, first, at);
+    for (; at < columns_; at += kLanes) ScoreAt<kRows, 1>(r, first, at);
   }
 
   // Scores the transposed keys, which are the tile's from `first` on.
@@ -205,42 +227,77 @@ class TwoWayTask {
     weight_[r] = weight_[r] * keep_[r] + SumOver(scores, width_, add);
   }
 
-  template <size_t kRows>
-  HWY_INLINE void AddValuesTo(size_t r, size_t begin, size_t end) {
+  // Values of some keys of the tile: of the first, from one to the next, and where the tile has the first.
+  struct Values {
+    const float* first;
+    size_t stride, count, column;
+  };
+
+  // An element is summed in the order of the keys, however many rows and dimensions are taken at once.
+  template <size_t kRows, size_t kVectors>
+  HWY_INLINE void AddValuesAt(size_t r, size_t c, const Values& values) {
     const F32 d;
-    size_t c = 0;
-    for (; c + kLanes <= dim_; c += kLanes) {
-      VF32 sums[kRows];
+    VF32 sums[kRows][kVectors];
+#pragma GCC unroll 8
+    for (size_t i = 0; i < kRows; ++i) {
+      const VF32 keep = hn::Set(d, values.column == 0 ? keep_[r + i] : 1.0F);
+#pragma GCC unroll 4
+      for (size_t j = 0; j < kVectors; ++j)
+        sums[i][j] = hn::Mul(hn::LoadU(d, out_ + (r + i) * q_stride_ + c + j * kLanes), keep);
+    }
+    for (size_t key = 0; key < values.count; ++key) {
+      VF32 value[kVectors];
+#pragma GCC unroll 4
+      for (size_t j = 0; j < kVectors; ++j)
+        value[j] = hn::LoadU(d, values.first + key * values.stride + c + j * kLanes);
 #pragma GCC unroll 8
       for (size_t i = 0; i < kRows; ++i) {
-        sums[i] = hn::Mul(hn::LoadU(d, out_ + (r + i) * q_stride_ + c), hn::Set(d, keep_[r + i]));
+        const VF32 weight = hn::Set(d, scores_[r + i][values.column + key]);
+#pragma GCC unroll 4
+        for (size_t j = 0; j < kVectors; ++j) sums[i][j] = hn::MulAdd(weight, value[j], sums[i][j]);
       }
-      for (size_t key = begin; key < end; ++key) {
-        const VF32 value = hn::LoadU(d, v_ + key * kv_stride_ + c);
-#pragma GCC unroll 8
-        for (size_t i = 0; i < kRows; ++i) {
-          sums[i] = hn::MulAdd(hn::Set(d, scores_[r + i][key - begin]), value, sums[i]);
-        }
-      }
-#pragma GCC unroll 8
-      for (size_t i = 0; i < kRows; ++i) hn::StoreU(sums[i], d, out_ + (r + i) * q_stride_ + c);
     }
+#pragma GCC unroll 8
+    for (size_t i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+      for (size_t j = 0; j < kVectors; ++j)
+        hn::StoreU(sums[i][j], d, out_ + (r + i) * q_stride_ + c + j * kLanes);
+    }
+  }
+
+  template <size_t kRows>
+  HWY_INLINE void AddValuesTo(size_t r, const Values& values) {
+    size_t c = 0;
+    for (; c + kVectorsAtOnce * kLanes <= dim_; c += kVectorsAtOnce * kLanes)
+      AddValuesAt<kRows, kVectorsAtOnce>(r, c, values);
+    for (; c + 2 * kLanes <= dim_; c += 2 * kLanes) AddValuesAt<kRows, 2>(r, c, values);
+    for (; c + kLanes <= dim_; c += kLanes) AddValuesAt<kRows, 1>(r, c, values);
     for (; c < dim_; ++c) {
       for (size_t i = r; i < r + kRows; ++i) {
-        float one = out_[i * q_stride_ + c] * keep_[i];
-        for (size_t key = begin; key < end; ++key) {
-          one = MulAddOne(scores_[i][key - begin], v_[key * kv_stride_ + c], one);
+        float one = out_[i * q_stride_ + c] * (values.column == 0 ? keep_[i] : 1.0F);
+        for (size_t key = 0; key < values.count; ++key) {
+          one = MulAddOne(scores_[i][values.column + key], values.first[key * values.stride + c], one);
         }
         out_[i * q_stride_ + c] = one;
       }
     }
   }
 
+  // Where many rows read them they are copied to one place: rows of k and v lie far apart.
   void AddValues(size_t begin, size_t end) {
-    size_t r = 0;
-    for (; r + kRowsAtOnce <= rows_; r += kRowsAtOnce) AddValuesTo<kRowsAtOnce>(r, begin, end);
-    for (; r + 2 <= rows_; r += 2) AddValuesTo<2>(r, begin, end);
-    for (; r < rows_; ++r) AddValuesTo<1>(r, begin, end);
+    for (size_t some = begin; some < end; some += kTransposed) {
+      Values values = {v_ + some * kv_stride_, kv_stride_, std::min(kTransposed, end - some), some - begin};
+      if (rows_ >= kCopiedRowsMin) {
+        for (size_t key = 0; key < values.count; ++key)
+          std::memcpy(keys_ + key * dim_, values.first + key * kv_stride_, dim_ * sizeof(float));
+        values.first = keys_;
+        values.stride = dim_;
+      }
+      size_t r = 0;
+      for (; r + kRowsAtOnce <= rows_; r += kRowsAtOnce) AddValuesTo<kRowsAtOnce>(r, values);
+      for (; r + 2 <= rows_; r += 2) AddValuesTo<2>(r, values);
+      for (; r < rows_; ++r) AddValuesTo<1>(r, values);
+    }
   }
 
   const TwoWayAttention& shape_;
@@ -250,7 +307,7 @@ class TwoWayTask {
   float* out_ = nullptr;
   size_t width_ = 0, columns_ = 0;  // whole vectors: of the tile, of the transposed keys
   alignas(64) float scores_[kQueryRows][kKeyTile];
-  alignas(64) float keys_[kMaxHeadDim * kTransposed];  // [dim, kTransposed]
+  alignas(64) float keys_[kMaxHeadDim * kTransposed];  // [dim, kTransposed], then values [kTransposed, dim]
   float weight_[kQueryRows], max_[kQueryRows], keep_[kQueryRows];
 };
 
