@@ -20,7 +20,7 @@ namespace quire::runner::images {
 namespace {
 
 // A progressive image keeps its coefficients: 2 bytes for each value of a pixel.
-constexpr long kJpegBytesMax = 512L << 20;
+constexpr long kJpegBytesMax = 256L << 20;
 // An image of few bytes can have any number of scans, each of which goes over all pixels.
 constexpr int kScansMax = 100;
 
