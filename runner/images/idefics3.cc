@@ -42,7 +42,7 @@ class Idefics3Processor final : public ImageProcessor {
     if (settings_.split && (resized->width > side || resized->height > side)) {
       for (int32_t row = 0; row < resized->height / side; ++row) {
         for (int32_t column = 0; column < resized->width / side; ++column) {
-          cutter.Cut(*resized, {column * side, row * side, side, side}, settings_.tokens);
+          Cut(*resized, column * side, row * side, cutter);
           text += kAround + fmt::format("<row_{}_col_{}>", row + 1, column + 1) +
                   Repeat(token_, settings_.tokens);
         }
@@ -50,13 +50,19 @@ class Idefics3Processor final : public ImageProcessor {
       }
       text += '\n';
     }
-    cutter.CutAll(Resize(*resized, side, side, settings_.filter), settings_.tokens);
+    Cut(Resize(*resized, side, side, settings_.filter), 0, 0, cutter);
     return cutter.Finish(text + kAround + "<global-img>" + Repeat(token_, settings_.tokens) + kAround);
   }
 
  private:
   static constexpr int32_t kLongestMax = 4096;
   inline static const std::string kAround = "<fake_token_around_image>";
+
+  // A convolution that steps by patches does not reach what is left of the tile.
+  void Cut(const Bitmap& image, int32_t left, int32_t top, TileCutter& cutter) const {
+    const int32_t reached = settings_.tile / settings_.form.size * settings_.form.size;
+    cutter.Cut(image, {left, top, reached, reached}, settings_.tokens);
+  }
 
   // The longer side becomes `longest`; the other is rounded to an even number. Both are at most kLongestMax.
   ImageSize LargestSize(const Bitmap& image) const {
@@ -112,9 +118,9 @@ ProcessorPtr ReadIdefics3(ProcessorKeys& keys) {
   const int32_t shuffled = keys.Integer({"config/scale_factor", "tower/projector.scale_factor"}, 2, 1, 16);
   const int32_t tokens_a_side = settings.tile / settings.form.size / shuffled;
   settings.tokens = tokens_a_side * tokens_a_side;
-  keys.Require(settings.tile % settings.form.size == 0 && tokens_a_side > 0 &&
+  keys.Require(tokens_a_side > 0 && settings.tile / settings.form.size % shuffled == 0 &&
                    settings.longest / settings.tile < kTilesLimit,
-               "tiles are squares of patches, and not too small");
+               "tiles are squares of tokens, and not too small");
   keys.Require(keys.Integer({"processor/image_seq_len"}, settings.tokens, 1, 1 << 20) == settings.tokens,
                "image_seq_len is the number of tokens of a tile");
   settings.form.values = keys.Scale({}).Table();

@@ -154,6 +154,7 @@ def processor_class(name, module):
 
 def by_rows(pixels, size):
     """[channels, height, width] as patches of channel, row, column; and how many they are."""
+    pixels = pixels[:, :pixels.shape[1] // size * size, :pixels.shape[2] // size * size]
     _, height, width = pixels.shape
     patches = pixels.reshape(3, height // size, size, width // size, size).transpose(1, 3, 0, 2, 4)
     return patches, height // size, width // size
@@ -244,6 +245,9 @@ PROCESSORS = {
     "smolvlm": ({"model_type": "smolvlm", "scale_factor": 4, "vision_config": {"image_size": 512, "patch_size": 16}},
                 SMOL | {"max_image_size": {"longest_edge": 512}}, {"image_seq_len": 64},
                 lambda picture: idefics3(picture, 512, 16, 64, **SMOL), SIZES[1:3]),
+    "smolvlm2": ({"model_type": "smolvlm", "scale_factor": 3, "vision_config": {"image_size": 384, "patch_size": 14}},
+                 {"size": {"longest_edge": 384}, "max_image_size": {"longest_edge": 384}}, {"image_seq_len": 81},
+                 lambda picture: idefics3(picture, 384, 14, 81, size={"longest_edge": 384}), SIZES[1:3]),
     "idefics3": ({"model_type": "idefics3", "scale_factor": 2, "vision_config": {"image_size": 364, "patch_size": 14}},
                  {"size": {"longest_edge": 364}}, None,
                  lambda picture: idefics3(picture, 364, 14, 169, size={"longest_edge": 364}), SIZES),
