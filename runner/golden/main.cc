@@ -22,6 +22,7 @@
 #include "tests/golden/encoder_golden.h"
 #include "tests/golden/fingerprint.h"
 #include "tests/golden/vision_golden.h"
+#include "tests/golden/vision_stages.h"
 
 namespace quire::runner::golden {
 namespace {
@@ -33,6 +34,7 @@ struct Options {
   std::string golden;
   std::string quant;
   std::string target;
+  std::string projector;
   std::string quantize;
   int threads = 0;
   bool fingerprint = false;
@@ -103,6 +105,11 @@ std::optional<GoldenRun> OpenRun(const Options& options, const GoldenFile& golde
   return std::move(*run);
 }
 
+void PrintModel(const Options& options, const GoldenRun& run, const ThreadPool& pool) {
+  fmt::print("{}: {} parameters, {} threads, {}\n", options.model, run.model().parameters(), pool.threads(),
+             kernels::InstructionSet());
+}
+
 // As the model is served: with activations rounded to int8.
 int RunRounded(const Options& options, const GoldenFile& golden, ThreadPool& pool) {
   kernels::LimitPanelTarget(kernels::kNoPanelLimit);
@@ -112,6 +119,34 @@ int RunRounded(const Options& options, const GoldenFile& golden, ThreadPool& poo
   for (const std::string& line : result.lines) fmt::print("{}\n", line);
   fmt::print("{}\n", result.Verdict());
   return result.pass() ? kExitPass : kExitFail;
+}
+
+// The text model behind the reference's rows of images, and behind those that the files' own tower makes.
+int RunVision(const Options& options, ThreadPool& pool) {
+  auto golden = ReadVisionGolden(options.golden);
+  if (!golden) return Unusable(golden.error().message);
+  kernels::LimitPanelTarget(kernels::PanelTarget::kNone);
+  auto parts = OpenVision(options.model, options.projector, options.golden);
+  if (!parts) return Unusable(parts.error().message);
+  auto run = OpenRun(options, golden->text, pool);
+  if (!run) return kExitUnusable;
+  PrintModel(options, *run, pool);
+  Comparison result = Compare(*run, golden->text, options.compare);
+  if (parts->tower == nullptr) {
+    result.lines.emplace_back("the files have no vision tower; only the text model was compared");
+    return Report(options, result);
+  }
+  auto stages = RunVisionStages(*parts, options.golden, *golden, options.compare.tolerance, pool);
+  if (!stages) return Unusable(stages.error().message);
+  const Comparison own = Compare(*run, stages->text, options.compare);
+  result.inputs_equal = stages->pass;
+  result.lines.insert(result.lines.end(), stages->lines.begin(), stages->lines.end());
+  for (const std::string& line : own.lines) result.lines.push_back("from pictures, " + line);
+  result.max_abs = std::max(result.max_abs, own.max_abs);
+  result.greedy_equal += own.greedy_equal;
+  result.greedy_total += own.greedy_total;
+  result.bit_identical = result.bit_identical && own.bit_identical;
+  return Report(options, result);
 }
 
 int RunEncoder(const Options& options, ThreadPool& pool) {
@@ -143,16 +178,15 @@ int Run(const Options& options) {
   if (options.verify_drafts) return RunVerifyDrafts(options, pool);
   if (options.quant.empty() && IsDraftGolden(options.golden)) return RunDrafts(options, pool);
   if (options.quant.empty() && IsEncoderGolden(options.golden)) return RunEncoder(options, pool);
-  const auto golden = !options.quant.empty()           ? ReadQuantGolden(options.golden, options.quant)
-                      : IsVisionGolden(options.golden) ? ReadVisionGolden(options.golden)
-                                                       : ReadGolden(options.golden);
+  if (options.quant.empty() && IsVisionGolden(options.golden)) return RunVision(options, pool);
+  const auto golden =
+      options.quant.empty() ? ReadGolden(options.golden) : ReadQuantGolden(options.golden, options.quant);
   if (!golden) return Unusable(golden.error().message);
   // References multiply the stored weights with float32 activations.
   kernels::LimitPanelTarget(kernels::PanelTarget::kNone);
   auto run = OpenRun(options, *golden, pool);
   if (!run) return kExitUnusable;
-  fmt::print("{}: {} parameters, {} threads, {}\n", options.model, run->model().parameters(), pool.threads(),
-             kernels::InstructionSet());
+  PrintModel(options, *run, pool);
   const int exact = Report(options, Compare(*run, *golden, options.compare));
   return options.quant.empty() ? exact : std::max(exact, RunRounded(options, *golden, pool));
 }
@@ -187,6 +221,8 @@ int main(int argc, char** argv) {
   app.add_option("--quant", options.quant, "quantized type whose goldens to read (Q8_0)");
   app.add_option("--target", options.target,
                  "for a draft model: the model it drafts for, if not that beside the golden directory");
+  app.add_option("--projector", options.projector,
+                 "GGUF file with the vision tower, where it is not in the model's own files");
   app.add_option("--kv-cache-type", options.kv_type, "KV cache type")
       ->transform(CLI::CheckedTransformer(std::vector<std::pair<std::string, quire::api::KvType>>(
           quire::api::kKvTypes.begin(), quire::api::kKvTypes.end())));

@@ -23,12 +23,14 @@ struct Comparison {
   size_t greedy_equal = 0;  // tokens of all prompts
   size_t greedy_total = 0;
   bool bit_identical = true;  // chunked and restored against one go
+  bool inputs_equal = true;   // what was made of pictures before the text model (vision_stages.h)
   float max_state = 0;  // largest difference of cached state, relative to the largest value it is part of
   size_t states = 0;    // arrays of state compared
   std::vector<std::string> lines;  // one or more per prompt
 
   bool pass(float tolerance) const {
-    return max_abs <= tolerance && max_state <= tolerance && greedy_equal == greedy_total && bit_identical;
+    return max_abs <= tolerance && max_state <= tolerance && greedy_equal == greedy_total && bit_identical &&
+           inputs_equal;
   }
   // "golden: PASS max_abs=1.5e-05 greedy=192/192"
   std::string Verdict(float tolerance) const;

@@ -31,11 +31,30 @@ int64_t WholeNumber(const Json& object, const char* key) {
              : -1;
 }
 
-// One conversation of golden.json.
-struct VisionCase {
-  std::vector<models::TokenId> ids;
-  int64_t image_tokens = 0;
-};
+// Of what only the stages before the text model need, the missing parts are empty.
+VisionCase CaseOf(const Json& entry, int32_t vocab) {
+  VisionCase one;
+  const Json ids = entry.is_object() ? entry.value("ids", Json()) : Json();
+  one.ids = Ids(ids, vocab).value_or(std::vector<int32_t>());
+  one.image_tokens = WholeNumber(entry, "n_image_tokens");
+  if (!entry.is_object()) return one;
+  const Json rendered = entry.value("rendered", Json());
+  if (rendered.is_string()) one.rendered = rendered.get<std::string>();
+  for (const int32_t picture :
+       Ids(entry.value("images", Json()), kVocabularyMax).value_or(std::vector<int32_t>())) {
+    one.pictures.push_back(static_cast<size_t>(picture));
+  }
+  return one;
+}
+
+std::vector<std::string> PicturesOf(const Json& golden) {
+  std::vector<std::string> names;
+  const Json list = golden.value("images", Json());
+  for (const Json& name : list.is_array() ? list : Json::array()) {
+    if (name.is_string()) names.push_back(name.get<std::string>());
+  }
+  return names;
+}
 
 // The id that stands for the rows of images: of the ids that are as often in each case as it has such rows,
 // the one that the configuration beside names, if there are several.
@@ -98,14 +117,18 @@ void AddImageRows(Arrays& arrays, const std::string& prefix, models::TokenId ima
   }
 }
 
-// "c0.position_ids" [3, ids].
+// "c0.position_ids" [3, ids]; in some references with a first row of plain positions, or that row alone.
 void AddPositionIds(Arrays& arrays, const std::string& name, GoldenPrompt* prompt) {
   if (arrays.Find(name) == nullptr) return;
   const std::vector<int32_t> all = arrays.Integers(name);
   const size_t length = prompt->ids.size();
-  if (all.size() != 3 * length) return arrays.Fail(name + " is not of three positions for each id");
+  if (all.size() == length) return;
+  if (all.size() != 3 * length && all.size() != 4 * length) {
+    return arrays.Fail(name + " is not of three positions for each id");
+  }
+  const size_t first = all.size() - 3 * length;
   for (size_t axis = 0; axis < 3; ++axis) {
-    const auto begin = all.begin() + static_cast<ptrdiff_t>(axis * length);
+    const auto begin = all.begin() + static_cast<ptrdiff_t>(first + axis * length);
     prompt->images.positions[axis].assign(begin, begin + static_cast<ptrdiff_t>(length));
   }
 }
@@ -144,32 +167,38 @@ bool IsVisionGolden(const std::filesystem::path& directory) {
   return json && json->is_object() && json->value("kind", Json()) == "vision";
 }
 
-api::Result<GoldenFile> ReadVisionGolden(const std::filesystem::path& directory) {
+api::Result<VisionGolden> ReadVisionGolden(const std::filesystem::path& directory) {
   const std::filesystem::path path = directory / "golden.json";
   const auto json = ReadGoldenJson(path);
   if (!json) return std::unexpected(json.error());
   auto arrays = Arrays::Open(directory / "golden.safetensors");
   if (!arrays) return std::unexpected(arrays.error());
-  GoldenFile golden;
-  golden.vocab = static_cast<int32_t>(WholeNumber(*json, "vocab_size"));
+  VisionGolden golden{.text = {}, .cases = {}, .pictures = {}, .arrays = *std::move(arrays)};
+  const int64_t vocab = WholeNumber(*json, "vocab_size");
   const Json list = json->is_object() ? json->value("cases", Json()) : Json();
-  if (golden.vocab < 1 || !list.is_array() || list.empty()) {
+  if (vocab < 1 || !list.is_array() || list.empty()) {
     return BadGolden(path, "vocab_size or cases is missing");
   }
-  std::vector<VisionCase> cases;
+  golden.text.vocab = static_cast<int32_t>(vocab);
+  golden.pictures = PicturesOf(*json);
   for (const Json& entry : list) {
-    const auto ids = Ids(entry.is_object() ? entry.value("ids", Json()) : Json(), golden.vocab);
-    cases.push_back({ids.value_or(std::vector<int32_t>()), WholeNumber(entry, "n_image_tokens")});
-    if (cases.back().ids.empty() || cases.back().image_tokens < 1) {
+    golden.cases.push_back(CaseOf(entry, golden.text.vocab));
+    const VisionCase& one = golden.cases.back();
+    if (one.ids.empty() || one.image_tokens < 1 || std::ranges::any_of(one.pictures, [&](size_t picture) {
+          return picture >= golden.pictures.size();
+        })) {
       return BadGolden(path,
-                       fmt::format("the ids or n_image_tokens of case {} are missing", cases.size() - 1));
+                       fmt::format("the ids, n_image_tokens or images of case {} are not what they should be",
+                                   golden.cases.size() - 1));
     }
   }
-  const auto image_token = ImageToken(directory, cases);
+  const auto image_token = ImageToken(directory, golden.cases);
   if (!image_token) return BadGolden(path, "no id is in each case as often as n_image_tokens says");
-  for (size_t i = 0; i < cases.size(); ++i) {
-    golden.prompts.push_back(ReadCase(*arrays, i, cases[i], *image_token, static_cast<size_t>(golden.vocab)));
-    if (arrays->error()) return std::unexpected(*arrays->error());
+  golden.image_token = *image_token;
+  for (size_t i = 0; i < golden.cases.size(); ++i) {
+    golden.text.prompts.push_back(
+        ReadCase(golden.arrays, i, golden.cases[i], *image_token, static_cast<size_t>(vocab)));
+    if (golden.arrays.error()) return std::unexpected(*golden.arrays.error());
   }
   return golden;
 }
