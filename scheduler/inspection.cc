@@ -6,7 +6,8 @@
 namespace quire::scheduler {
 
 Inspection::Inspection(RunnerHost host, api::ipc::InspectModel request, std::chrono::nanoseconds timeout)
-    : OneOffJob(std::move(host), "inspect", {request.path, request.draft_path, request.projector_path}, timeout,
+    : OneOffJob(std::move(host), "inspect", {request.path, request.draft_path, request.projector_path},
+                timeout,
                 {.died_while = "reading the model", .too_long = "reading the model took longer than"}),
       request_(std::move(request)) {}
 
