@@ -54,7 +54,7 @@ ProcessorPtr ReadGemma3(ProcessorKeys& keys) {
   keys.Require(height == side && width == side && side % form.size == 0,
                "images are squares of image_size, a multiple of patch_size");
   form.values = keys.Scale({}).Table();
-  keys.Require(!keys.Flag({"processor/image_processor/do_pan_and_scan"}, false), "do_pan_and_scan is false");
+  // Its processor passes false for do_pan_and_scan, whatever the file says.
   // A file of llama.cpp says how many patches a side go into a token.
   const int32_t pooled = keys.Integer({"tower/projector.scale_factor"}, 0, 0, kSideLimit);
   const int32_t tokens_a_side = pooled == 0 ? 0 : side / form.size / pooled;

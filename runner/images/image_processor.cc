@@ -35,7 +35,7 @@ const std::vector<Family>& Families() {
       {{"gemma4", "gemma4v"}, &ReadGemma4},
       {{"idefics3", "smolvlm"}, &ReadIdefics3},
       {{"pixtral", "mistral3"}, &ReadPixtral},
-      {{"lfm2_vl", "lfm2-vl", "lfm2"}, &ReadLfm2Vl},
+      {{"lfm2_vl", "lfm2-vl", "lfm2", "lfm2moe"}, &ReadLfm2Vl},
       {{"qwen2_vl", "qwen2_5_vl", "qwen2vl_merger", "qwen2.5vl_merger", "qwen2vl", "qwen25vl", "qwen2"},
        [](ProcessorKeys& keys) { return ReadQwenVl(keys, false); }},
       {{"qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", "qwen3vl_merger", "qwen3vl", "qwen3vlmoe",
@@ -176,7 +176,9 @@ ImageSize SmartSize(ImageSize size, int64_t unit, int64_t side_min, int64_t area
 
 api::Result<ProcessorPtr> ReadProcessor(const ModelFiles& model, const ModelFiles* projector) {
   if (projector != nullptr) return ReadGguf(*projector);
-  return model.format() == weights::Format::kGguf ? ReadGguf(model) : ReadHuggingFace(model);
+  auto processor = model.format() == weights::Format::kGguf ? ReadGguf(model) : ReadHuggingFace(model);
+  if (!processor && processor.error().code == api::ErrorCode::kUnsupported) return nullptr;
+  return processor;
 }
 
 }  // namespace quire::runner::images

@@ -30,8 +30,9 @@ class ImageProcessor {
 
 // The processor of a model with a vision tower: by config.json, processor_config.json and
 // preprocessor_config.json of a directory, or by the keys clip.* of `projector`, which is the mmproj file, or
-// the model's own file where that holds the tower too. Null: the files hold no tower. kUnsupported names one
-// that is not known here.
+// the model's own file where that holds the tower too. Null: the files hold no tower, or the model's own hold
+// one that is not known here, so that it serves text alone. kUnsupported names an unknown one of `projector`;
+// kBadModel the key that is wrong.
 api::Result<std::unique_ptr<const ImageProcessor>> ReadProcessor(const weights::ModelFiles& model,
                                                                  const weights::ModelFiles* projector);
 
