@@ -185,8 +185,8 @@ TEST(Processor, TellsImagesApart) {
   ++image.rgb[3 * 320 * 200 + 17];
   digests.insert(processor->Prepare(image)->digest);
   // The same pixels in other rows.
-  digests.insert(processor->Prepare({640, 128, std::vector<uint8_t>(3 * 640 * 128)})->digest);
-  digests.insert(processor->Prepare({128, 640, std::vector<uint8_t>(3 * 640 * 128)})->digest);
+  digests.insert(processor->Prepare({640, 128, std::vector<uint8_t>(size_t{3} * 640 * 128)})->digest);
+  digests.insert(processor->Prepare({128, 640, std::vector<uint8_t>(size_t{3} * 640 * 128)})->digest);
   EXPECT_EQ(digests.size(), 4U);
 }
 
