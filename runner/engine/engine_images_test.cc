@@ -74,7 +74,7 @@ SharedImage ImageOf(int seed) {
   image.tiles.push_back(
       {.rows = 4, .columns = 6, .patches = {static_cast<float>(seed)}, .tokens = kImageTokens});
   image.digest[0] = static_cast<uint8_t>(seed);
-  return std::make_shared<const images::PreparedImage>(std::move(image));
+  return std::make_shared<const PackedImage>(std::move(image));
 }
 
 // An engine that sees images, and prompts in which they stand behind the first token.
@@ -189,6 +189,20 @@ TEST(EngineImages, ACanceledRequestLeavesNothing) {
   engine.harness().Post(api::ipc::Cancel{id});
   EXPECT_TRUE(engine.Ask({8}, "What is it?").finished);
   EXPECT_TRUE(engine.harness().Stopped().CheckInvariants().has_value());
+}
+
+TEST(PackedImage, GivesEveryBitOfItsPatchesBack) {
+  for (const int values : {3, 256, 700, 70'000}) {
+    images::PreparedImage image;
+    image.tiles.push_back({.rows = 1, .columns = 1, .patches = {}, .tokens = 1});
+    for (int i = 0; i < 100'000; ++i)
+      image.tiles[0].patches.push_back(std::sin(static_cast<float>(i * 7919 % values)) / 3);
+    const std::vector<float> patches = image.tiles[0].patches;
+    const PackedImage packed(std::move(image));
+    EXPECT_TRUE(packed.tiles[0].patches.empty());
+    EXPECT_EQ(packed.Unpack()[0].patches, patches);
+    EXPECT_LE(packed.packed_bytes(), values <= 256 ? 102'000 : values <= 700 ? 204'000 : 400'000);
+  }
 }
 
 TEST(RopePositions, RowsOfAnImageStandInAGrid) {

@@ -14,7 +14,6 @@ std::shared_ptr<const EncodedImage> ImageEncoder::Find(const images::PreparedIma
 }
 
 size_t ImageEncoder::Start(std::span<const SharedImage> wanted) {
-  std::vector<const images::Tile*> tiles;
   int64_t patches = 0;
   for (const SharedImage& image : wanted) {
     int64_t own = 0;
@@ -22,8 +21,11 @@ size_t ImageEncoder::Start(std::span<const SharedImage> wanted) {
     if (!encoding_.empty() && patches + own > kPatchesOfPass) break;
     patches += own;
     encoding_.push_back(image);
-    for (const images::Tile& tile : image->tiles) tiles.push_back(&tile);
+    for (images::Tile& tile : image->Unpack()) tiles_.push_back(std::move(tile));
   }
+  std::vector<const images::Tile*> tiles;
+  tiles.reserve(tiles_.size());
+  for (const images::Tile& tile : tiles_) tiles.push_back(&tile);
   pass_ = tower_->Start(tiles);
   return encoding_.size();
 }
@@ -59,6 +61,7 @@ void ImageEncoder::Store() {
   }
   pass_.reset();
   encoding_.clear();
+  tiles_.clear();
   // The newest stay until a request has taken them.
   while (bytes_ > kBytesMax && entries_.size() > 1) {
     bytes_ -= entries_.back().image->planes.size() * sizeof(float);
@@ -68,7 +71,8 @@ void ImageEncoder::Store() {
 
 int64_t ImageEncoderBytes(const models::VisionTower& tower) {
   return tower.resident_bytes() + tower.pass_bytes(ImageEncoder::kPatchesOfPass) +
-         tower.scratch_bytes(ImageEncoder::kPatchesOfPass) + static_cast<int64_t>(ImageEncoder::kBytesMax);
+         tower.scratch_bytes(ImageEncoder::kPatchesOfPass) + static_cast<int64_t>(ImageEncoder::kBytesMax) +
+         PreparedImages::kBytesMax;
 }
 
 }  // namespace quire::runner::engine

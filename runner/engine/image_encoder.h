@@ -67,6 +67,7 @@ class ImageEncoder {
 
   std::unique_ptr<models::VisionTower> tower_;
   std::vector<SharedImage> encoding_;  // by the pass
+  std::vector<images::Tile> tiles_;    // theirs
   std::unique_ptr<models::VisionPass> pass_;
   SliceBudget slices_{{.time = std::chrono::milliseconds(50)}};
   std::list<Entry> entries_;  // the latest used first

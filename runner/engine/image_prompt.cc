@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <variant>
 
@@ -95,9 +97,72 @@ void AppendRopePositions(std::span<const ImageSpan> spans, int64_t begin, int64_
   }
 }
 
+PackedImage::PackedImage(images::PreparedImage image) : images::PreparedImage(std::move(image)) {
+  for (images::Tile& tile : tiles) {
+    packed_.push_back(Pack(tile.patches));
+    std::vector<float>().swap(tile.patches);
+  }
+}
+
+PackedImage::Values PackedImage::Pack(const std::vector<float>& patches) {
+  constexpr size_t kShortsMax = size_t{1} << 16, kBytesMax = size_t{1} << 8;
+  Values values;
+  std::unordered_map<uint32_t, uint16_t> places;
+  values.shorts.reserve(patches.size());
+  for (const float value : patches) {
+    const auto [place, is_new] = places.try_emplace(std::bit_cast<uint32_t>(value), places.size());
+    if (is_new) values.table.push_back(value);
+    if (values.table.size() > kShortsMax) return {.plain = patches};
+    values.shorts.push_back(place->second);
+  }
+  if (values.table.size() > kBytesMax) return values;
+  values.bytes.assign(values.shorts.begin(), values.shorts.end());
+  std::vector<uint16_t>().swap(values.shorts);
+  return values;
+}
+
+std::vector<images::Tile> PackedImage::Unpack() const {
+  std::vector<images::Tile> whole = tiles;
+  for (size_t i = 0; i < whole.size(); ++i) {
+    const Values& values = packed_[i];
+    std::vector<float>& patches = whole[i].patches;
+    patches = values.plain;
+    patches.reserve(values.bytes.size() + values.shorts.size());
+    for (const uint8_t place : values.bytes) patches.push_back(values.table[place]);
+    for (const uint16_t place : values.shorts) patches.push_back(values.table[place]);
+  }
+  return whole;
+}
+
+int64_t PackedImage::packed_bytes() const {
+  size_t bytes = 0;
+  for (const Values& values : packed_)
+    bytes += values.table.size() * sizeof(float) + values.bytes.size() + values.shorts.size() * 2 +
+             values.plain.size() * sizeof(float);
+  return static_cast<int64_t>(bytes);
+}
+
+bool PreparedImages::Alive::Add(const std::string& party, int64_t more) {
+  const api::MutexLock lock(mutex);
+  const auto found = bytes.find(party);
+  const int64_t own = found == bytes.end() ? 0 : found->second;
+  if (own + more > (kAliveBytesMax - (all - own)) / 2) return false;
+  bytes[party] = own + more;
+  all += more;
+  return true;
+}
+
+void PreparedImages::Alive::Remove(const std::string& party, int64_t less) {
+  const api::MutexLock lock(mutex);
+  const auto found = bytes.find(party);
+  found->second -= less;
+  all -= less;
+  if (found->second == 0) bytes.erase(found);
+}
+
 api::Result<SharedImage> PreparedImages::Get(const images::ImageProcessor& processor,
-                                             const std::string& isolation, const std::string& file) {
-  const std::pair key(DigestOf(file), isolation);
+                                             const api::Client& client, const std::string& file) {
+  const std::pair key(DigestOf(file), client.IsolationKey());
   {
     const api::MutexLock lock(mutex_);
     const auto found = std::ranges::find(entries_, key, &Entry::key);
@@ -110,11 +175,21 @@ api::Result<SharedImage> PreparedImages::Get(const images::ImageProcessor& proce
   if (!bitmap) return std::unexpected(bitmap.error());
   auto prepared = processor.Prepare(*bitmap);
   if (!prepared) return std::unexpected(std::move(prepared.error()));
-  auto image = std::make_shared<const images::PreparedImage>(*std::move(prepared));
-  if (image->bytes() > kBytesMax) return image;
+  auto packed = std::make_unique<PackedImage>(*std::move(prepared));
+  const int64_t bytes = packed->packed_bytes();
+  if (!alive_->Add(client.Party(), bytes)) {
+    return api::Fail(api::ErrorCode::kUnavailable,
+                     "too many images are waiting to be read; try again when others are answered");
+  }
+  const auto remove = [alive = alive_, party = client.Party(), bytes](const PackedImage* gone) {
+    delete gone;
+    alive->Remove(party, bytes);
+  };
+  const SharedImage image(packed.release(), remove);
+  if (bytes > kBytesMax) return image;
   const api::MutexLock lock(mutex_);
   entries_.push_front({key, image});
-  bytes_ += image->bytes();
+  bytes_ += bytes;
   while (bytes_ > kBytesMax) {
     bytes_ -= entries_.back().image->bytes();
     entries_.pop_back();
@@ -135,8 +210,7 @@ api::Result<RequestImages> RequestImages::Prepare(const ImageContext& context, c
         return api::Fail(api::ErrorCode::kUnsupported,
                          fmt::format("{}: this model does not support images", field), field);
       }
-      auto image =
-          context.prepared->Get(*context.processor, request.client.IsolationKey(), *message.images[j].file);
+      auto image = context.prepared->Get(*context.processor, request.client, *message.images[j].file);
       if (!image) {
         return api::Fail(image.error().code, fmt::format("{}: {}", field, image.error().message), field);
       }

@@ -27,7 +27,29 @@
 
 namespace quire::runner::engine {
 
-using SharedImage = std::shared_ptr<const images::PreparedImage>;
+// An image whose tiles have no patches: pixels of 8 bits have few values, so that places in a table of them
+// take a quarter or half of the memory while requests wait, and lose no bit.
+class PackedImage : public images::PreparedImage {
+ public:
+  PackedImage() = default;
+  explicit PackedImage(images::PreparedImage image);
+
+  // The tiles with their patches.
+  std::vector<images::Tile> Unpack() const;
+  int64_t packed_bytes() const;
+
+ private:
+  struct Values {
+    std::vector<float> table = {};
+    std::vector<uint8_t> bytes = {};    // places in the table,
+    std::vector<uint16_t> shorts = {};  // where it has more than 256,
+    std::vector<float> plain = {};      // and the values where it would have more than 65,536
+  };
+  static Values Pack(const std::vector<float>& patches);
+
+  std::vector<Values> packed_;  // [tiles]
+};
+using SharedImage = std::shared_ptr<const PackedImage>;
 
 // Prompt tokens [begin, begin + count) are the embeddings from `first` on of an image.
 struct ImageSpan {
@@ -47,21 +69,33 @@ struct ImageSpan {
 void AppendRopePositions(std::span<const ImageSpan> spans, int64_t begin, int64_t count,
                          std::array<std::vector<int64_t>, 3>& to);
 
-// Images that were prepared lately, so that a later turn over one neither decodes nor resizes it again. What
-// one client sent is not found by another. Any thread.
+// The prepared images of a runner, and those that were prepared lately, so that a later turn over one neither
+// decodes nor resizes it again. What one client sent is not found by another. Any thread.
 class PreparedImages {
  public:
-  static constexpr int64_t kBytesMax = int64_t{64} << 20;
+  static constexpr int64_t kBytesMax = int64_t{64} << 20;  // of those that are kept for later turns
+  // All together. A party may have half of what the others leave, so that there is always room for one more.
+  static constexpr int64_t kAliveBytesMax = int64_t{1} << 30;
 
-  // REQUIRES: `file` is an image of this client.
-  api::Result<SharedImage> Get(const images::ImageProcessor& processor, const std::string& isolation,
+  // kUnavailable: its party has too many.
+  api::Result<SharedImage> Get(const images::ImageProcessor& processor, const api::Client& client,
                                const std::string& file);
 
  private:
+  // The bytes of images that requests or this have.
+  struct Alive {
+    api::Mutex mutex;
+    std::map<std::string, int64_t> bytes GUARDED_BY(mutex);  // by party
+    int64_t all GUARDED_BY(mutex) = 0;
+
+    bool Add(const std::string& party, int64_t more);  // false: there is no room
+    void Remove(const std::string& party, int64_t less);
+  };
   struct Entry {
     std::pair<std::array<uint8_t, 32>, std::string> key;  // the file's digest, whose it is
     SharedImage image;
   };
+  const std::shared_ptr<Alive> alive_ = std::make_shared<Alive>();
   api::Mutex mutex_;
   std::list<Entry> entries_ GUARDED_BY(mutex_);  // the newest first
   int64_t bytes_ GUARDED_BY(mutex_) = 0;
