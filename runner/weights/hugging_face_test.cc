@@ -72,6 +72,20 @@ TEST_F(HuggingFace, NeedsOnlyAConfigAndWeights) {
   EXPECT_THAT(Refusal(), EndsWith("config.json: no such file"));
 }
 
+TEST_F(HuggingFace, HasOneTextOfBothProcessorFiles) {
+  const auto text = [this] { return Opened()->processor_config(); };
+  EXPECT_EQ(text().value(), "");
+  directory_.Write("preprocessor_config.json", R"({"size":1})");
+  EXPECT_EQ(text().value(), R"({"image_processor":{"size":1}})");
+  directory_.Write("processor_config.json", R"({"patch_size":2})");
+  EXPECT_EQ(text().value(), R"({"patch_size":2,"image_processor":{"size":1}})");
+  directory_.Write("processor_config.json", R"({"image_processor":{"size":3}})");
+  EXPECT_EQ(text().value(), R"({"image_processor":{"size":3}})");
+  directory_.Write("preprocessor_config.json", "[]");
+  ASSERT_FALSE(text());
+  EXPECT_THAT(text().error().message, EndsWith("preprocessor_config.json: not a JSON object"));
+}
+
 TEST_F(HuggingFace, TakesEndIdsFromTheFirstFileThatHasThem) {
   const auto ids = [this] { return Opened()->end_of_generation_ids(); };
   directory_.Write("config.json", R"({"model_type":"tiny","text_config":{"eos_token_id":9}})");

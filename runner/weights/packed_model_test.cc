@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -51,6 +52,18 @@ TEST_F(PackedModelTest, IsTheDirectoryAgain) {
     EXPECT_EQ(packed->shape, tensor.shape);
     EXPECT_TRUE(std::ranges::equal(packed->data, tensor.data)) << tensor.name;
   }
+}
+
+TEST_F(PackedModelTest, KnowsHowImagesArePrepared) {
+  const fs::path directory = folder_ / "model";
+  fs::copy(kDemo, directory);
+  std::ofstream(directory / "preprocessor_config.json") << R"({"patch_size":16})";
+  ASSERT_TRUE(PackHuggingFace(directory, folder_ / "m.gguf"));
+  const auto packed = Open(folder_ / "m.gguf");
+  ASSERT_TRUE(packed) << packed.error().message;
+  EXPECT_EQ((*packed)->processor_config().value(), R"({"image_processor":{"patch_size":16}})");
+  std::ofstream(directory / "preprocessor_config.json") << "{";
+  EXPECT_FALSE(PackHuggingFace(directory, folder_ / "other.gguf"));
 }
 
 TEST_F(PackedModelTest, IsQuantized) {
