@@ -52,7 +52,7 @@ class SineTower : public models::VisionTower {
   int64_t resident_bytes() const override { return 0; }
   int64_t pass_bytes(int64_t) const override { return 0; }
   int64_t scratch_bytes(int64_t) const override { return 0; }
-  bool Fits(const images::Tile&) const override { return true; }
+  bool Takes(const images::Tile&, size_t) const override { return true; }
   int32_t KeysOfNext(const models::VisionPass&) const override { return 0; }
   std::unique_ptr<models::VisionPass> Start(std::span<const images::Tile* const> tiles) const override {
     counts_.images += static_cast<int>(tiles.size());

@@ -42,8 +42,11 @@ class ImageEncoder {
   explicit ImageEncoder(std::unique_ptr<models::VisionTower> tower) : tower_(std::move(tower)) {}
 
   // Whether the tower takes what its processor made of an image.
-  bool Fits(const images::PreparedImage& image) const {
-    return std::ranges::all_of(image.tiles, [this](const images::Tile& tile) { return tower_->Fits(tile); });
+  bool Fits(const PackedImage& image) const {
+    for (size_t i = 0; i < image.tiles.size(); ++i) {
+      if (!tower_->Takes(image.tiles[i], image.values(i))) return false;
+    }
+    return true;
   }
   size_t deepstack() const { return static_cast<size_t>(tower_->deepstack()); }
   // Null: they are not there.

@@ -134,6 +134,11 @@ std::vector<images::Tile> PackedImage::Unpack() const {
   return whole;
 }
 
+size_t PackedImage::values(size_t tile) const {
+  const Values& values = packed_[tile];
+  return values.bytes.size() + values.shorts.size() + values.plain.size();
+}
+
 int64_t PackedImage::packed_bytes() const {
   size_t bytes = 0;
   for (const Values& values : packed_)

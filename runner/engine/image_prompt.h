@@ -37,6 +37,7 @@ class PackedImage : public images::PreparedImage {
   // The tiles with their patches.
   std::vector<images::Tile> Unpack() const;
   int64_t packed_bytes() const;
+  size_t values(size_t tile) const;  // of its patches
 
  private:
   struct Values {

@@ -78,12 +78,12 @@ PatchTower::PatchTower(PatchTowerParts parts, std::unique_ptr<Encoder> encoder, 
       weight_bytes_(weight_bytes),
       resident_bytes_(resident_bytes) {}
 
-bool PatchTower::Fits(const images::Tile& tile) const {
+bool PatchTower::Takes(const images::Tile& tile, size_t values) const {
   const PatchTowerForm& form = parts_.form;
   const int32_t side = parts_.projector.side;
   if (tile.rows < side || tile.columns < side) return false;
   const int64_t patches = int64_t{tile.rows} * tile.columns;
-  if (patches > form.patches_max || std::ssize(tile.patches) != patches * form.patch_values()) return false;
+  if (patches > form.patches_max || std::cmp_not_equal(values, patches * form.patch_values())) return false;
   if (form.side_of_tile > 0 && (tile.rows != form.side_of_tile || tile.columns != form.side_of_tile)) {
     return false;
   }

@@ -57,7 +57,7 @@ class PatchTower final : public VisionTower {
   int64_t pass_bytes(int64_t patches) const override;
   int64_t scratch_bytes(int64_t patches) const override;
 
-  bool Fits(const images::Tile& tile) const override;
+  bool Takes(const images::Tile& tile, size_t values) const override;
   std::unique_ptr<VisionPass> Start(std::span<const images::Tile* const> tiles) const override;
   void Advance(VisionPass& pass, ThreadPool& pool, int64_t rows) override;
   int32_t KeysOfNext(const VisionPass& pass) const override;

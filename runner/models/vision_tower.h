@@ -2,6 +2,7 @@
 // slices, as encoders are (encoder.h), so that running streams go on between two of them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -39,8 +40,10 @@ class VisionTower {
   virtual int64_t pass_bytes(int64_t patches) const = 0;
   virtual int64_t scratch_bytes(int64_t patches) const = 0;
 
-  // Whether a tile is one of this tower's: the processor reads other keys of the files, which may disagree.
-  virtual bool Fits(const images::Tile& tile) const = 0;
+  // Whether a tile with this many numbers in its patches is one of this tower's: the processor reads other
+  // keys of the files, which may disagree.
+  virtual bool Takes(const images::Tile& tile, size_t values) const = 0;
+  bool Fits(const images::Tile& tile) const { return Takes(tile, tile.patches.size()); }
   // REQUIRES: the tiles fit; there is one at least.
   virtual std::unique_ptr<VisionPass> Start(std::span<const images::Tile* const> tiles) const = 0;
   // Computes the next slice, of at most `rows` patches where it can be cut. Bit-identical, however a pass is

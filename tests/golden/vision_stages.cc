@@ -253,7 +253,7 @@ std::vector<engine::ImageSpan> SpansOf(std::span<const std::shared_ptr<const Pre
         if (at == begin) return spans;
         const auto count = static_cast<int32_t>(at - begin);
         const bool whole = count == tile.tokens;
-        spans.push_back({.image = image,
+        spans.push_back({.image = nullptr,
                          .begin = static_cast<int32_t>(begin),
                          .count = count,
                          .grid_rows = whole ? tile.grid_rows : 0,
