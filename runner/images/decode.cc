@@ -64,6 +64,22 @@ Bitmap MakeUpright(Bitmap bitmap, int32_t orientation) {
   return upright;
 }
 
+// The name of a format that people send, but that is not decoded; empty: it is unknown.
+std::string_view OtherFormat(std::string_view file) {
+  struct Signature {
+    size_t at;
+    std::string_view bytes, name;
+  };
+  for (const Signature& known :
+       {Signature{0, "GIF8", "GIF"}, Signature{0, "BM", "BMP"},
+        Signature{0, std::string_view("II*\0", 4), "TIFF"},
+        Signature{0, std::string_view("MM\0*", 4), "TIFF"}, Signature{4, "ftypavif", "AVIF"},
+        Signature{4, "ftyp", "HEIF"}, Signature{0, "%PDF", "PDF"}, Signature{0, "<svg", "SVG"}}) {
+    if (file.size() >= known.at && file.substr(known.at).starts_with(known.bytes)) return known.name;
+  }
+  return {};
+}
+
 }  // namespace
 
 api::Result<Bitmap> MakeBitmap(int64_t width, int64_t height) {
@@ -118,7 +134,10 @@ api::Result<Bitmap> Decode(std::string_view file) {
     if (!decoded) return std::unexpected(decoded.error());
     return MakeUpright(std::move(decoded->bitmap), decoded->orientation);
   }
-  return api::Fail(api::ErrorCode::kInvalidArgument, "the image is not a PNG, JPEG or WebP file");
+  const std::string_view other = OtherFormat(file);
+  return api::Fail(
+      api::ErrorCode::kInvalidArgument,
+      fmt::format("the image is not a PNG, JPEG or WebP file{}{}", other.empty() ? "" : " but ", other));
 }
 
 }  // namespace quire::runner::images

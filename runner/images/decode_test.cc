@@ -105,7 +105,12 @@ TEST(Decode, RefusesPixelsThatEndEarly) {
 
 TEST(Decode, SaysWhatIsWrong) {
   EXPECT_EQ(ErrorOf(""), "the image is not a PNG, JPEG or WebP file");
-  EXPECT_EQ(ErrorOf("GIF89a"), "the image is not a PNG, JPEG or WebP file");
+  EXPECT_EQ(ErrorOf("GIF89a"), "the image is not a PNG, JPEG or WebP file but GIF");
+  EXPECT_EQ(ErrorOf(std::string_view("\0\0\0\x1c"
+                                     "ftypheic",
+                                     12)),
+            "the image is not a PNG, JPEG or WebP file but HEIF");
+  EXPECT_EQ(ErrorOf("B"), "the image is not a PNG, JPEG or WebP file");
   const std::string& png = FileOf("rgb8.png");
   EXPECT_EQ(ErrorOf(png.substr(0, 60)), "the PNG image is damaged: it ends early");
   const std::string& jpeg = FileOf("q90.jpg");
