@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <span>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -278,6 +280,13 @@ void ConvertRows(const Tensor& tensor, DataType to, int64_t first, int64_t rows,
     others.emplace_back(convert, begin, std::min(rows, begin + share));
   }
   convert(0, std::min(rows, share));
+}
+
+bool IsOfVisionTower(std::string_view name) {
+  constexpr std::string_view kParts[] = {"visual.",      "vision_tower.", "vision_model.",
+                                         "embed_vision", "connector.",    "multi_modal_projector."};
+  return name.starts_with("v.") || name.starts_with("mm.") ||
+         std::ranges::any_of(kParts, [&](std::string_view part) { return name.find(part) != name.npos; });
 }
 
 }  // namespace quire::runner::weights

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "runner/weights/tensor.h"
 
@@ -26,5 +27,9 @@ void Quantize(DataType type, std::span<const float> values, std::byte* to);
 // them.
 void ConvertRows(const Tensor& tensor, DataType to, int64_t first, int64_t rows, int threads,
                  std::span<std::byte> out);
+
+// Whether a tensor of this name belongs to a vision tower or to what joins it to a text model, in either
+// format. Few bits cost such layers more than the text model's.
+bool IsOfVisionTower(std::string_view name);
 
 }  // namespace quire::runner::weights

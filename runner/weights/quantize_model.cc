@@ -138,6 +138,7 @@ DataType QuantizedType(std::string_view preset_name, const Tensor& tensor, bool 
   const bool not_quantized = std::ranges::any_of(
       kNotQuantized, [&](std::string_view part) { return tensor.name.find(part) != std::string::npos; });
   if (tensor.shape.size() < 2 || !tensor.name.ends_with("weight") || not_quantized) return tensor.type;
+  if (IsOfVisionTower(tensor.name)) return tensor.type;
   DataType type = is_output ? preset.output : preset.main;
   const std::string_view kind = BlockOf(tensor.name).second;
   const bool favored = kind == "attn_v.weight" || kind == "ffn_down.weight" || kind == "ffn_down_exps.weight";

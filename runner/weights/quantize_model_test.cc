@@ -100,14 +100,14 @@ TEST(QuantizeGguf, GivesASmallerModelWithTheSameKeys) {
   EXPECT_LT(fs::file_size(small), fs::file_size("tests/data/gguf/lfm2.f16.gguf") * 6 / 10);
 }
 
-// RWKV's gates of low rank and its weights between a row and the one before it.
+// RWKV's gates of low rank and its weights between a row and the one before it; vision towers.
 TEST(QuantizeGguf, LeavesSmallMatricesAsTheyAre) {
   GgufWriter writer;
   writer.AddText("general.architecture", "rwkv7");
-  const char* const kept[] = {"blk.0.time_mix_lerp_fused.weight", "blk.0.channel_mix_lerp_k.weight",
-                              "blk.0.time_mix_w1.weight",         "blk.0.time_mix_a2.weight",
-                              "blk.0.time_mix_v1.weight",         "blk.0.time_mix_v2.weight",
-                              "blk.0.time_mix_g2.weight"};
+  const char* const kept[] = {
+      "blk.0.time_mix_lerp_fused.weight", "blk.0.channel_mix_lerp_k.weight", "blk.0.time_mix_w1.weight",
+      "blk.0.time_mix_a2.weight",         "blk.0.time_mix_v1.weight",        "blk.0.time_mix_v2.weight",
+      "blk.0.time_mix_g2.weight",         "v.blk.0.attn_q.weight",           "mm.0.weight"};
   const char* const quantized[] = {"blk.0.time_mix_value.weight", "blk.0.time_mix_key.weight"};
   for (const char* name : kept) writer.AddTensor(name, DataType::kF32, {4, 32});
   for (const char* name : quantized) writer.AddTensor(name, DataType::kF32, {4, 32});

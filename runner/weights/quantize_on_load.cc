@@ -44,6 +44,9 @@ constexpr std::string_view kNotQuantizedOnLoad[] = {
     "time_mix_v2",    "time_mix_g",   "mix_lerp",
     "_lora.lora."};
 
+// Likewise of vision towers: kernels of patches and tables of positions.
+constexpr std::string_view kOfPlaces[] = {"patch_emb", "patch_conv", "pos_embed", "position_embed"};
+
 constexpr std::string_view kEnds[] = {"embed_tokens.weight", "embeddings.weight", "embedding.weight",
                                       "lm_head.weight"};
 constexpr std::string_view kGgufEnds[] = {"token_embd.weight", "output.weight"};
@@ -62,6 +65,12 @@ DataType TypeFor(const Tensor& tensor, DataType wanted) {
   const bool not_quantized = std::ranges::any_of(
       kNotQuantizedOnLoad, [&](std::string_view part) { return name.find(part) != std::string_view::npos; });
   if (in_blocks || !matrix || not_quantized) return tensor.type;
+  if (IsOfVisionTower(name)) {
+    const bool by_place = std::ranges::any_of(
+        kOfPlaces, [&](std::string_view part) { return name.find(part) != std::string_view::npos; });
+    if (by_place) return tensor.type;
+    wanted = DataType::kQ8_0;
+  }
   const bool coarse = wanted == DataType::kQ4_0 || wanted == DataType::kQ4_K;
   for (const DataType type : {coarse && IsEnd(name) ? DataType::kQ6_K : wanted, DataType::kQ8_0}) {
     if (tensor.columns() % BlockElements(type) == 0) return type;

@@ -6,12 +6,18 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "runner/weights/block_formats.h"
+#include "runner/weights/gguf_writer.h"
 #include "runner/weights/quantize.h"
+#include "runner/weights/testing/hostile_files.h"
 #include "tests/data/test_data.h"
 
 namespace quire::runner::weights {
@@ -89,6 +95,29 @@ TEST(QuantizeOnLoad, WhatIsInBlocksAlreadyStays) {
   for (const Tensor& tensor : files->tensors()) {
     EXPECT_EQ(tensor.type, original->Find(tensor.name)->type) << tensor.name;
   }
+}
+
+TEST(QuantizeOnLoad, VisionTowersKeepEightBitsAndTheirPlaces) {
+  GgufWriter writer;
+  writer.AddText("general.architecture", "gemma3");
+  const std::vector<std::pair<const char*, DataType>> tensors = {
+      {"blk.0.attn_q.weight", DataType::kQ4_0},
+      {"v.blk.0.attn_q.weight", DataType::kQ8_0},
+      {"mm.0.weight", DataType::kQ8_0},
+      {"v.patch_embd.weight", DataType::kF32},
+      {"v.position_embd.weight", DataType::kF32},
+      {"visual.merger.mlp.0.weight", DataType::kQ8_0},
+      {"visual.pos_embed.weight", DataType::kF32},
+      {"vision_tower.patch_conv.weight", DataType::kF32}};
+  for (const auto& [name, type] : tensors) writer.AddTensor(name, DataType::kF32, {4, 32});
+  const testing::TemporaryDirectory directory;
+  const fs::path path = directory.path() / "a.gguf";
+  ASSERT_TRUE(writer.Write(path, [](size_t, int64_t, int64_t, std::span<std::byte> data) {
+    std::ranges::fill(data, std::byte{});
+  }));
+  const auto files = Quantized(path, "q4_0");
+  ASSERT_NE(files, nullptr);
+  for (const auto& [name, type] : tensors) EXPECT_EQ(TypeOf(*files, name), type) << name;
 }
 
 TEST(QuantizeOnLoad, AnUnknownTypeIsRefusedWithThoseThatAre) {
