@@ -126,14 +126,15 @@ int RunVision(const Options& options, ThreadPool& pool) {
   auto golden = ReadVisionGolden(options.golden);
   if (!golden) return Unusable(golden.error().message);
   kernels::LimitPanelTarget(kernels::PanelTarget::kNone);
-  auto parts = OpenVision(options.model, options.projector, options.golden);
+  auto parts = golden->pictures.empty() ? api::Result<VisionParts>()
+                                        : OpenVision(options.model, options.projector, options.golden);
   if (!parts) return Unusable(parts.error().message);
   auto run = OpenRun(options, golden->text, pool);
   if (!run) return kExitUnusable;
   PrintModel(options, *run, pool);
   Comparison result = Compare(*run, golden->text, options.compare);
   if (parts->tower == nullptr) {
-    result.lines.emplace_back("the files have no vision tower; only the text model was compared");
+    result.lines.emplace_back("no vision tower, or no pictures: only the text model was compared");
     return Report(options, result);
   }
   auto stages = RunVisionStages(*parts, options.golden, *golden, options.compare.tolerance, pool);

@@ -25,7 +25,7 @@ struct AttentionLayer {
   // [rows]: the position behind the last one that a row sees. Empty: each row sees up to itself.
   std::span<const int32_t> seen_end = {};
 
-  // Of row `row` of a sequence's rows in this step.
+  // For row `row` of a sequence's rows in this step.
   cache::Position SeenEnd(size_t sequence, int32_t row) const {
     if (seen_end.empty()) return step->offset(sequence) + row + 1;
     return seen_end[static_cast<size_t>(row_begin[sequence] + row)];

@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runner/models/testing/patched_model_files.h"
@@ -137,6 +139,83 @@ TEST(Qwen35, IsFoundInsideAMultimodalCheckpoint) {
                          files.MoveTo("model.", "model.language_model.");
                        }),
             expected);
+}
+
+// A text model and the checkpoint that has it beside a tower, in published spellings.
+struct BesideATower {
+  const char* text;
+  const char* model_type;
+  const char* prefix;  // in place of "model."
+  ImageRules rules = {};
+  Json more = Json::object();  // of the text's configuration
+};
+
+const BesideATower kBesideATower[] = {
+    {"gemma3", "gemma3", "language_model.model.", {.both_ways = true}},
+    {"gemma3", "gemma3", "model.language_model.", {.both_ways = true}},
+    {"gemma4_e", "gemma4", "model.language_model."},
+    {"lfm2", "lfm2_vl", "model.language_model."},
+    {"llama",
+     "smolvlm",
+     "model.text_model.",
+     {},
+     {{"perceiver_config", {{"resampler_depth", 6}}},
+      {"pixel_shuffle_factor", 4},
+      {"qk_layer_norms", false},
+      {"use_resampler", false},
+      {"transformers.js_config", {{"kv_cache_dtype", "fp16"}}}}},
+    {"mistral", "llava", "language_model.model.", {}, {{"is_composition", true}}},
+    {"mistral", "mistral3", "language_model.model."},
+    {"qwen3", "qwen3_vl", "model.language_model.", {.grid_positions = true}},
+    {"qwen3_5", "qwen3_5", "model.language_model.", {.grid_positions = true}},
+};
+
+TEST(TextModels, AreFoundBesideATower) {
+  for (const BesideATower& beside : kBesideATower) {
+    SCOPED_TRACE(beside.model_type);
+    const std::string path = std::string("tests/data/models/") + beside.text;
+    const Edit edit = [&](PatchedModelFiles& files) {
+      Json text = files.json;
+      text.update(beside.more);
+      files.json = {{"model_type", beside.model_type},
+                    {"text_config", text},
+                    {"image_token_index", 3},
+                    {"vision_config", {{"hidden_size", 1 << 30}, {"model_type", "a_tower"}}}};
+      files.MoveTo("model.", beside.prefix);
+      if (std::string_view(beside.prefix).starts_with("language_model.")) {
+        files.MoveTo("lm_head.", "language_model.lm_head.");
+      }
+      files.AddF32("vision_tower.patches.weight", {64, 64}, 1);
+      files.AddF32("multi_modal_projector.linear.weight", {64, 64}, 1);
+    };
+    EXPECT_EQ(LastLogits(path, edit), LastLogits(path, kNoEdit));
+    const auto plain = LoadPatched(path, kNoEdit), model = LoadPatched(path, edit);
+    ASSERT_TRUE(model) << model.error().message;
+    EXPECT_EQ((*model)->weight_bytes(), (*plain)->weight_bytes());
+    EXPECT_EQ((*model)->resident_bytes(), (*plain)->resident_bytes());
+    EXPECT_EQ((*model)->image_rules().both_ways, beside.rules.both_ways);
+    EXPECT_EQ((*model)->image_rules().grid_positions, beside.rules.grid_positions);
+  }
+}
+
+// Its published configurations have no text_config.
+TEST(TextModels, OfQwen2VlLieOpen) {
+  const std::string llama = "tests/data/models/llama";
+  EXPECT_EQ(LastLogits(llama,
+                       [](PatchedModelFiles& files) {
+                         files.json["model_type"] = "qwen2_vl";
+                         files.json["vision_config"] = {{"depth", 32}};
+                         files.json["rope_parameters"]["mrope_section"] = {2, 3, 3};
+                         for (int layer = 0; layer < 4; ++layer) {
+                           const std::string prefix = "model.layers." + std::to_string(layer) + ".self_attn.";
+                           for (const char* part : {"q_proj", "k_proj", "v_proj"}) {
+                             const int64_t rows = part[0] == 'q' ? 64 : 32;
+                             files.AddF32(prefix + part + ".bias", {rows}, 0);
+                           }
+                         }
+                         files.AddF32("visual.patch_embed.proj.weight", {64, 64}, 1);
+                       }),
+            LastLogits(llama, kNoEdit));
 }
 
 // A mixture of one expert is that expert.

@@ -58,7 +58,7 @@ constexpr std::array kFamilies = {
     Family{{"Jais 2", "jais2", ""}, LoadJais2},
     Family{{"Jamba", "jamba", "jamba"}, LoadJamba},
     Family{{"Kimi Linear", "kimi_linear", "kimi-linear"}, LoadKimiLinear},
-    Family{{"LFM2", "lfm2|lfm2_vl", "lfm2"}, LoadLfm2},
+    Family{{"LFM2", "lfm2|lfm2_vl|lfm2-vl", "lfm2"}, LoadLfm2},
     Family{{"LFM2-MoE", "lfm2_moe", "lfm2moe"}, LoadLfm2},
     Family{{"Llama", "llama|smolvlm|idefics3", "llama"}, LoadLlama},
     Family{{"Llama 4", "llama4|llama4_text", "llama4"}, LoadLlama4},

@@ -283,7 +283,7 @@ class RopeReader {
     return Rounded(frequencies);
   }
 
-  // The axis of each of so many pairs.
+  // The axis of each pair.
   std::vector<uint8_t> Axes(size_t pairs) {
     const std::string name = keys_.HuggingFace("mrope_section");
     const ConfigKey key = {name, "rope.dimension_sections|rope.mrope_section|mrope_sections"};

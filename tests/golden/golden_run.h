@@ -63,8 +63,8 @@ class GoldenRun {
   PromptRun RunPrompt(std::span<const models::TokenId> ids, std::span<const int32_t> rows, size_t steps,
                       size_t chunk, models::ActivationHook* hook = nullptr);
 
-  // The logits of the prompts' logit_rows, prompt by prompt, from one step over all of them. REQUIRES: no more
-  // prompts than sequences.
+  // The logits of the prompts' logit_rows, prompt by prompt, from one step over all of them.
+  // REQUIRES: no more prompts than sequences.
   std::vector<float> RunTogether(std::span<const GoldenPrompt> prompts);
 
   // Greedy continuations of many prompts, decoded together as one ragged batch: each stops before an id of

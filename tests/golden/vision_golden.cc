@@ -31,7 +31,7 @@ int64_t WholeNumber(const Json& object, const char* key) {
              : -1;
 }
 
-// Of what only the stages before the text model need, the missing parts are empty.
+// What only the stages before the text model need may be missing.
 VisionCase CaseOf(const Json& entry, int32_t vocab) {
   VisionCase one;
   const Json ids = entry.is_object() ? entry.value("ids", Json()) : Json();

@@ -59,7 +59,7 @@ class StageRun {
   VisionStages& result() { return result_; }
 
  private:
-  void Say(bool good, const std::string& line) {
+  void AddLine(bool good, const std::string& line) {
     result_.pass = result_.pass && good;
     result_.lines.push_back(good ? line : line + " FAIL");
   }
@@ -88,7 +88,8 @@ images::Bitmap StageRun::AsRecorded(size_t number, images::Bitmap bitmap) {
   if (entry == nullptr) return bitmap;
   const std::vector<int64_t> shape = {bitmap.height, bitmap.width, 3};
   if (entry->shape != shape || entry->dtype != "U8") {
-    Say(false, fmt::format("{}: {} x {} pixels, not those of {}", file, bitmap.width, bitmap.height, name));
+    AddLine(false,
+            fmt::format("{}: {} x {} pixels, not those of {}", file, bitmap.width, bitmap.height, name));
     return bitmap;
   }
   int largest = 0;
@@ -98,8 +99,8 @@ images::Bitmap StageRun::AsRecorded(size_t number, images::Bitmap bitmap) {
     bitmap.rgb[i] = recorded;
   }
   const bool jpeg = file.ends_with(".jpg") || file.ends_with(".jpeg");
-  Say(largest <= (jpeg ? kJpegCounts : 0),
-      fmt::format("{}: {} x {}, decoded within {} counts", file, bitmap.width, bitmap.height, largest));
+  AddLine(largest <= (jpeg ? kJpegCounts : 0),
+          fmt::format("{}: {} x {}, decoded within {} counts", file, bitmap.width, bitmap.height, largest));
   return bitmap;
 }
 
@@ -123,8 +124,8 @@ std::vector<std::shared_ptr<const PreparedImage>> StageRun::ImagesOf(size_t numb
   return images;
 }
 
-// Where value `i` of a tile lies in the reference's pixel_values, whose shape tells their order: images [..., 3,
-// height, width]; rows of patches, padded per tile; or those with two equal frames, as Qwen has them.
+// Where value `i` of a tile lies in the reference's pixel_values. Their shape tells the order: images
+// [..., 3, height, width]; rows of patches, padded per tile; or such rows with two equal frames (Qwen).
 class PixelOrder {
  public:
   PixelOrder(std::span<const int64_t> shape, const Tile& tile, size_t index, size_t values_before)
@@ -182,8 +183,8 @@ void StageRun::ComparePixels(const std::string& prefix, std::span<const Tile* co
     }
     compared += patches.size();
   }
-  Say(largest <= kPixelRounding,
-      fmt::format("{}pixel_values: {} of {} tiles, max_abs={:.3g}", prefix, compared, tiles.size(), largest));
+  AddLine(largest <= kPixelRounding, fmt::format("{}pixel_values: {} of {} tiles, max_abs={:.3g}", prefix,
+                                                 compared, tiles.size(), largest));
 }
 
 // In slices of `rows` patches; 0: at once.
@@ -203,8 +204,8 @@ void StageRun::CompareEmbeddings(const std::string& prefix, std::span<const Tile
     recorded.insert(recorded.end(), more.begin(), more.end());
   }
   const float difference = MaxAbsDifference(embeddings_, recorded);
-  Say(difference <= tolerance_, fmt::format("{}image_embeds: {} numbers in {} planes, max_abs={:.3g}", prefix,
-                                            recorded.size(), planes, difference));
+  AddLine(difference <= tolerance_, fmt::format("{}image_embeds: {} numbers in {} planes, max_abs={:.3g}",
+                                                prefix, recorded.size(), planes, difference));
   bool same = Encode(tiles, 7) == embeddings_;
   size_t done = 0, tokens = 0;
   const auto width = static_cast<size_t>(parts_.tower->hidden_size());
@@ -218,8 +219,8 @@ void StageRun::CompareEmbeddings(const std::string& prefix, std::span<const Tile
     }
     done += size;
   }
-  Say(same, fmt::format("{}image_embeds: {} in slices and alone", prefix,
-                        same ? "bit-identical" : "NOT BIT-IDENTICAL"));
+  AddLine(same, fmt::format("{}image_embeds: {} in slices and alone", prefix,
+                            same ? "bit-identical" : "NOT BIT-IDENTICAL"));
 }
 
 // The text with what stands for its images in place of the placeholders.
@@ -271,8 +272,8 @@ api::Result<void> StageRun::PlaceRows(size_t number, GoldenPrompt* prompt) {
     const std::string text = WithImages(one.rendered, parts_.processor->placeholder(), images);
     const auto ids = parts_.tokenizer->Encode(text, tokenizer::SpecialTokens::kParse);
     if (!ids) return std::unexpected(ids.error());
-    Say(*ids == one.ids,
-        fmt::format("c{}.ids: {} tokens, {}", number, ids->size(), *ids == one.ids ? "equal" : "DIFFERENT"));
+    AddLine(*ids == one.ids, fmt::format("c{}.ids: {} tokens, {}", number, ids->size(),
+                                         *ids == one.ids ? "equal" : "DIFFERENT"));
   }
   const std::vector<engine::ImageSpan> spans = SpansOf(images, one.ids, golden_.image_token);
   const auto width = static_cast<size_t>(parts_.tower->hidden_size());
@@ -295,7 +296,7 @@ api::Result<void> StageRun::PlaceRows(size_t number, GoldenPrompt* prompt) {
   engine::AppendRopePositions(spans, 0, static_cast<int64_t>(one.ids.size()), positions);
   if (!prompt->images.positions[0].empty()) {
     const bool equal = positions == prompt->images.positions;
-    Say(equal, fmt::format("c{}.position_ids: {}", number, equal ? "equal" : "DIFFERENT"));
+    AddLine(equal, fmt::format("c{}.position_ids: {}", number, equal ? "equal" : "DIFFERENT"));
   }
   prompt->images.positions = std::move(positions);
   return {};
@@ -313,8 +314,8 @@ api::Result<void> StageRun::RunCase(size_t number) {
   const bool fit = !tiles.empty() &&
                    std::ranges::all_of(tiles, [&](const Tile* tile) { return parts_.tower->Fits(*tile); });
   if (!fit || tokens != golden_.cases[number].image_tokens) {
-    Say(false, fmt::format("{}images: {} tiles with {} tokens, not {}", prefix, tiles.size(), tokens,
-                           golden_.cases[number].image_tokens));
+    AddLine(false, fmt::format("{}images: {} tiles with {} tokens, not {}", prefix, tiles.size(), tokens,
+                               golden_.cases[number].image_tokens));
     return {};
   }
   ComparePixels(prefix, tiles);

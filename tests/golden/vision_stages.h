@@ -1,5 +1,5 @@
-// The stages of a model with a vision tower before its text model: pictures are decoded, prepared, placed in the
-// prompt and encoded, each compared with what a reference recorded.
+// The stages of a model with a vision tower before its text model: pictures are decoded, prepared, placed in
+// the prompt and encoded. Each is compared with what a reference recorded.
 #pragma once
 
 #include <filesystem>
@@ -22,8 +22,8 @@ struct VisionParts {
   std::unique_ptr<models::VisionTower> tower;  // null: the files have none
 };
 
-// kBadModel and kUnsupported name the file and the reason. `projector` may be empty. `published`: a directory
-// whose processor counts where the model is a GGUF file, which does not say all of it; or nothing that is one.
+// kBadModel and kUnsupported name the file and the reason. `projector` may be empty. `published`: where it is
+// a directory with a processor, that one counts for a GGUF file, which does not say all of its own.
 api::Result<VisionParts> OpenVision(const std::filesystem::path& model,
                                     const std::filesystem::path& projector,
                                     const std::filesystem::path& published);
@@ -34,8 +34,8 @@ struct VisionStages {
   std::vector<std::string> lines;
 };
 
-// Pixels must be the reference's but for rounding, those of JPEG files within the counts of a decoder; ids and
-// positions equal; embeddings within `tolerance`, and bit-identical in slices and beside other images.
+// Pixels must be the reference's but for rounding, those of JPEG files within a decoder's counts. Ids and
+// positions must be equal, embeddings within `tolerance`, and bit-identical in slices and beside others.
 // kNotFound and kBadModel name the picture or the file. REQUIRES: parts.tower.
 api::Result<VisionStages> RunVisionStages(VisionParts& parts, const std::filesystem::path& directory,
                                           VisionGolden& golden, float tolerance, ThreadPool& pool);
