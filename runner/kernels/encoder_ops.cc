@@ -46,9 +46,10 @@ struct QueryBlock {
 HWY_BEFORE_NAMESPACE();
 namespace quire::runner::kernels::HWY_NAMESPACE {
 
-// Sums of one product that are kept in registers.
+// A tile of sums: rows and vectors share their loads, and are enough to hide an addition's latency.
 constexpr size_t kRowsAtOnce = kManyRegisters ? 8 : 4;
 constexpr size_t kVectorsAtOnce = kManyRegisters ? 2 : 3;
+constexpr size_t kAhead = 8;  // keys whose numbers are on their way from memory
 constexpr float kOutOfReach = -1e30F;
 
 // exp(x); exp(-110) is 0 in float32.
@@ -103,7 +104,12 @@ class TwoWayTask {
     const size_t count = end - begin;
     columns_ = (count + kLanes - 1) / kLanes * kLanes;
     size_t i = 0;
-    for (; i + 4 <= count; i += 4) LoadKeys4(k_ + (begin + i) * kv_stride_, i);
+    for (; i + 4 <= count; i += 4) {
+      for (size_t next = i + kAhead; next < std::min(i + kAhead + 4, count); ++next) {
+        for (size_t c = 0; c < dim_; c += 16) __builtin_prefetch(k_ + (begin + next) * kv_stride_ + c);
+      }
+      LoadKeys4(k_ + (begin + i) * kv_stride_, i);
+    }
     for (; i < count; ++i) {
       const float* const key = k_ + (begin + i) * kv_stride_;
       for (size_t c = 0; c < dim_; ++c) keys_[c * kTransposed + i] = key[c];
@@ -132,43 +138,46 @@ class TwoWayTask {
     }
   }
 
-  // An element is summed in the order of the dimensions, however many rows and columns are taken at once.
+  // An element is summed in the order of the dimensions, however many rows and vectors are taken at once.
   template <size_t kRows, size_t kVectors>
-  HWY_INLINE void ScoreAt(size_t r, size_t first, size_t at) {
+  HWY_INLINE size_t ScoreColumns(size_t r, size_t first, size_t at) {
     const F32 d;
     const float* const q = q_ + r * q_stride_;
-    VF32 sums[kRows][kVectors];
-#pragma GCC unroll 8
-    for (size_t i = 0; i < kRows; ++i) {
-#pragma GCC unroll 4
-      for (size_t j = 0; j < kVectors; ++j) sums[i][j] = hn::Zero(d);
-    }
-    for (size_t c = 0; c < dim_; ++c) {
-      VF32 keys[kVectors];
-#pragma GCC unroll 4
-      for (size_t j = 0; j < kVectors; ++j) keys[j] = hn::Load(d, keys_ + c * kTransposed + at + j * kLanes);
+    for (; at + kVectors * kLanes <= columns_; at += kVectors * kLanes) {
+      VF32 sums[kRows][kVectors];
 #pragma GCC unroll 8
       for (size_t i = 0; i < kRows; ++i) {
-        const VF32 query = hn::Set(d, q[i * q_stride_ + c]);
 #pragma GCC unroll 4
-        for (size_t j = 0; j < kVectors; ++j) sums[i][j] = hn::MulAdd(query, keys[j], sums[i][j]);
+        for (size_t j = 0; j < kVectors; ++j) sums[i][j] = hn::Zero(d);
+      }
+      for (size_t c = 0; c < dim_; ++c) {
+        VF32 keys[kVectors];
+#pragma GCC unroll 4
+        for (size_t j = 0; j < kVectors; ++j)
+          keys[j] = hn::Load(d, keys_ + c * kTransposed + at + j * kLanes);
+#pragma GCC unroll 8
+        for (size_t i = 0; i < kRows; ++i) {
+          const VF32 query = hn::Set(d, q[i * q_stride_ + c]);
+#pragma GCC unroll 4
+          for (size_t j = 0; j < kVectors; ++j) sums[i][j] = hn::MulAdd(query, keys[j], sums[i][j]);
+        }
+      }
+#pragma GCC unroll 8
+      for (size_t i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+        for (size_t j = 0; j < kVectors; ++j) {
+          hn::Store(sums[i][j], d, scores_[r + i] + first + at + j * kLanes);
+        }
       }
     }
-#pragma GCC unroll 8
-    for (size_t i = 0; i < kRows; ++i) {
-#pragma GCC unroll 4
-      for (size_t j = 0; j < kVectors; ++j)
-        hn::Store(sums[i][j], d, scores_[r + i] + first + at + j * kLanes);
-    }
+    return at;
   }
 
   template <size_t kRows>
   HWY_INLINE void ScoreRows(size_t r, size_t first) {
-    size_t at = 0;
-    for (; at + kVectorsAtOnce * kLanes <= columns_; at += kVectorsAtOnce * kLanes)
-      ScoreAt<kRows, kVectorsAtOnce>(r, first, at);
-    for (; at + 2 * kLanes <= columns_; at += 2 * kLanes) ScoreAt<kRows, 2>(r, first, at);
-    for (; at < columns_; at += kLanes) ScoreAt<kRows, 1>(r, first, at);
+    size_t at = ScoreColumns<kRows, kVectorsAtOnce>(r, first, 0);
+    if constexpr (kVectorsAtOnce > 2) at = ScoreColumns<kRows, 2>(r, first, at);
+    ScoreColumns<kRows, 1>(r, first, at);
   }
 
   // Scores the transposed keys, which are the tile's from `first` on.
@@ -227,76 +236,74 @@ class TwoWayTask {
     weight_[r] = weight_[r] * keep_[r] + SumOver(scores, width_, add);
   }
 
-  // Values of some keys of the tile: of the first, from one to the next, and where the tile has the first.
-  struct Values {
-    const float* first;
-    size_t stride, count, column;
-  };
-
-  // An element is summed in the order of the keys, however many rows and dimensions are taken at once.
+  // Columns [c, c + kVectors * kLanes) of the rows' sums, from packed values.
   template <size_t kRows, size_t kVectors>
-  HWY_INLINE void AddValuesAt(size_t r, size_t c, const Values& values) {
+  HWY_INLINE void AddColumns(size_t r, size_t keys, size_t c) {
     const F32 d;
     VF32 sums[kRows][kVectors];
 #pragma GCC unroll 8
     for (size_t i = 0; i < kRows; ++i) {
-      const VF32 keep = hn::Set(d, values.column == 0 ? keep_[r + i] : 1.0F);
+      const VF32 keep = hn::Set(d, keep_[r + i]);
 #pragma GCC unroll 4
-      for (size_t j = 0; j < kVectors; ++j)
+      for (size_t j = 0; j < kVectors; ++j) {
         sums[i][j] = hn::Mul(hn::LoadU(d, out_ + (r + i) * q_stride_ + c + j * kLanes), keep);
+      }
     }
-    for (size_t key = 0; key < values.count; ++key) {
-      VF32 value[kVectors];
+    for (size_t key = 0; key < keys; ++key) {
+      VF32 values[kVectors];
 #pragma GCC unroll 4
-      for (size_t j = 0; j < kVectors; ++j)
-        value[j] = hn::LoadU(d, values.first + key * values.stride + c + j * kLanes);
+      for (size_t j = 0; j < kVectors; ++j) values[j] = hn::Load(d, values_ + (key * kVectors + j) * kLanes);
 #pragma GCC unroll 8
       for (size_t i = 0; i < kRows; ++i) {
-        const VF32 weight = hn::Set(d, scores_[r + i][values.column + key]);
+        const VF32 weight = hn::Set(d, scores_[r + i][key]);
 #pragma GCC unroll 4
-        for (size_t j = 0; j < kVectors; ++j) sums[i][j] = hn::MulAdd(weight, value[j], sums[i][j]);
+        for (size_t j = 0; j < kVectors; ++j) sums[i][j] = hn::MulAdd(weight, values[j], sums[i][j]);
       }
     }
 #pragma GCC unroll 8
     for (size_t i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
-      for (size_t j = 0; j < kVectors; ++j)
+      for (size_t j = 0; j < kVectors; ++j) {
         hn::StoreU(sums[i][j], d, out_ + (r + i) * q_stride_ + c + j * kLanes);
+      }
     }
   }
 
-  template <size_t kRows>
-  HWY_INLINE void AddValuesTo(size_t r, const Values& values) {
-    size_t c = 0;
-    for (; c + kVectorsAtOnce * kLanes <= dim_; c += kVectorsAtOnce * kLanes)
-      AddValuesAt<kRows, kVectorsAtOnce>(r, c, values);
-    for (; c + 2 * kLanes <= dim_; c += 2 * kLanes) AddValuesAt<kRows, 2>(r, c, values);
-    for (; c + kLanes <= dim_; c += kLanes) AddValuesAt<kRows, 1>(r, c, values);
+  // Columns from `c` on while there are kVectors; gives the first that is left. Values are packed for each
+  // run of columns: rows of different keys lie far apart, and fall on each other in the caches.
+  template <size_t kVectors>
+  HWY_INLINE size_t AddRun(size_t begin, size_t end, size_t c) {
+    const F32 d;
+    for (; c + kVectors * kLanes <= dim_; c += kVectors * kLanes) {
+      for (size_t key = begin; key < end; ++key) {
+        const float* const value = v_ + key * kv_stride_ + c;
+        __builtin_prefetch(v_ + std::min(key + kAhead, end - 1) * kv_stride_ + c);
+#pragma GCC unroll 4
+        for (size_t j = 0; j < kVectors; ++j) {
+          hn::Store(hn::LoadU(d, value + j * kLanes), d, values_ + ((key - begin) * kVectors + j) * kLanes);
+        }
+      }
+      size_t r = 0;
+      for (; r + kRowsAtOnce <= rows_; r += kRowsAtOnce) AddColumns<kRowsAtOnce, kVectors>(r, end - begin, c);
+      for (; r + 2 <= rows_; r += 2) AddColumns<2, kVectors>(r, end - begin, c);
+      for (; r < rows_; ++r) AddColumns<1, kVectors>(r, end - begin, c);
+    }
+    return c;
+  }
+
+  // An element is summed in the order of the keys, however many rows and columns are taken at once.
+  void AddValues(size_t begin, size_t end) {
+    size_t c = AddRun<kVectorsAtOnce>(begin, end, 0);
+    if constexpr (kVectorsAtOnce > 2) c = AddRun<2>(begin, end, c);
+    c = AddRun<1>(begin, end, c);
     for (; c < dim_; ++c) {
-      for (size_t i = r; i < r + kRows; ++i) {
-        float one = out_[i * q_stride_ + c] * (values.column == 0 ? keep_[i] : 1.0F);
-        for (size_t key = 0; key < values.count; ++key) {
-          one = MulAddOne(scores_[i][values.column + key], values.first[key * values.stride + c], one);
+      for (size_t i = 0; i < rows_; ++i) {
+        float one = out_[i * q_stride_ + c] * keep_[i];
+        for (size_t key = begin; key < end; ++key) {
+          one = MulAddOne(scores_[i][key - begin], v_[key * kv_stride_ + c], one);
         }
         out_[i * q_stride_ + c] = one;
       }
-    }
-  }
-
-  // Where many rows read them they are copied to one place: rows of k and v lie far apart.
-  void AddValues(size_t begin, size_t end) {
-    for (size_t some = begin; some < end; some += kTransposed) {
-      Values values = {v_ + some * kv_stride_, kv_stride_, std::min(kTransposed, end - some), some - begin};
-      if (rows_ >= kCopiedRowsMin) {
-        for (size_t key = 0; key < values.count; ++key)
-          std::memcpy(keys_ + key * dim_, values.first + key * kv_stride_, dim_ * sizeof(float));
-        values.first = keys_;
-        values.stride = dim_;
-      }
-      size_t r = 0;
-      for (; r + kRowsAtOnce <= rows_; r += kRowsAtOnce) AddValuesTo<kRowsAtOnce>(r, values);
-      for (; r + 2 <= rows_; r += 2) AddValuesTo<2>(r, values);
-      for (; r < rows_; ++r) AddValuesTo<1>(r, values);
     }
   }
 
@@ -307,7 +314,8 @@ class TwoWayTask {
   float* out_ = nullptr;
   size_t width_ = 0, columns_ = 0;  // whole vectors: of the tile, of the transposed keys
   alignas(64) float scores_[kQueryRows][kKeyTile];
-  alignas(64) float keys_[kMaxHeadDim * kTransposed];  // [dim, kTransposed], then values [kTransposed, dim]
+  alignas(64) float keys_[kMaxHeadDim * kTransposed];  // [dim, kTransposed]
+  alignas(64) float values_[kKeyTile * kVectorsAtOnce * kLanes];
   float weight_[kQueryRows], max_[kQueryRows], keep_[kQueryRows];
 };
 

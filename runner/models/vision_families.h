@@ -25,18 +25,23 @@ struct VisionConfig {
 };
 
 // Names as in TensorScope, without ".weight" and behind the prefix.
+struct NormPlan {
+  TensorName name = {};  // none: there is no such norm, or it has no weights
+  NormKind kind = NormKind::kLayer;
+  float eps = 0;
+  bool plain = false;  // an RMS norm without weights
+};
+
 struct ProjectorPlan {
   std::string prefix = {};
   PatchJoin join = PatchJoin::kConcat;
   int32_t side = 1;
-  TensorName before = {}, after = {};  // norms; without names: none
-  NormKind before_norm = NormKind::kLayer, after_norm = NormKind::kLayer;
-  bool after_is_plain = false;  // a norm without weights
-  float before_eps = 0, after_eps = 0, scale = 1;
-  TensorName fold = {}, first = {}, out = {};
+  NormPlan before = {}, after = {};
+  float scale = 1;
   TensorName shift = {}, stretch = {};  // complete names; without: none
-  int64_t inner = 0;                    // of `first`; 0: as the text model's
-  Bias first_bias = Bias::kPresent, out_bias = Bias::kPresent;
+  TensorName fold = {}, first = {}, out = {};
+  int64_t inner = 0;  // of `first`; 0: as the text model's
+  Bias bias = Bias::kPresent;
   bool out_is_turned = false;  // stored [in, out], under its complete name
   EncoderActivation activation = EncoderActivation::kGeluErf;
 };

@@ -76,13 +76,12 @@ VisionPlan ReadGemma4Vision(VisionConfig& config) {
     projector.shift = {"vision_tower.std_bias", "v.std_bias"};
     projector.stretch = {"vision_tower.std_scale", "v.std_scale"};
   }
-  projector.after_is_plain = true;
-  projector.after_eps = form.norm_eps;
+  projector.after = {.name = {}, .kind = NormKind::kRms, .eps = form.norm_eps, .plain = true};
   projector.prefix =
       config.gguf() ? ""
                     : FindPrefix(config.model, {"model.", ""}, "embed_vision.embedding_projection.weight");
   projector.out = {"embed_vision.embedding_projection", "mm.input_projection"};
-  projector.out_bias = Bias::kAbsent;
+  projector.bias = Bias::kAbsent;
   config.vision.Ignore(
       {"max_position_embeddings", "default_output_length", "global_head_dim", "layer_types"});
   if (config.vision.Boolean({"attention_bias", ""}, false))

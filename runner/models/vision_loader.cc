@@ -149,10 +149,13 @@ class VisionBinder {
     return linear;
   }
 
-  static Norm NormOf(const TensorScope& scope, TensorName name, NormKind kind, float eps, int64_t size) {
-    Norm norm{.kind = kind, .weight = scope.Norm(name, size), .bias = {}, .eps = eps};
-    if (kind == NormKind::kLayer) norm.bias = scope.BiasOf(name, size, Bias::kPresent);
-    if (kind == NormKind::kZeroCenteredRms && !scope.gguf()) {
+  static Norm NormOf(const TensorScope& scope, const NormPlan& plan, int64_t size) {
+    Norm norm{.kind = plan.kind, .weight = {}, .bias = {}, .eps = plan.eps};
+    if (plan.plain) norm.weight.assign(static_cast<size_t>(size), 1.0F);
+    if (plan.name.gguf.empty()) return norm;
+    norm.weight = scope.Norm(plan.name, size);
+    if (norm.kind == NormKind::kLayer) norm.bias = scope.BiasOf(plan.name, size, Bias::kPresent);
+    if (norm.kind == NormKind::kZeroCenteredRms && !scope.gguf()) {
       for (float& weight : norm.weight) weight += 1;
     }
     return norm;
@@ -167,28 +170,19 @@ class VisionBinder {
     made.activation = plan.activation;
     const int64_t hidden = plan_.encoder.hidden, text = plan_.tower.text_hidden;
     int64_t width = plan.join == PatchJoin::kMean ? hidden : made.patches() * hidden;
-    if (!plan.before.gguf.empty()) {
-      made.before = NormOf(scope, plan.before, plan.before_norm, plan.before_eps, hidden);
-    }
+    made.before = NormOf(scope, plan.before, hidden);
     if (!plan.shift.gguf.empty()) {
       made.shift = scope.Values(plan.shift, width);
       made.stretch = scope.Values(plan.stretch, width);
     }
-    if (plan.after_is_plain) {
-      made.after = {.kind = NormKind::kRms,
-                    .weight = std::vector<float>(static_cast<size_t>(width), 1.0F),
-                    .bias = {},
-                    .eps = plan.after_eps};
-    } else if (!plan.after.gguf.empty()) {
-      made.after = NormOf(scope, plan.after, plan.after_norm, plan.after_eps, width);
-    }
+    made.after = NormOf(scope, plan.after, width);
     if (!plan.fold.gguf.empty()) {
       made.fold = scope.BindLinear(plan.fold, hidden, width);
       width = hidden;
     }
     if (!plan.first.gguf.empty()) {
       const int64_t inner = plan.inner == 0 ? text : plan.inner;
-      made.first = scope.BindLinear(plan.first, inner, width, plan.first_bias);
+      made.first = scope.BindLinear(plan.first, inner, width, plan.bias);
       width = inner;
     }
     if (plan.out_is_turned) {
@@ -196,7 +190,7 @@ class VisionBinder {
                                       static_cast<size_t>(text)),
                       text, width);
     } else {
-      made.out = scope.BindLinear(plan.out, text, width, plan.out_bias);
+      made.out = scope.BindLinear(plan.out, text, width, plan.bias);
     }
     return made;
   }

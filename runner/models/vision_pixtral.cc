@@ -62,10 +62,10 @@ void ReadPixtralProjector(VisionConfig& config, VisionPlan& plan) {
     projector.side =
         config.model.Small({"spatial_merge_size", "spatial_merge_size|vision.spatial_merge_size"}, 1, 16, 2);
     projector.join = PatchJoin::kByValue;
-    projector.before = {"norm", config.blob ? "norm" : "input_norm"};
-    projector.before_norm = NormKind::kRms;
+    projector.before.name = {"norm", config.blob ? "norm" : "input_norm"};
+    projector.before.kind = NormKind::kRms;
     // The text model's; an mmproj file does not know it.
-    projector.before_eps = static_cast<float>(
+    projector.before.eps = static_cast<float>(
         config.model.Positive({"rms_norm_eps", "attention.layer_norm_rms_epsilon"}, 1, 1e-5));
     projector.fold = {"patch_merger.merging_layer",
                       config.blob ? "patch_merger.merging_layer" : "patch_merger"};
@@ -74,9 +74,7 @@ void ReadPixtralProjector(VisionConfig& config, VisionPlan& plan) {
   projector.out = {"linear_2", config.blob ? "linear_2" : "2"};
   projector.activation = ReadEncoderActivation(config.model, "projector_hidden_act", "gelu");
   const bool bias = config.model.Boolean({"multimodal_projector_bias", ""}, !merges);
-  projector.first_bias = projector.out_bias = config.gguf() ? Bias::kIfStored
-                                              : bias        ? Bias::kPresent
-                                                            : Bias::kAbsent;
+  projector.bias = config.gguf() ? Bias::kIfStored : bias ? Bias::kPresent : Bias::kAbsent;
 }
 
 }  // namespace

@@ -67,7 +67,7 @@ void ReadQwenLayers(VisionConfig& config, const char* hidden, const char* ratio,
   ProjectorPlan& projector = plan.projector;
   projector.side = config.vision.Small({"spatial_merge_size", "vision.spatial_merge_size"}, 1, 16, 2);
   projector.inner = int64_t{form.hidden} * projector.side * projector.side;
-  projector.before_eps = 1e-6F;
+  projector.before.eps = 1e-6F;
   config.vision.Ignore({"hidden_size", "out_hidden_size"});
 }
 
@@ -117,8 +117,8 @@ VisionPlan ReadQwen2Vision(VisionConfig& config) {
   if (config.gguf()) plan.frames = 1;
   ProjectorPlan& projector = plan.projector;
   projector.prefix = config.gguf() ? (config.blob ? "v.merger." : "") : names.prefix + "merger.";
-  projector.before = {"ln_q", config.blob ? "ln_q" : "v.post_ln"};
-  projector.before_norm = form.norm;
+  projector.before.name = {"ln_q", config.blob ? "ln_q" : "v.post_ln"};
+  projector.before.kind = form.norm;
   projector.first = {"mlp.0", config.blob ? "mlp.0" : "mm.0"};
   projector.out = {"mlp.2", config.blob ? "mlp.2" : "mm.2"};
   if (windows) ReadWindows(config, plan);
@@ -151,14 +151,14 @@ VisionPlan ReadQwen3Vision(VisionConfig& config) {
   plan.tower.taps = ReadTaps(config, form.layers);
   ProjectorPlan& projector = plan.projector;
   projector.prefix = config.gguf() ? (config.blob ? "v.merger." : "") : names.prefix + "merger.";
-  projector.before = {"norm", config.blob ? "norm" : "v.post_ln"};
+  projector.before.name = {"norm", config.blob ? "norm" : "v.post_ln"};
   projector.first = {"linear_fc1", config.blob ? "linear_fc1" : "mm.0"};
   projector.out = {"linear_fc2", config.blob ? "linear_fc2" : "mm.2"};
   for (size_t i = 0; i < plan.tower.taps.size(); ++i) {
     ProjectorPlan tap = projector;
     tap.before = {};
-    tap.after = {"norm", "norm"};
-    tap.after_eps = 1e-6F;
+    tap.after.name = {"norm", "norm"};
+    tap.after.eps = 1e-6F;
     tap.first = {"linear_fc1", config.blob ? "linear_fc1" : "fc1"};
     tap.out = {"linear_fc2", config.blob ? "linear_fc2" : "fc2"};
     tap.prefix = config.blob     ? fmt::format("v.deepstack_merger.{}.", i)

@@ -63,9 +63,9 @@ VisionPlan ReadGemma3Vision(VisionConfig& config) {
                     : FindPrefix(config.model, {"multi_modal_projector.", "model.multi_modal_projector."},
                                  "mm_input_projection_weight");
   projector.join = PatchJoin::kMean;
-  projector.after = {"mm_soft_emb_norm", config.blob ? "mm_soft_emb_norm" : "soft_emb_norm"};
-  projector.after_norm = NormKind::kZeroCenteredRms;
-  projector.after_eps = plan.encoder.norm_eps;
+  projector.after.name = {"mm_soft_emb_norm", config.blob ? "mm_soft_emb_norm" : "soft_emb_norm"};
+  projector.after.kind = NormKind::kZeroCenteredRms;
+  projector.after.eps = plan.encoder.norm_eps;
   projector.out = {"mm_input_projection_weight",
                    config.blob ? "mm_input_projection.weight" : "input_projection.weight"};
   projector.out_is_turned = true;
@@ -97,16 +97,15 @@ VisionPlan ReadLfm2Vision(VisionConfig& config) {
   const bool normed = config.gguf()
                           ? gguf_norm || config.vision.files().Find("mm.input_norm.weight") != nullptr
                           : config.model.Boolean({"projector_use_layernorm", ""}, true);
-  if (normed) projector.after = {"layer_norm", gguf_norm ? "layer_norm" : "input_norm"};
-  projector.after_eps = 1e-5F;
+  if (normed) projector.after.name = {"layer_norm", gguf_norm ? "layer_norm" : "input_norm"};
+  projector.after.eps = 1e-5F;
   projector.first = {"linear_1", "1"};
   projector.out = {"linear_2", "2"};
   projector.inner = RowsOfTensor(config, "mm.1.weight",
                                  config.model.Small({"projector_hidden_size", ""}, 1, kMaxWidth, 2560));
   projector.activation = ReadEncoderActivation(config.model, "projector_hidden_act", "gelu");
-  if (!config.gguf() && !config.model.Boolean({"projector_bias", ""}, true)) {
-    projector.first_bias = projector.out_bias = Bias::kAbsent;
-  }
+  const bool bias = config.model.Boolean({"projector_bias", ""}, true);
+  projector.bias = config.gguf() ? Bias::kIfStored : bias ? Bias::kPresent : Bias::kAbsent;
   return plan;
 }
 
@@ -124,7 +123,7 @@ VisionPlan ReadIdefics3Vision(VisionConfig& config) {
                                    : FindPrefix(config.model, {"model.connector.", "connector."},
                                                 "modality_projection.proj.weight");
   projector.out = {"modality_projection.proj", "model.fc"};
-  projector.out_bias = Bias::kAbsent;
+  projector.bias = Bias::kAbsent;
   return plan;
 }
 

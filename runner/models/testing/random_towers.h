@@ -1,5 +1,5 @@
-// The vision towers of tests/data/vision.json, whose weights and patches are noise, and what the reference makes
-// of them.
+// The vision towers of tests/data/vision.json, whose weights and patches are noise, and what the reference
+// makes of them.
 #pragma once
 
 #include <memory>
