@@ -30,7 +30,6 @@ namespace {
 constexpr auto kQueryRows = static_cast<size_t>(kQueryBlockRows);
 constexpr size_t kKeyTile = 256;
 constexpr size_t kTransposed = 64;  // keys at a time
-constexpr size_t kCopiedRowsMin = 8;
 
 struct QueryBlock {
   size_t first = 0, length = 0;  // rows of its sequence
