@@ -94,7 +94,7 @@ class Stream(threading.Thread):
 
 
 def text_of(port, tokens):
-    """A message that makes a prompt of about so many tokens."""
+    """A message that makes a prompt of about this many tokens."""
     def size(words):
         return chat(port, [{"role": "user", "content": words}], 1)[2]["prompt_tokens"]
     word = " word"

@@ -212,7 +212,7 @@ class Engine {
   bool EncodeImages();  // false: none is wanted
   static bool HasImagesBehind(const ActiveRequest& request, int32_t reused);
   static void ReleaseImages(ActiveRequest& request);  // that are computed
-  void KeepImagesWhole(std::vector<StepItem>& items) const;
+  void AlignToImages(std::vector<StepItem>& items) const;
   void AddImages(const ActiveRequest& request, int32_t row, int32_t rows, models::Batch& batch) const;
   void PlaceImageRows(const std::vector<StepItem>& items, models::Batch& batch) const;
 

@@ -82,7 +82,7 @@ void Engine::ReleaseImages(ActiveRequest& request) {
 
 // Where rows of an image see each other, they are computed in one step: a step ends before an image or
 // behind it.
-void Engine::KeepImagesWhole(std::vector<StepItem>& items) const {
+void Engine::AlignToImages(std::vector<StepItem>& items) const {
   if (!model_.model->image_rules().both_ways) return;
   for (StepItem& item : items) {
     const ActiveRequest& request = *running_[item.sequence];

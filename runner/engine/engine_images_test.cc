@@ -98,7 +98,7 @@ class ImageEngine {
     for (int32_t& boundary : prompt->boundaries) boundary += static_cast<int32_t>(rows.size());
     return harness_.SubmitBuilt(std::move(request), std::move(prompt));
   }
-  Outcome Ask(const std::vector<int>& seeds, const std::string& question, int32_t tokens = 16) {
+  Outcome AnswerTo(const std::vector<int>& seeds, const std::string& question, int32_t tokens = 16) {
     return harness_.Wait(Submit(seeds, question, tokens));
   }
   EngineHarness& harness() { return harness_; }
@@ -112,7 +112,7 @@ class ImageEngine {
 
 TEST(EngineImages, TheRowsOfAnImageChangeTheAnswer) {
   ImageEngine engine;
-  const auto one = engine.Ask({1}, "What is it?"), other = engine.Ask({2}, "What is it?");
+  const auto one = engine.AnswerTo({1}, "What is it?"), other = engine.AnswerTo({2}, "What is it?");
   EXPECT_NE(one.logprobs(), other.logprobs());
   EXPECT_EQ(engine.images(), 2);
   EXPECT_EQ(one.finished->usage.prompt_tokens, other.finished->usage.prompt_tokens);
@@ -120,8 +120,8 @@ TEST(EngineImages, TheRowsOfAnImageChangeTheAnswer) {
 
 TEST(EngineImages, ASecondTurnComputesNothingOfAnImage) {
   ImageEngine engine;
-  const auto first = engine.Ask({1}, "What is it?");
-  const auto again = engine.Ask({1}, "What is it?");
+  const auto first = engine.AnswerTo({1}, "What is it?");
+  const auto again = engine.AnswerTo({1}, "What is it?");
   EXPECT_GT(again.ready->cached_tokens, kImageTokens);
   EXPECT_EQ(engine.images(), 1);
   EXPECT_EQ(again.logprobs(), first.logprobs());
@@ -129,25 +129,25 @@ TEST(EngineImages, ASecondTurnComputesNothingOfAnImage) {
 
 TEST(EngineImages, AnotherImageIsNeverAnsweredFromThePrefixOfTheFirst) {
   ImageEngine engine, alone;
-  engine.Ask({1}, "What is it?");
-  const auto other = engine.Ask({2}, "What is it?");
+  engine.AnswerTo({1}, "What is it?");
+  const auto other = engine.AnswerTo({2}, "What is it?");
   EXPECT_LE(other.ready->cached_tokens, 1);
-  EXPECT_EQ(other.logprobs(), alone.Ask({2}, "What is it?").logprobs());
+  EXPECT_EQ(other.logprobs(), alone.AnswerTo({2}, "What is it?").logprobs());
 }
 
 TEST(EngineImages, ThePrefixOfOneImageServesAPromptWithTwo) {
   ImageEngine engine, alone;
-  engine.Ask({1}, "What is it?");
-  const auto both = engine.Ask({1, 2}, "And this?");
-  EXPECT_EQ(both.logprobs(), alone.Ask({1, 2}, "And this?").logprobs());
+  engine.AnswerTo({1}, "What is it?");
+  const auto both = engine.AnswerTo({1, 2}, "And this?");
+  EXPECT_EQ(both.logprobs(), alone.AnswerTo({1, 2}, "And this?").logprobs());
 }
 
 TEST(EngineImages, ChunksOfAnySizeGiveTheSameBits) {
   ImageEngine whole;
-  const auto expected = whole.Ask({3, 4}, "What are they?");
+  const auto expected = whole.AnswerTo({3, 4}, "What are they?");
   for (const int32_t chunk : {1, 5, 31}) {
     ImageEngine cut({.prefill_tokens = chunk, .cache_bytes = kPlenty});
-    EXPECT_EQ(cut.Ask({3, 4}, "What are they?").logprobs(), expected.logprobs()) << chunk;
+    EXPECT_EQ(cut.AnswerTo({3, 4}, "What are they?").logprobs(), expected.logprobs()) << chunk;
   }
 }
 
@@ -158,7 +158,7 @@ TEST(EngineImages, RequestsAtOnceGiveTheSameBitsAndShareAnImage) {
   for (size_t i = 0; i < seeds.size(); ++i)
     ids.push_back(together.Submit(seeds[i], "Question " + std::to_string(i)));
   for (size_t i = 0; i < seeds.size(); ++i) {
-    const auto expected = alone.Ask(seeds[i], "Question " + std::to_string(i));
+    const auto expected = alone.AnswerTo(seeds[i], "Question " + std::to_string(i));
     EXPECT_EQ(together.harness().Wait(ids[i]).logprobs(), expected.logprobs()) << i;
   }
   EXPECT_EQ(together.images(), 2);
@@ -166,7 +166,7 @@ TEST(EngineImages, RequestsAtOnceGiveTheSameBitsAndShareAnImage) {
 
 TEST(EngineImages, APreemptedRequestGoesOnWithTheSameBits) {
   ImageEngine roomy;
-  const auto expected = roomy.Ask({1, 2}, "What are they?", 60);
+  const auto expected = roomy.AnswerTo({1, 2}, "What are they?", 60);
   const auto bytes = roomy.harness().SequenceBytesOf(260);
   ImageEngine tight({.cache_bytes = bytes, .check_invariants_every = 1});
   std::vector<api::RequestId> ids;
@@ -178,7 +178,7 @@ TEST(EngineImages, AStreamGoesOnWhileAnImageIsEncoded) {
   ImageEngine engine;
   const auto stream = engine.Submit({}, "Tell me a long story.", 200);
   engine.harness().WaitUntil(stream, [](const Outcome& outcome) { return !outcome.deltas.empty(); });
-  EXPECT_TRUE(engine.Ask({5}, "What is it?", 4).finished);
+  EXPECT_TRUE(engine.AnswerTo({5}, "What is it?", 4).finished);
   EXPECT_EQ(engine.slices(), 3);
   EXPECT_TRUE(engine.harness().Wait(stream).finished);
 }
@@ -187,7 +187,7 @@ TEST(EngineImages, ACanceledRequestLeavesNothing) {
   ImageEngine engine;
   const auto id = engine.Submit({7}, "What is it?", 100);
   engine.harness().Post(api::ipc::Cancel{id});
-  EXPECT_TRUE(engine.Ask({8}, "What is it?").finished);
+  EXPECT_TRUE(engine.AnswerTo({8}, "What is it?").finished);
   EXPECT_TRUE(engine.harness().Stopped().CheckInvariants().has_value());
 }
 

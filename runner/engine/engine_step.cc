@@ -41,7 +41,7 @@ void Engine::PlanNext(std::vector<StepItem>& items) {
     decoding += states.back().prefill_left == 0 && !states.back().backpressured ? 1 : 0;
   }
   PlanStep(states, parties, PromptTokensBeside(decoding), ScoredTokensMax(model_.model->vocab_size()), items);
-  KeepImagesWhole(items);
+  AlignToImages(items);
 }
 
 int32_t Engine::PromptTokensBeside(int32_t decoding) const {

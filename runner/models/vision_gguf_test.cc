@@ -132,7 +132,7 @@ Json BlobKeys(const std::string& architecture, const Json& projector) {
 
 class VisionInGguf : public testing::Test {
  protected:
-  // Of random_towers.h, or of the fixtures. A random one is loaded once and read once.
+  // A family of random_towers.h, or a folder of the fixtures. A random one is loaded once and read once.
   void Open(const char* family, const fs::path& folder = {}) {
     const auto open = [&]() -> std::shared_ptr<const weights::ModelFiles> {
       if (folder.empty()) return test::MakeRandomTower(family);

@@ -71,7 +71,7 @@ class PromptTemplate {
   // `placeholder` is what stands for an image (ImageProcessor::placeholder); empty: the model takes none, and
   // images are kUnsupported. The segments from the template have it once for each image, in their order; a
   // text of the request that spells it is in another segment. kUnsupported: the template cannot show them.
-  // `spelled` has the placeholder once, and goes where the template does not write it; empty: the placeholder.
+  // `spelled` has the placeholder once, and goes where the template writes none; empty: the placeholder.
   api::Result<std::vector<PromptSegment>> Render(std::span<const api::Message> messages,
                                                  std::span<const api::Tool> tools, const std::tm& now,
                                                  const ThinkingSwitch& thinking = {},
