@@ -4,11 +4,19 @@
 usage: chat_test.py [CASE...]
 """
 import json
+import os
 import pathlib
+import re
+import shutil
 import tempfile
+import unittest
 
 import console_case
 from console_case import picture
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FIXTURES = pathlib.Path(os.environ.get("QUIRE_FIXTURES", ROOT.parent / "shared/fixtures"))
+VISION = (FIXTURES.with_name(FIXTURES.name + "-2") / "vision/gemma3_vl").resolve()
 
 HOSTILE = """<script>window.hit = 1</script><img src=x onerror="window.hit = 1"> [link](javascript:window.hit=1)
 ![picture](http://127.0.0.1:9/x.png) <a href="javascript:window.hit=1">a</a> <iframe srcdoc="<script>parent.hit=1</script>">
@@ -347,6 +355,40 @@ class Chat(console_case.ConsoleCase):
         self.answered(page, 1)
         self.assertRegex(page.run("document.querySelector('.message.assistant .text').innerText"), r'^\{\s*"yes"\s*:\s*(true|false)\s*\}$')
         page.fill("#setting-schema", "")
+        self.quiet(page)
+
+    @unittest.skipUnless(VISION.exists(), "QUIRE_FIXTURES has no model that sees")
+    def test_a_pasted_screenshot_is_seen(self):
+        folder = pathlib.Path(self.daemon.folder.name)
+        (folder / "seer").mkdir()
+        for file in VISION.iterdir():
+            if file.suffix != ".gguf":
+                shutil.copy(file, folder / "seer")
+        (folder / "Modelfile").write_text(f"FROM {folder / 'seer'}\nPARAMETER temperature 0\n")
+        self.assertEqual(0, self.daemon.cli("create", "seer", "-f", folder / "Modelfile").returncode)
+        self.addCleanup(self.daemon.cli, "rm", "seer")
+        page = self.fresh_chat()
+        page.fill("select[aria-label=Model]", "seer:latest")
+        self.set_option(page, "max_tokens", 8)
+        sent = self.sent_bodies(page)
+        screenshots = [page.send("Page.captureScreenshot", format=format)["data"] for format in ("png", "jpeg", "webp")]
+        for format, data in zip(("png", "jpeg", "webp"), screenshots):
+            page.run(f"""(() => {{
+                const data = new DataTransfer(), bytes = Uint8Array.from(atob({json.dumps(data)}), (one) => one.charCodeAt(0));
+                data.items.add(new File([bytes], 'screenshot.{format}', {{type: 'image/{format}'}}));
+                document.getElementById('prompt').dispatchEvent(new ClipboardEvent('paste', {{bubbles: true, cancelable: true, clipboardData: data}}));
+            }})()""")
+        page.wait("document.querySelectorAll('.chip .thumbnail').length === 3")
+        self.say(page, "What is on the page?")
+        self.answered(page, 1)
+        self.assertEqual(screenshots, [part["image_url"]["url"].partition(",")[2] for part in sent()[0]["messages"][0]["content"][:-1]])
+        figures = page.run("document.querySelector('.message.assistant .figures').innerText")
+        self.say(page, "And below?")
+        self.answered(page, 2)
+        tokens = [re.search(r"(\d+) of (\d+) prompt tokens from cache", one).groups()
+                  for one in (figures, page.run("document.querySelectorAll('.message.assistant .figures')[1].innerText"))]
+        self.assertGreater(int(tokens[1][0]), int(tokens[0][1]) - 10, "the screenshots are not read again")
+        self.assertEqual([], page.run("[...document.querySelectorAll('.mark.failed')].map((one) => one.innerText)"))
         self.quiet(page)
 
     def test_conversations_are_exported_and_checked_when_imported(self):
