@@ -93,7 +93,7 @@ class Content {
     return data != document->end() && (data->is_object() || data->is_string()) ? &*data : nullptr;
   }
 
-  void AddLine(std::string line) {
+  void AddLine(const std::string& line) {
     std::string& text = message_.content;
     if (!text.empty() && text.back() != '\n') text += '\n';
     text += line + "\n";
