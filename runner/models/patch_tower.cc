@@ -133,7 +133,7 @@ std::unique_ptr<VisionPass> PatchTower::Start(std::span<const images::Tile* cons
     std::vector<int32_t> row_at(places.size());
     for (int32_t row = 0; row < count; ++row) {
       const PatchPlace& place = places[static_cast<size_t>(row)];
-      row_at[static_cast<size_t>(place.row * tile.columns + place.column)] = begin + row;
+      row_at[static_cast<size_t>(int64_t{place.row} * tile.columns + place.column)] = begin + row;
       batch.positions.push_back(form.columns_first ? place.column : place.row);
       batch.positions.push_back(form.columns_first ? place.row : place.column);
       const int32_t pixels = std::max(side * form.window, 1);
@@ -149,7 +149,8 @@ std::unique_ptr<VisionPass> PatchTower::Start(std::span<const images::Tile* cons
     for (int32_t y = 0; y + side <= tile.rows; y += side) {
       for (int32_t x = 0; x + side <= tile.columns; x += side) {
         for (int32_t j = 0; j < side * side; ++j) {
-          pass->row_of.push_back(row_at[static_cast<size_t>((y + j / side) * tile.columns + x + j % side)]);
+          pass->row_of.push_back(
+              row_at[static_cast<size_t>(int64_t{y + j / side} * tile.columns + x + j % side)]);
         }
       }
     }

@@ -341,7 +341,8 @@ api::Result<std::unique_ptr<VisionTower>> LoadVisionTower(std::shared_ptr<const 
   if (projector != nullptr) {
     const std::string type = ProjectorType(*projector);
     for (const VisionFamily& family : kVisionFamilies) {
-      if (ListHas(family.projector, type)) return LoadPatchTower(projector, family, false, text_hidden);
+      if (ListHas(family.projector, type))
+        return LoadPatchTower(std::move(projector), family, false, text_hidden);
     }
     return UnknownTower(*projector, type);
   }
@@ -349,7 +350,7 @@ api::Result<std::unique_ptr<VisionTower>> LoadVisionTower(std::shared_ptr<const 
   const bool gguf = model->format() == weights::Format::kGguf;
   for (const VisionFamily& family : kVisionFamilies) {
     if (ListHas(gguf ? family.blob : family.hugging_face, architecture)) {
-      return LoadPatchTower(model, family, gguf, text_hidden);
+      return LoadPatchTower(std::move(model), family, gguf, text_hidden);
     }
   }
   return UnknownTower(*model, architecture);
