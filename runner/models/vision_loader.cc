@@ -38,8 +38,8 @@ constexpr std::array kVisionFamilies = {
     VisionFamily{"mistral3|llava", "pixtral", "mistral3", ReadPixtralVision},
     VisionFamily{"qwen2_vl|qwen2_5_vl", "qwen2vl_merger|qwen2.5vl_merger", "qwen25vl", ReadQwen2Vision},
     VisionFamily{"lfm2_vl|lfm2-vl", "lfm2", "lfm2|lfm2moe", ReadLfm2Vision},
-    VisionFamily{"qwen3_vl|qwen3_vl_moe|qwen3_5|qwen3_5_moe", "qwen3vl_merger", "qwen3vl|qwen3vlmoe|qwen35",
-                 ReadQwen3Vision},
+    VisionFamily{"qwen3_vl|qwen3_vl_moe|qwen3_5|qwen3_5_moe", "qwen3vl_merger",
+                 "qwen3vl|qwen3vlmoe|qwen35|qwen35moe", ReadQwen3Vision},
 };
 
 bool ListHas(std::string_view list, std::string_view name) {
