@@ -196,9 +196,11 @@ api::Result<TowerParts> ReadTower(const std::shared_ptr<const weights::ModelFile
 api::Result<void> OpenTower(const LoadOptions& options, OpenedModel& opened) {
   LoadedModel& loaded = opened.loaded;
   auto parts = ReadTower(loaded.files, options.projector);
-  // Text models work beside towers that are not known here, as they did before any was.
-  const bool unknown = !parts && parts.error().code == api::ErrorCode::kUnsupported;
-  if (unknown && options.projector == nullptr) return {};
+  // Text models work beside towers that cannot be read, as they did before any was.
+  if (!parts && options.projector == nullptr) {
+    loaded.prompt_notes.push_back(parts.error().message + "; images are not read");
+    return {};
+  }
   if (!parts) return std::unexpected(parts.error());
   auto& [processor, tower] = *parts;
   if (tower == nullptr) return {};
