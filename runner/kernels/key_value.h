@@ -28,7 +28,8 @@ struct AttentionLayer {
   // For row `row` of a sequence's rows in this step.
   cache::Position SeenEnd(size_t sequence, int32_t row) const {
     if (seen_end.empty()) return step->offset(sequence) + row + 1;
-    return seen_end[static_cast<size_t>(row_begin[sequence] + row)];
+    const int32_t in_batch = row_begin[sequence] + row;
+    return seen_end[static_cast<size_t>(in_batch)];
   }
 };
 
