@@ -55,12 +55,13 @@ const std::vector<api::Message>* MessagesOf(const api::Prompt& prompt) {
 bool AppendTile(const SharedImage& image, const images::Tile& tile, std::span<const api::TokenId> ids,
                 int32_t first, std::span<const api::TokenId> tokens, size_t& at,
                 std::vector<ImageSpan>& spans) {
+  const auto own = ids.subspan(static_cast<size_t>(first));
   int32_t done = 0;
   while (done < tile.tokens) {
     while (at < tokens.size() && tokens[at] >= 0) ++at;
     const int32_t begin = done;
     const auto begin_at = static_cast<int32_t>(at);
-    while (done < tile.tokens && at < tokens.size() && tokens[at] == ids[static_cast<size_t>(first + done)]) {
+    while (done < tile.tokens && at < tokens.size() && tokens[at] == own[static_cast<size_t>(done)]) {
       ++at;
       ++done;
     }
