@@ -222,9 +222,9 @@ ipc::Inspected Inspect(const Shared& shared, const ipc::InspectModel& request) {
   SetComputeThreads(ThreadsOf(request.settings.threads));
   static_cast<void>(RestrictFileSystem(FileAccess::kRead));
   ipc::Inspected load;
-  auto options = LoadOptionsOf(request);
-  if (const auto confined = CheckConfined(shared); !confined) options = std::unexpected(confined.error());
-  const auto files = options ? OpenFiles(request, *options, load) : std::unexpected(options.error());
+  const auto confined = CheckConfined(shared);
+  const LoadOptions options = confined ? LoadOptionsOf(request) : LoadOptions{};
+  const auto files = confined ? OpenFiles(request, options, load) : std::unexpected(confined.error());
   if (!files) {
     ipc::Inspected failed;
     failed.error = files.error();
@@ -237,7 +237,7 @@ ipc::Inspected Inspect(const Shared& shared, const ipc::InspectModel& request) {
   const auto go = request.go_template.empty() ? nullptr : PromptTemplate::ParseGo(request.go_template);
   if (!go) description.template_error = go.error().message;
   DescribeChats(**files, request.names, request.go_template, description);
-  DescribeTower(*files, options->projector, request.verbose, description);
+  DescribeTower(*files, options, request.verbose, description);
   return description;
 }
 
@@ -372,9 +372,7 @@ void Serve(Shared& shared, Link& link, const ipc::LoadModel& request) {
   const ipc::RunnerSettings& settings = request.settings;
   LogMissing(RestrictFileSystem(CreateFilesOf(request)));
   if (auto confined = CheckConfined(shared); !confined) return link.Send(ipc::LoadFailed{confined.error()});
-  auto given = LoadOptionsOf(request);
-  if (!given) return link.Send(ipc::LoadFailed{given.error()});
-  LoadOptions options = *std::move(given);
+  LoadOptions options = LoadOptionsOf(request);
   EngineLimits limits{.prefix_cache = settings.prefix_cache,
                       .state_cache_type = StateTypeOf(settings.state_cache_type),
                       .draft_tokens = TestSetting("QUIRE_DRAFT_TOKENS"),

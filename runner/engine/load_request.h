@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "api/base/error.h"
 #include "api/ipc/messages.h"
 #include "runner/engine/loaded_model.h"
 #include "runner/weights/model_files.h"
@@ -15,9 +14,9 @@ namespace quire::runner::engine {
 // The model at `path`, of which the daemon opened `files` for this process.
 weights::ModelSource SourceOf(const std::string& path, const std::vector<api::ipc::ModelFile>& files);
 
-// `request`: LoadModel or InspectModel. The projector's file is open afterwards; errors are its.
+// `request`: LoadModel or InspectModel. The projector's file is open afterwards.
 template <class Request>
-api::Result<LoadOptions> LoadOptionsOf(const Request& request) {
+LoadOptions LoadOptionsOf(const Request& request) {
   LoadOptions options{.quantize_on_load = request.settings.quantize_on_load,
                       .kv_cache_type = request.settings.kv_cache_type,
                       .go_template = request.go_template,
@@ -25,8 +24,11 @@ api::Result<LoadOptions> LoadOptionsOf(const Request& request) {
                       .draft = SourceOf(request.draft_path, request.draft_files)};
   if (request.projector_path.empty()) return options;
   auto files = weights::Open(SourceOf(request.projector_path, request.projector_files));
-  if (!files) return std::unexpected(files.error());
-  options.projector = *std::move(files);
+  if (!files) {
+    options.projector_error = files.error().message;
+  } else {
+    options.projector = *std::move(files);
+  }
   return options;
 }
 

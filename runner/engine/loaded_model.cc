@@ -176,8 +176,10 @@ struct TowerParts {
 };
 
 api::Result<TowerParts> ReadTower(const std::shared_ptr<const weights::ModelFiles>& model,
-                                  const std::shared_ptr<const weights::ModelFiles>& projector) {
+                                  const LoadOptions& options) {
   TowerParts parts;
+  const auto& projector = options.projector;
+  if (!options.projector_error.empty()) return api::Fail(api::ErrorCode::kBadModel, options.projector_error);
   auto processor = images::ReadProcessor(*model, projector.get());
   if (!processor) return std::unexpected(processor.error());
   if (*processor == nullptr) return parts;
@@ -195,13 +197,12 @@ api::Result<TowerParts> ReadTower(const std::shared_ptr<const weights::ModelFile
 
 api::Result<void> OpenTower(const LoadOptions& options, OpenedModel& opened) {
   LoadedModel& loaded = opened.loaded;
-  auto parts = ReadTower(loaded.files, options.projector);
+  auto parts = ReadTower(loaded.files, options);
   // Text models work beside towers that cannot be read, as they did before any was.
-  if (!parts && options.projector == nullptr) {
+  if (!parts) {
     loaded.prompt_notes.push_back(parts.error().message + "; images are not read");
     return {};
   }
-  if (!parts) return std::unexpected(parts.error());
   auto& [processor, tower] = *parts;
   if (tower == nullptr) return {};
   const int32_t hidden = opened.metadata_model->hidden_size();
@@ -291,18 +292,17 @@ api::Result<OpenedModel> Open(const weights::ModelSource& source, const Progress
   return opened;
 }
 
-void DescribeTower(const std::shared_ptr<const weights::ModelFiles>& files,
-                   const std::shared_ptr<const weights::ModelFiles>& projector, bool verbose,
-                   api::ipc::Inspected& described) {
-  const auto parts = ReadTower(files, projector);
+void DescribeTower(const std::shared_ptr<const weights::ModelFiles>& files, const LoadOptions& options,
+                   bool verbose, api::ipc::Inspected& described) {
+  const auto parts = ReadTower(files, options);
   if (!parts) {
     described.repairs.push_back(parts.error().message + "; images are not read");
     return;
   }
   if (parts->tower == nullptr) return;
   described.capabilities.emplace_back("vision");
-  if (projector == nullptr) return;
-  described.projector_info_json = weights::Describe(*projector, verbose, false).model_info_json;
+  if (options.projector == nullptr) return;
+  described.projector_info_json = weights::Describe(*options.projector, verbose, false).model_info_json;
 }
 
 api::Result<void> ReloadMetadata(OpenedModel& opened, const LoadOptions& options) {

@@ -85,6 +85,7 @@ struct LoadOptions {
   weights::ModelSource draft = {};
   // The file with its vision tower (mmproj), where the model's own have none; null: none.
   std::shared_ptr<const weights::ModelFiles> projector = {};
+  std::string projector_error = {};  // why there is none, though one was named
   // weights::ModelFiles::panel_bytes_max of the model. Encoders and draft models have no limit.
   int64_t panel_bytes_max = weights::kNoPanelLimit;
 };
@@ -97,11 +98,10 @@ api::Result<std::unique_ptr<models::Model>> LoadMetadataModel(
 api::Result<std::unique_ptr<models::Encoder>> LoadMetadataEncoder(
     std::shared_ptr<const weights::ModelFiles> files, const LoadOptions& options);
 
-// What /api/show tells of the tower: the capability "vision", and what its file says (`projector`, may be
-// null). One that is not known is a line of the repairs.
-void DescribeTower(const std::shared_ptr<const weights::ModelFiles>& files,
-                   const std::shared_ptr<const weights::ModelFiles>& projector, bool verbose,
-                   api::ipc::Inspected& described);
+// What /api/show tells of the tower: the capability "vision", and what its file says. One that cannot be read
+// is a line of the repairs.
+void DescribeTower(const std::shared_ptr<const weights::ModelFiles>& files, const LoadOptions& options,
+                   bool verbose, api::ipc::Inspected& described);
 
 // A model whose files are open and checked. No weights have been read.
 struct OpenedModel {
