@@ -11,7 +11,6 @@ Run it on a machine without other load.
 """
 import argparse
 import base64
-import http.client
 import json
 import pathlib
 import random
@@ -24,10 +23,10 @@ import time
 import zlib
 
 from compare_servers import ROOT, free_port, make_store, serving
+from prefix_ttft import first_token
 
 SIDE = 1024
 STREAMS = 4
-DEADLINE_S = 1800
 
 
 def png(seed):
@@ -54,28 +53,7 @@ def about(image, text):
 
 
 def chat(port, messages, tokens, on_text=lambda: None):
-    """Seconds until the first chunk with text, the answer and the usage."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=DEADLINE_S)
-    body = {"model": "bench", "messages": messages, "max_tokens": tokens, "stream": True, "temperature": 0, "ignore_eos": True,
-            "stream_options": {"include_usage": True}}
-    start = time.perf_counter()
-    connection.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
-    reply = connection.getresponse()
-    first, answer, usage = None, "", {}
-    if reply.status != 200:
-        raise SystemExit(f"status {reply.status}: {reply.read()[:500]}")
-    for line in reply:
-        if not line.startswith(b"data: {"):
-            continue
-        part = json.loads(line[6:])
-        usage = part.get("usage") or usage
-        for choice in part.get("choices", []):
-            if (content := choice["delta"].get("content")) is not None:
-                first = first or time.perf_counter()
-                answer += content
-                on_text()
-    connection.close()
-    return (first or time.perf_counter()) - start, answer, usage
+    return first_token(port, messages, on_text, max_tokens=tokens, ignore_eos=True)
 
 
 class Stream(threading.Thread):

@@ -45,8 +45,8 @@ def post(port, path, body=None, method="POST"):
         return json.loads(reply.read() or b"{}")
 
 
-def first_token(port, messages, **fields):
-    """Seconds until the first chunk with text, the answer and the usage."""
+def first_token(port, messages, on_text=lambda: None, **fields):
+    """Seconds until the first chunk with text, the answer and the usage. Each such chunk calls `on_text`."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=DEADLINE_S)
     body = {"model": "bench", "messages": messages, "max_tokens": ANSWER_TOKENS, "temperature": 0, "stream": True,
             "stream_options": {"include_usage": True}, **fields}
@@ -64,6 +64,7 @@ def first_token(port, messages, **fields):
             if content := choice["delta"].get("content"):
                 first = first or time.perf_counter()
                 answer += content
+                on_text()
     connection.close()
     return (first or time.perf_counter()) - start, answer, usage
 
