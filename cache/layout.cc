@@ -23,7 +23,7 @@ size_t VectorBytes(const AttentionGroup& group) {
 
 // Bytes of all K (or V, or rows of both) of one head of one layer in a page.
 size_t HeadBytes(const Layout& layout, const AttentionGroup& group) {
-  return VectorBytes(group) * static_cast<size_t>(layout.page_tokens);
+  return VectorBytes(group) * static_cast<size_t>(RowsOfPage(layout, group));
 }
 
 size_t ConvBytes(const RecurrentLayer& layer) {
@@ -66,6 +66,9 @@ Result<void> ValidateGroup(const Layout& layout, size_t index) {
   }
   if (group.latent < 0 || group.latent > group.head_dim || (group.latent > 0 && group.kv_heads != 1)) {
     return Bad(fmt::format("groups[{}].latent = {}", index, group.latent));
+  }
+  if (!in_range(group.stride) || (group.stride > 1 && (group.latent == 0 || group.window > 0))) {
+    return Bad(fmt::format("groups[{}].stride = {}", index, group.stride));
   }
   if (group.element == ElementType::kQ8_0 && group.latent % 32 != 0) {
     return Bad(fmt::format("groups[{}].latent = {}: q8_0 needs a multiple of 32", index, group.latent));
@@ -140,6 +143,15 @@ Position OldestVisible(const AttentionGroup& group, Position position) {
   if (group.window == 0) return 0;
   if (group.chunked) return position - position % group.window;
   return std::max<Position>(0, position - group.window + 1);
+}
+
+int32_t RowsOfPage(const Layout& layout, const AttentionGroup& group) {
+  return (layout.page_tokens + group.stride - 1) / group.stride;
+}
+
+int32_t RowOf(const Layout& layout, const AttentionGroup& group, Position position) {
+  const Position first = position - position % layout.page_tokens;
+  return static_cast<int32_t>(position / group.stride - first / group.stride);
 }
 
 size_t PageBytes(const Layout& layout, size_t group) {

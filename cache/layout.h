@@ -23,6 +23,9 @@ struct AttentionGroup {
   // Not 0: latent attention. A token is one row of head_dim numbers, its key; the last `latent` of them are
   // its value too. REQUIRES: kv_heads == 1.
   int32_t latent = 0;
+  // Tokens that a row stands for (compressed keys). The row of block b, tokens [b * stride, (b + 1) *
+  // stride), is written with the last of them, into its page. REQUIRES: 1, or latent rows of full attention.
+  int32_t stride = 1;
 
   int32_t value_dim() const { return latent > 0 ? latent : head_dim; }
 };
@@ -55,14 +58,20 @@ Result<void> Validate(const Layout& layout);
 // Oldest position that a token at `position` sees; `position` itself where it sees only itself.
 Position OldestVisible(const AttentionGroup& group, Position position);
 
+// Rows that a page has at most: page_tokens, or blocks of `stride` tokens that end in it.
+int32_t RowsOfPage(const Layout& layout, const AttentionGroup& group);
+// Blocks of `stride` tokens that end in the page of `position` before it: the row of a block in its page,
+// where `position` is that of its last token.
+int32_t RowOf(const Layout& layout, const AttentionGroup& group, Position position);
+
 // Inside a page: [layers][k, v][kv_heads], then the V of one head of one layer as [page_tokens][head_dim],
 // and its K transposed, so that scores of many tokens are computed at once: one plane [page_tokens] per
 // number that a token has, [head_dim][page_tokens]; of kQ8_0 first the scales, [head_dim / 32][page_tokens]
 // float16, then the quants, [head_dim][page_tokens] bytes. Offsets in bytes from the page's base. With kI16,
 // K has the scales first, [page_tokens] float32, then planes of pairs, [head_dim / 2][page_tokens][2] int16,
 // and V its scales, then pairs of tokens, [page_tokens / 2][head_dim][2] int16. With latent attention:
-// [layers], then the rows of one layer, [page_tokens][head_dim]. ValueOffset is that of the first row's
-// value; the next is a row further.
+// [layers], then the rows of one layer, [RowsOfPage][head_dim]. ValueOffset is that of the first row's value;
+// the next is a row further.
 size_t PageBytes(const Layout& layout, size_t group);
 size_t KeyOffset(const Layout& layout, size_t group, int32_t layer, int32_t kv_head);
 size_t ValueOffset(const Layout& layout, size_t group, int32_t layer, int32_t kv_head);

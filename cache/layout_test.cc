@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace quire::cache {
 namespace {
 
@@ -46,6 +48,40 @@ TEST(Layout, ValuesOfTokensTileTheirHead) {
     }
     EXPECT_EQ(std::ranges::count(owners, 1), std::ssize(owners));
   }
+}
+
+// The blocks that end in a page have rows of their own, in order, and no page has more than it has room for.
+TEST(Layout, RowsOfBlocksFillTheirPages) {
+  for (const int32_t page_tokens : {1, 4, 32}) {
+    for (const int32_t stride : {1, 2, 3, 4, 31, 128}) {
+      const Layout layout{
+          .page_tokens = page_tokens,
+          .groups = {{.layers = 2, .kv_heads = 1, .head_dim = 8, .latent = 8, .stride = stride}}};
+      ASSERT_TRUE(Validate(layout));
+      const AttentionGroup& group = layout.groups[0];
+      for (Position page = 0; page < 300; page += page_tokens) {
+        int32_t next = 0;
+        for (Position p = page; p < page + page_tokens; ++p) {
+          EXPECT_EQ(RowOf(layout, group, p), next);
+          if ((p + 1) % stride == 0) ++next;
+        }
+        EXPECT_LE(next, RowsOfPage(layout, group));
+      }
+      EXPECT_EQ(KeyOffset(layout, 0, 1, 0), static_cast<size_t>(RowsOfPage(layout, group)) * 32);
+    }
+  }
+}
+
+TEST(Layout, OnlyRowsOfFullAttentionStandForBlocks) {
+  const auto valid = [](AttentionGroup group) { return Validate({.groups = {group}}).has_value(); };
+  AttentionGroup group{.layers = 1, .kv_heads = 1, .head_dim = 8, .latent = 8, .stride = 4};
+  EXPECT_TRUE(valid(group));
+  group.window = 8;
+  EXPECT_FALSE(valid(group));
+  group.window = 0, group.latent = 0;
+  EXPECT_FALSE(valid(group));
+  group.latent = 8, group.stride = 0;
+  EXPECT_FALSE(valid(group));
 }
 
 TEST(Layout, SlotPartsAreAlignedAndFollowEachOther) {

@@ -30,6 +30,8 @@ const std::vector<TierMix>& TierMixes() {
        {.page_tokens = 4,
         .groups = {WindowGroup(6), FullGroup(), WindowGroup(3)},
         .recurrent = {DeltaLayer()}}},
+      {"index", {.page_tokens = 4, .groups = {FullGroup(), RowGroup()}}},
+      {"blocks", {.page_tokens = 4, .groups = {WindowGroup(5), RowGroup(6), BlockGroup(3), BlockGroup(9)}}},
       {"stored",
        {.page_tokens = 2,
         .groups = {FullGroup()},

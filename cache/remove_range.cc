@@ -186,6 +186,10 @@ Result<void> HybridCache::RemoveRange(Sequence& sequence, Position begin, Positi
                 fmt::format("removal of [{}, {}) from a sequence of {}", begin, end, held.offset()));
   }
   if (held.recurrent()) return Fail(ErrorCode::kUnsupported, "recurrent state cannot forget tokens");
+  const auto in_blocks = [](const AttentionGroup& group) { return group.stride > 1; };
+  if (std::ranges::any_of(pools_->layout.groups, in_blocks)) {
+    return Fail(ErrorCode::kUnsupported, "compressed keys cannot forget tokens");
+  }
   std::vector<GroupMove> moves;
   moves.reserve(held.groups.size());
   Demand demand = NoDemand();

@@ -45,10 +45,16 @@ void ZeroRows(std::byte* first, size_t row_bytes, Position kept, Position rows) 
   std::memset(first + row_bytes * static_cast<size_t>(kept), 0, row_bytes * static_cast<size_t>(rows - kept));
 }
 
-// Zeroes what the page has of positions from row `kept` on.
+// Rows that a page has of positions before `end`: some have less than there is room for.
+Position RowsBefore(const Layout& layout, size_t group, int64_t page, Position end) {
+  const Position first = page * layout.page_tokens, stride = layout.groups[group].stride;
+  return std::min(end, first + layout.page_tokens) / stride - first / stride;
+}
+
+// Zeroes the rows of a page from `kept` on.
 void ZeroTail(const Layout& layout, size_t group, Position kept, std::byte* page) {
   const AttentionGroup& shape = layout.groups[group];
-  const Position rows = layout.page_tokens;
+  const Position rows = RowsOfPage(layout, shape);
   for (int32_t layer = 0; layer < shape.layers; ++layer) {
     for (int32_t head = 0; head < shape.kv_heads; ++head) {
       if (shape.latent > 0) {
@@ -126,8 +132,8 @@ bool ReadSegment(const Layout& layout, const Snapshot& snapshot, const Segment& 
     const bool page = part.kind == Snapshot::Part::Kind::kPage;
     std::span<const std::byte> bytes = page ? snapshot.Page(part.group, part.page) : snapshot.Slot();
     if (bytes.size() < part.bytes) return false;
-    const Position kept = segment.to - part.page * layout.page_tokens;
-    if (page && kept < layout.page_tokens) {
+    const Position kept = page ? RowsBefore(layout, part.group, part.page, segment.to) : 0;
+    if (page && kept < RowsOfPage(layout, layout.groups[part.group])) {
       cleaned.assign(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(part.bytes));
       ZeroTail(layout, part.group, kept, cleaned.data());
       bytes = cleaned;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <optional>
 
 namespace quire::cache {
 namespace {
@@ -74,12 +75,46 @@ void WriteKey(const Layout& layout, size_t group, std::byte* head, Position row,
   });
 }
 
+// A row of a latent group.
+struct LatentRow {
+  KeyRow key;
+  ValueRow value;
+};
+
+std::byte* PlaceOfRow(const Layout& layout, size_t group, int32_t layer, std::byte* page, Position position) {
+  const int32_t row = RowOf(layout, layout.groups[group], position);
+  return page + KeyOffset(layout, group, layer, 0) + static_cast<size_t>(row) * RowBytes(layout, group);
+}
+
+// What a row of the group that is written with `position` stands for; without a value, nothing is written.
+std::optional<TokenId> Content(const AttentionGroup& group, const TokenList& tokens, Position position) {
+  if ((position + 1) % group.stride != 0) return std::nullopt;
+  TokenId content = 0;
+  for (Position p = position + 1 - group.stride; p <= position; ++p) {
+    content = content * 31 + tokens[static_cast<size_t>(p)];
+  }
+  return content;
+}
+
 const PageView* Find(const Layout& layout, std::span<const PageView> pages, Position position) {
   if (pages.empty()) return nullptr;
   const int64_t index = position / layout.page_tokens - pages.front().first / layout.page_tokens;
   if (index < 0 || index >= static_cast<int64_t>(pages.size())) return nullptr;
   const PageView* page = &pages[static_cast<size_t>(index)];
   return position >= page->first && position < page->first + page->tokens ? page : nullptr;
+}
+
+LatentRow ReadRow(const Layout& layout, size_t group, int32_t layer, int32_t head, std::byte* page,
+                  Position position) {
+  LatentRow row{};
+  if (layout.groups[group].latent > 0) {
+    std::memcpy(&row, PlaceOfRow(layout, group, layer, page, position), sizeof row);
+    return row;
+  }
+  const Position at = position % layout.page_tokens;
+  row.key = ReadKey(layout, group, page + KeyOffset(layout, group, layer, head), at);
+  row.value = ReadValue(layout, group, page + ValueOffset(layout, group, layer, head), at);
+  return row;
 }
 
 std::string CheckRow(const Layout& layout, std::span<const PageView> pages, size_t group, Position position,
@@ -89,10 +124,7 @@ std::string CheckRow(const Layout& layout, std::span<const PageView> pages, size
   const AttentionGroup& shape = layout.groups[group];
   for (int32_t layer = 0; layer < shape.layers; ++layer) {
     for (int32_t head = 0; head < shape.kv_heads; ++head) {
-      const KeyRow key = ReadKey(layout, group, page->base + KeyOffset(layout, group, layer, head),
-                                 position % layout.page_tokens);
-      const ValueRow value = ReadValue(layout, group, page->base + ValueOffset(layout, group, layer, head),
-                                       position % layout.page_tokens);
+      const auto [key, value] = ReadRow(layout, group, layer, head, page->base, position);
       if (key.token == token && key.position == position && value.token == token &&
           value.where == layer * 1000 + head) {
         continue;
@@ -114,6 +146,11 @@ void WriteRow(const Layout& layout, std::span<const PageView> pages, size_t grou
     for (int32_t head = 0; head < shape.kv_heads; ++head) {
       const KeyRow key{token, static_cast<int32_t>(position)};
       const ValueRow value{token, layer * 1000 + head};
+      if (shape.latent > 0) {
+        const LatentRow row{key, value};
+        std::memcpy(PlaceOfRow(layout, group, layer, page->base, position), &row, sizeof row);
+        continue;
+      }
       WriteKey(layout, group, page->base + KeyOffset(layout, group, layer, head),
                position % layout.page_tokens, key);
       WriteValue(layout, group, page->base + ValueOffset(layout, group, layer, head),
@@ -160,6 +197,16 @@ AttentionGroup WindowGroup(int32_t window) {
   return {.layers = 1, .kv_heads = 2, .head_dim = 4, .element = ElementType::kF16, .window = window};
 }
 
+AttentionGroup RowGroup(int32_t window) {
+  return {.layers = 2, .kv_heads = 1, .head_dim = 5, .window = window, .latent = 5};
+}
+
+AttentionGroup BlockGroup(int32_t stride) {
+  AttentionGroup group = RowGroup();
+  group.stride = stride;
+  return group;
+}
+
 AttentionGroup ChunkGroup(int32_t chunk) {
   AttentionGroup group = WindowGroup(chunk);
   group.chunked = true;
@@ -194,8 +241,9 @@ std::string CheckVisible(const Layout& layout, const StepView& view, size_t i, c
     const Position oldest = OldestVisible(layout.groups[g], offset);
     if (std::string wrong = CheckRange(layout, pages, g, oldest, end); !wrong.empty()) return wrong;
     for (Position p = oldest; p < end; ++p) {
-      std::string wrong = CheckRow(layout, pages, g, p, tokens[static_cast<size_t>(p)]);
-      if (!wrong.empty()) return wrong;
+      const auto content = Content(layout.groups[g], tokens, p);
+      if (!content) continue;
+      if (std::string wrong = CheckRow(layout, pages, g, p, *content); !wrong.empty()) return wrong;
     }
   }
   return {};
@@ -242,6 +290,14 @@ std::string CheckState(const Layout& layout, const StepView& view, size_t i, con
 
 void RotateFakeKeys(const Layout& layout, const MovedKeys& moved) {
   for (int32_t row = moved.row; row < moved.row + moved.tokens; ++row) {
+    if (layout.groups[moved.group].latent > 0) {
+      std::byte* const at = moved.head + static_cast<size_t>(row) * RowBytes(layout, moved.group);
+      LatentRow latent{};
+      std::memcpy(&latent, at, sizeof latent);
+      latent.key.position += static_cast<int32_t>(moved.new_first - moved.old_first);
+      std::memcpy(at, &latent, sizeof latent);
+      continue;
+    }
     KeyRow key = ReadKey(layout, moved.group, moved.head, row);
     key.position += static_cast<int32_t>(moved.new_first - moved.old_first);
     WriteKey(layout, moved.group, moved.head, row, key);
@@ -264,7 +320,8 @@ std::string RunStep(const Layout& layout, const StepView& step, std::span<const 
     const Position end = offset + step.new_tokens(i);
     for (size_t g = 0; g < layout.groups.size(); ++g) {
       for (Position p = offset; p < end; ++p) {
-        WriteRow(layout, step.Pages(i, g), g, p, tokens[i][static_cast<size_t>(p)]);
+        const auto content = Content(layout.groups[g], tokens[i], p);
+        if (content) WriteRow(layout, step.Pages(i, g), g, p, *content);
       }
     }
     std::byte* slot = step.Slot(i);

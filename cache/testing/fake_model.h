@@ -22,6 +22,8 @@ using TokenList = std::vector<TokenId>;
 AttentionGroup FullGroup();
 AttentionGroup WindowGroup(int32_t window);
 AttentionGroup ChunkGroup(int32_t chunk);
+AttentionGroup RowGroup(int32_t window = 0);  // rows without values, as of index keys
+AttentionGroup BlockGroup(int32_t stride);    // a row of each block, made of all its tokens
 RecurrentLayer ConvLayer();
 RecurrentLayer DeltaLayer();
 RecurrentLayer WideDeltaLayer();  // with stored_state of another size in a store

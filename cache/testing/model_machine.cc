@@ -35,6 +35,8 @@ const std::vector<NamedMix>& Mixes() {
         .groups = {{.layers = 2, .kv_heads = 1, .head_dim = 2, .element = ElementType::kI16},
                    {.layers = 1, .kv_heads = 2, .head_dim = 4, .element = ElementType::kI16, .window = 6}}},
        true},
+      {"index", {.page_tokens = 4, .groups = {FullGroup(), RowGroup()}}},
+      {"blocks", {.page_tokens = 4, .groups = {WindowGroup(5), RowGroup(6), BlockGroup(3), BlockGroup(9)}}},
       {"stored",
        {.page_tokens = 2,
         .groups = {FullGroup()},

@@ -59,7 +59,8 @@ struct Truth {
     if (at <= exact_until) exact_until = INT64_MAX;
   }
   bool CanRemove(Position begin, Position end) const {
-    if (recurrent()) return false;
+    const auto in_blocks = [](const AttentionGroup& group) { return group.stride > 1; };
+    if (recurrent() || std::ranges::any_of(layout->groups, in_blocks)) return false;
     const Position left = offset() - (end - begin);
     for (size_t g = 0; g < window.size(); ++g) {
       const Position oldest = OldestVisible(layout->groups[g], left);

@@ -15,6 +15,7 @@ std::string ByteClass(const cache::Layout& layout, int32_t context) {
     text +=
         fmt::format(" a{}.{}.{}.{}.{}{}.{}", group.layers, group.kv_heads, group.head_dim,
                     static_cast<int>(group.element), group.window, group.chunked ? "c" : "", group.latent);
+    if (group.stride > 1) text += fmt::format("/{}", group.stride);
   }
   for (const cache::RecurrentLayer& layer : layout.recurrent) {
     text += fmt::format(" r{}.{}.{}.{}.{}", layer.conv_tail, layer.conv_dim, layer.delta_heads,
