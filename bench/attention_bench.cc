@@ -1,6 +1,7 @@
 // attention_bench: attention of some new tokens behind others, alone: the least time of a layer, GFLOP/s, and
 // with one thread the share of what the machine's float32 multiply-adds allow. The time of one thread is its
-// CPU time, so that other work on the machine matters little.
+// CPU time, so that other work on the machine matters little. With --select also the choice of keys by an
+// indexer, and attention to those chosen.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -11,12 +12,14 @@
 #include <map>
 #include <optional>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "bench/instruction_limit.h"
 #include "bench/machine_peaks.h"
 #include "runner/kernels/attention.h"
+#include "runner/kernels/selection.h"
 #include "runner/kernels/thread_pool.h"
 
 namespace quire::bench {
@@ -27,6 +30,7 @@ using cache::Position;
 
 struct Options {
   int threads = 1, heads = 16, kv_heads = 8, dim = 64, depth = 4000, repeats = 20;
+  int select = 0, index_heads = 16, index_dim = 128, stride = 1;
   std::vector<int> tokens = {1, 43, 512};
   ElementType type = ElementType::kF16;
   std::optional<runner::kernels::PanelTarget> target;
@@ -41,12 +45,14 @@ const std::map<std::string, ElementType> kElementTypes = {{"f32", ElementType::k
 // One sequence whose step has the tokens from `offset` on.
 class OneSequence final : public cache::StepView {
  public:
-  OneSequence(const cache::Layout& layout, Position end) {
-    for (Position first = 0; first < end; first += layout.page_tokens) {
-      memory_.emplace_back(cache::PageBytes(layout, 0));
-      views_.push_back({.base = memory_.back().data(),
-                        .first = first,
-                        .tokens = static_cast<int32_t>(std::min<Position>(end - first, layout.page_tokens))});
+  OneSequence(const cache::Layout& layout, Position end) : views_(layout.groups.size()) {
+    for (size_t group = 0; group < views_.size(); ++group) {
+      for (Position first = 0; first < end; first += layout.page_tokens) {
+        const Position tokens = std::min<Position>(end - first, layout.page_tokens);
+        memory_.emplace_back(cache::PageBytes(layout, group));
+        views_[group].push_back(
+            {.base = memory_.back().data(), .first = first, .tokens = static_cast<int32_t>(tokens)});
+      }
     }
   }
   void SetStep(Position offset, int32_t tokens) { offset_ = offset, tokens_ = tokens; }
@@ -54,12 +60,12 @@ class OneSequence final : public cache::StepView {
   size_t sequences() const override { return 1; }
   Position offset(size_t) const override { return offset_; }
   int32_t new_tokens(size_t) const override { return tokens_; }
-  std::span<const cache::PageView> Pages(size_t, size_t) const override { return views_; }
+  std::span<const cache::PageView> Pages(size_t, size_t group) const override { return views_[group]; }
   std::byte* Slot(size_t) const override { return nullptr; }
 
  private:
   std::vector<std::vector<std::byte>> memory_;
-  std::vector<cache::PageView> views_;
+  std::vector<std::vector<cache::PageView>> views_;  // [groups]
   Position offset_ = 0;
   int32_t tokens_ = 0;
 };
@@ -81,10 +87,53 @@ double Now(bool alone) {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
+template <class Call>
+double LeastTime(const Options& options, const runner::ThreadPool& pool, const Call& call) {
+  double best = 1e9;
+  for (int i = 0; i <= options.repeats; ++i) {
+    const double begin = Now(pool.threads() == 1);
+    call();
+    best = std::min(best, Now(pool.threads() == 1) - begin);
+  }
+  return best;
+}
+
+// Choosing keys, and attention to them: milliseconds. Index keys are group 1.
+std::string MeasureSelection(const Options& options, runner::ThreadPool& pool,
+                             const runner::kernels::AttentionLayer& at, int tokens, std::span<const float> q,
+                             std::span<float> out) {
+  runner::kernels::AttentionLayer index = at;
+  index.group = 1;
+  const auto dim = static_cast<size_t>(options.index_dim), heads = static_cast<size_t>(options.index_heads);
+  const std::vector<float> keys = RandomNumbers(dim * 1009, 1);
+  for (Position p = options.stride - 1; p < options.depth + tokens; p += options.stride) {
+    runner::kernels::WriteRow(index, 0, p, std::span(keys).subspan(static_cast<size_t>(p % 1009) * dim, dim));
+  }
+  const std::vector<float> queries = RandomNumbers(static_cast<size_t>(tokens) * heads * dim, 1);
+  const std::vector<float> weights = RandomNumbers(static_cast<size_t>(tokens) * heads, 1);
+  const runner::kernels::IndexRule rule{
+      .heads = options.index_heads, .best = options.select / options.stride, .expand = options.stride > 1};
+  runner::kernels::Selection selection;
+  const double choice = LeastTime(
+      options, pool, [&] { runner::kernels::SelectKeys(pool, index, rule, queries, weights, &selection); });
+  const runner::kernels::SelectedKeys source{.at = at, .chosen = &selection};
+  const double attention = LeastTime(options, pool, [&] {
+    runner::kernels::SelectedAttention(pool, {&source, 1}, options.heads, {.scale = 0.125F}, q, out);
+  });
+  return fmt::format(" {:.3f} | {:.3f} |", choice * 1e3, attention * 1e3);
+}
+
 void Measure(const Options& options, int tokens, runner::ThreadPool& pool, double peak) {
-  const cache::Layout layout{
+  cache::Layout layout{
       .groups = {
           {.layers = 1, .kv_heads = options.kv_heads, .head_dim = options.dim, .element = options.type}}};
+  if (options.select > 0) {
+    layout.groups.push_back({.layers = 1,
+                             .kv_heads = 1,
+                             .head_dim = options.index_dim,
+                             .latent = options.index_dim,
+                             .stride = options.stride});
+  }
   const int end = options.depth + tokens;
   OneSequence step(layout, end);
   const auto at = [&](const std::vector<int32_t>& rows) {
@@ -102,16 +151,13 @@ void Measure(const Options& options, int tokens, runner::ThreadPool& pool, doubl
   std::vector<float> out(queries);
   runner::kernels::AttentionPlan plan;
   plan.Prepare(rows, options.heads, layout.groups[0], pool.threads());
-  double best = 1e9;
-  for (int i = 0; i <= options.repeats; ++i) {
-    const double begin = Now(pool.threads() == 1);
-    runner::kernels::Attention(pool, at(rows), plan, {.scale = 0.125F}, q, out);
-    best = std::min(best, Now(pool.threads() == 1) - begin);
-  }
+  const double best = LeastTime(
+      options, pool, [&] { runner::kernels::Attention(pool, at(rows), plan, {.scale = 0.125F}, q, out); });
   const double keys = options.depth + (tokens + 1) / 2.0;
   const double gflop = 4e-9 * static_cast<double>(queries) * keys / best;
-  fmt::print("| {} | {:.3f} | {:.1f} | {} |\n", tokens, best * 1e3, gflop,
-             peak > 0 ? fmt::format("{:.0f} %", 100 * gflop / peak) : "");
+  fmt::print("| {} | {:.3f} | {:.1f} | {} |{}\n", tokens, best * 1e3, gflop,
+             peak > 0 ? fmt::format("{:.0f} %", 100 * gflop / peak) : "",
+             options.select > 0 ? MeasureSelection(options, pool, at(rows), tokens, q, out) : "");
 }
 
 void Run(const Options& options) {
@@ -120,8 +166,9 @@ void Run(const Options& options) {
   const double peak = has_peak ? MeasurePeaks(pool).float_gflop_per_s : 0;
   fmt::print(
       "{} heads of {}, {} KV heads, behind {} tokens, {} threads\n\n"
-      "| tokens | ms | GFLOP/s | of the limit |\n| --: | --: | --: | --: |\n",
-      options.heads, options.dim, options.kv_heads, options.depth, options.threads);
+      "| tokens | ms | GFLOP/s | of the limit |{}\n| --: | --: | --: | --: |{}\n",
+      options.heads, options.dim, options.kv_heads, options.depth, options.threads,
+      options.select > 0 ? " choice, ms | chosen, ms |" : "", options.select > 0 ? " --: | --: |" : "");
   for (const int tokens : options.tokens) Measure(options, tokens, pool, peak);
 }
 
@@ -145,6 +192,14 @@ int main(int argc, char** argv) {
   app.add_option("-p,--tokens", options.tokens, "new tokens")
       ->delimiter(',')
       ->check(CLI::Range(1, 1 << 14))
+      ->capture_default_str();
+  app.add_option("--select", options.select, "keys that a row sees at most; 0 = all")
+      ->check(CLI::Range(0, 1 << 18))
+      ->capture_default_str();
+  app.add_option("--index-heads", options.index_heads)->check(CLI::Range(1, 256))->capture_default_str();
+  app.add_option("--index-dim", options.index_dim)->check(CLI::Range(1, 512))->capture_default_str();
+  app.add_option("--stride", options.stride, "tokens of an index key")
+      ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   app.add_option("--kv-cache-type", options.type)
       ->transform(CLI::CheckedTransformer(quire::bench::kElementTypes));

@@ -5,7 +5,6 @@
 #include "runner/kernels/attention_work.h"
 
 namespace quire::runner::kernels {
-namespace {
 
 AttentionTaskFunction& TaskFunctionFor(const cache::AttentionGroup& group) {
   switch (group.element) {
@@ -21,8 +20,6 @@ AttentionTaskFunction& TaskFunctionFor(const cache::AttentionGroup& group) {
   }
   return RunFloatTask;
 }
-
-}  // namespace
 
 void Attention(ThreadPool& pool, const AttentionLayer& at, AttentionPlan& plan, Scoring scoring,
                std::span<const float> q, std::span<float> out) {

@@ -47,5 +47,6 @@ using AttentionTaskFunction = void(const AttentionWork& work, const AttentionPla
 AttentionTaskFunction RunFloatTask;  // kF32, kF16, kBF16; kQ8_0 of latent attention
 AttentionTaskFunction RunInt16Task;  // kI16
 AttentionTaskFunction RunInt8Task;   // kQ8_0
+AttentionTaskFunction& TaskFunctionFor(const cache::AttentionGroup& group);
 
 }  // namespace quire::runner::kernels

@@ -27,33 +27,45 @@ class FakePages final : public cache::StepView {
     Sequence& sequence = sequences_[i];
     sequence.offset = offset;
     sequence.new_tokens = new_tokens;
-    const Position end = offset + new_tokens, page_tokens = layout_.page_tokens;
-    while (static_cast<Position>(sequence.memory.size()) * page_tokens < end) {
-      sequence.memory.emplace_back(cache::PageBytes(layout_, 0), std::byte{0xFF});
-    }
-    sequence.views.clear();
-    for (Position p = cache::OldestVisible(layout_.groups[0], offset); p < end;
-         p += page_tokens - p % page_tokens) {
-      const Position page_end = std::min(end, p - p % page_tokens + page_tokens);
-      sequence.views.push_back({.base = sequence.memory[static_cast<size_t>(p / page_tokens)].data(),
-                                .first = p,
-                                .tokens = static_cast<int32_t>(page_end - p)});
-    }
+    sequence.groups.resize(layout_.groups.size());
+    for (size_t group = 0; group < layout_.groups.size(); ++group) Show(group, sequence);
   }
 
   size_t sequences() const override { return sequences_.size(); }
   Position offset(size_t i) const override { return sequences_[i].offset; }
   int32_t new_tokens(size_t i) const override { return sequences_[i].new_tokens; }
-  std::span<const cache::PageView> Pages(size_t i, size_t) const override { return sequences_[i].views; }
+  std::span<const cache::PageView> Pages(size_t i, size_t group) const override {
+    return sequences_[i].groups[group].views;
+  }
   std::byte* Slot(size_t) const override { return nullptr; }
 
  private:
-  struct Sequence {
-    Position offset = 0;
-    int32_t new_tokens = 0;
+  struct Group {
     std::vector<std::vector<std::byte>> memory;
     std::vector<cache::PageView> views;
   };
+  struct Sequence {
+    Position offset = 0;
+    int32_t new_tokens = 0;
+    std::vector<Group> groups;
+  };
+
+  void Show(size_t index, Sequence& sequence) const {
+    Group& group = sequence.groups[index];
+    const Position end = sequence.offset + sequence.new_tokens, page_tokens = layout_.page_tokens;
+    while (static_cast<Position>(group.memory.size()) * page_tokens < end) {
+      group.memory.emplace_back(cache::PageBytes(layout_, index), std::byte{0xFF});
+    }
+    group.views.clear();
+    for (Position p = cache::OldestVisible(layout_.groups[index], sequence.offset); p < end;
+         p += page_tokens - p % page_tokens) {
+      const Position page_end = std::min(end, p - p % page_tokens + page_tokens);
+      group.views.push_back({.base = group.memory[static_cast<size_t>(p / page_tokens)].data(),
+                             .first = p,
+                             .tokens = static_cast<int32_t>(page_end - p)});
+    }
+  }
+
   cache::Layout layout_;
   std::vector<Sequence> sequences_;
 };
