@@ -234,12 +234,96 @@ def kimi_linear(w, layers):  # Kimi-Linear-48B-A3B: every fourth layer has laten
     w.ends(hidden, layers)
 
 
-# The architecture, layers (published: 48, 24, 61, 27; these fit into 8 GB), type of a matrix, suffix, who
+def qwen38_flash_next(w, layers):  # every fourth layer attends to chosen blocks, the others are delta nets; the n-gram table is a small one
+    hidden, heads, kv_heads, dim, rotated, streams, rank = 2048, 16, 2, 256, 64, 4, 320
+    experts, used, width, key_heads, value_heads, ssm = 512, 10, 512, 16, 32, 128
+    index_heads, index_dim, budget, ratio, grams, hashes, channels = 16, 128, 2048, 16, 3, 8, hidden // 16
+    attends = [i % 4 == 3 for i in range(layers)]
+    w.head_keys(heads, kv_heads, dim, dim)
+    w.expert_keys(experts, used, width)
+    w.key("expert_shared_feed_forward_length", width)
+    w.key("attention.layer_norm_rms_epsilon", 1e-6)
+    w.key("rope.freq_base", 1e7)
+    w.key("rope.dimension_count", rotated)
+    w.key("rope.dimension_sections", [11, 11, 10, 0])
+    w.ssm_keys(value_heads * ssm, ssm, value_heads, key_heads)
+    w.key("full_attention_interval", 4)
+    w.key("attention.recurrent_layers", [not a for a in attends])
+    w.key("hyper_connection.count", streams)
+    w.key("hyper_connection.low_rank", rank)
+    w.key("attention.indexer.head_count", index_heads)
+    w.key("attention.indexer.key_length", index_dim)
+    w.key("attention.indexer.top_k", budget)
+    w.key("attention.compress_ratios", [ratio if a else 0 for a in attends])
+    primes = [200003, 200009, 200017, 200023, 200029, 200033, 200041, 200063, 200087, 200117, 200131, 200153, 200159, 200171, 200177, 200183]
+    offsets = [sum(primes[:i]) for i in range(len(primes))]
+    for key, value in (("layers", [1]), ("ngram_size", grams), ("heads_per_ngram", hashes), ("conv_kernel", 4), ("eos_token_id", 2)):
+        w.key(f"ple.{key}", value)
+    for key, values in (("layer_multipliers", [4295158889763781, 17440218147737327, 1270917961434445]), ("head_offsets", offsets),
+                        ("head_vocab_sizes", primes)):
+        w.file.add_key_value(f"{w.file.arch}.ple.{key}", values, gguf.GGUFValueType.ARRAY, gguf.GGUFValueType.UINT64)
+    w.key("embedding_length_per_layer_input", channels)
+    w.matrix("per_layer_token_embd", (sum(primes) + 127) // 128 * 128, channels)
+
+    def connection(name, inject=True):
+        w.norm(f"{name}_norm", streams * hidden)
+        w.matrix(f"{name}_down", rank, streams * hidden)
+        w.matrix(f"{name}_up", streams * hidden, rank)
+        if inject:
+            w.matrix(f"{name}_inject", streams, streams * hidden)
+    for i, attends_here in enumerate(attends):
+        name = f"blk.{i}"
+        connection(f"{name}.hc_attn")
+        connection(f"{name}.hc_ffn")
+        if i == 1:
+            w.matrix(f"{name}.ple_key", streams * hidden, 2 * hashes * channels)
+            w.matrix(f"{name}.ple_value", hidden, 2 * hashes * channels)
+            for part in ("norm_key", "norm_query", "norm_conv"):
+                w.norm(f"{name}.ple_{part}", streams * hidden)
+            w.vector(f"{name}.ple_conv1d.weight", (streams * hidden, 4), -0.5, 0.5)
+        if attends_here:
+            w.matrix(f"{name}.attn_q", 2 * heads * dim, hidden)
+            for part in "kv":
+                w.matrix(f"{name}.attn_{part}", kv_heads * dim, hidden)
+            w.matrix(f"{name}.attn_output", hidden, heads * dim)
+            for part in ("attn_q_norm", "attn_k_norm"):
+                w.norm(f"{name}.{part}", dim)
+            w.matrix(f"{name}.indexer.q_proj", index_heads * index_dim, hidden)
+            w.matrix(f"{name}.indexer.k_proj", index_dim, hidden)
+            for part in ("q_norm", "k_norm"):
+                w.norm(f"{name}.indexer.{part}", index_dim)
+        else:
+            values = value_heads * ssm
+            w.matrix(f"{name}.attn_qkv", 2 * key_heads * ssm + values, hidden)
+            w.matrix(f"{name}.attn_gate", values, hidden)
+            w.matrix(f"{name}.ssm_alpha", value_heads, hidden)
+            w.matrix(f"{name}.ssm_beta", value_heads, hidden)
+            w.vector(f"{name}.ssm_a", value_heads, -8, -1)
+            w.vector(f"{name}.ssm_dt.bias", value_heads, -4, -1)
+            w.vector(f"{name}.ssm_conv1d.weight", (2 * key_heads * ssm + values, 4), -0.5, 0.5)
+            w.norm(f"{name}.ssm_norm", ssm)
+            w.matrix(f"{name}.ssm_out", hidden, values)
+        w.router(name, experts, hidden)
+        w.experts(name, experts, hidden, width)
+        for part, out, into in (("gate", width, hidden), ("up", width, hidden), ("down", hidden, width)):
+            w.matrix(f"{name}.ffn_{part}_shexp", out, into)
+        w.vector(f"{name}.ffn_gate_inp_shexp.weight", (1, hidden), -0.05, 0.05)
+    w.key("context_length", 262144)
+    w.key("embedding_length", hidden)
+    w.key("block_count", layers)
+    w.key("vocab_size", w.vocabulary)
+    w.matrix("token_embd", w.vocabulary, hidden, hidden ** 0.5 * 0.5)
+    w.matrix("output", w.vocabulary, hidden, 3)
+    connection("output_hc", inject=False)
+
+
+# The architecture, layers (published: 48, 24, 61, 48, 27; these fit into 8 GB), type of a matrix, suffix, who
 # writes it.
 MODELS = {"qwen3-30b-a3b": ("qwen3moe", 16, q4_k_m, "Q4_K_M", qwen3_30b_a3b),
           "gpt-oss-20b": ("gpt-oss", 12, mxfp4_experts, "MXFP4", gpt_oss_20b),
           "deepseek-v3": ("deepseek2", 3, q4_k_m, "Q4_K_M", deepseek_v3),
           "deepseek-16-heads": ("deepseek2", 3, q4_k_m, "Q4_K_M", lambda w, layers: deepseek_v3(w, layers, 2048, 16, 10944)),
+          "qwen3.8-flash-next": ("qwen4exp", 8, q4_k_m, "Q4_K_M", qwen38_flash_next),
           "kimi-linear": ("kimi-linear", 4, lambda _: lambda name: Kind.Q8_0, "Q8_0", kimi_linear)}
 
 

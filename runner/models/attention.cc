@@ -94,13 +94,23 @@ void Attention::StoreKeys(ForwardContext& ctx, const kernels::MatMulInput& x, st
 
 void Attention::Run(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const {
   const kernels::MatMulInput in = ctx.Input(x);
+  if (indexer) {
+    indexer->Store(ctx, in);
+    indexer->Choose(ctx, in);
+  }
   const Projections projected = Project(ctx, in);
   const std::span<float> queries = Queries(ctx, in, projected.q);
   if (k) StoreKeys(ctx, in, projected.k, projected.v);
   const std::span<float> attended = ctx.work.attended.Get(static_cast<int64_t>(queries.size()));
   const float factor = scale != 0 ? scale : static_cast<float>(1 / std::sqrt(static_cast<double>(head_dim)));
-  kernels::Attention(ctx.pool, LayerOf(ctx, *this), ctx.work.plans[binding.index],
-                     {.scale = factor, .soft_cap = soft_cap, .sinks = sinks}, queries, attended);
+  const kernels::Scoring scoring{.scale = factor, .soft_cap = soft_cap, .sinks = sinks};
+  if (indexer && !ctx.work.selection.all) {
+    const kernels::SelectedKeys chosen{.at = LayerOf(ctx, *this), .chosen = &ctx.work.selection};
+    kernels::SelectedAttention(ctx.pool, {&chosen, 1}, heads, scoring, queries, attended);
+  } else {
+    kernels::Attention(ctx.pool, LayerOf(ctx, *this), ctx.work.plans[binding.index], scoring, queries,
+                       attended);
+  }
   if (gated) {
     kernels::SigmoidMul(ctx.pool, ctx.work.attention_gate.Get(static_cast<int64_t>(attended.size())),
                         attended);

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "runner/models/forward_context.h"
+#include "runner/models/indexer.h"
 #include "runner/models/linear.h"
 #include "runner/models/low_rank.h"
 #include "runner/models/model.h"
@@ -47,6 +49,7 @@ struct Attention {
   float soft_cap = 0;        // of the scaled dot products; 0 = none
   std::vector<float> sinks;  // [heads] scores beside those of the keys, or empty
   QueryGrowth growth = {};
+  std::optional<Indexer> indexer;  // chooses the keys that are seen
   // q(x) is [heads, query and gate, head_dim], and y = out(sigmoid(gate) * attended).
   bool gated = false;
   bool causal = false;   // also where rows of an image see each other (Batch::seen_end)

@@ -162,7 +162,8 @@ Attention Decoder::BindAttention(const TensorScope& scope, const AttentionShape&
 
 GatedMlp Decoder::BindMlp(const TensorScope& scope, int32_t width, const MlpNames& names, Bias bias) const {
   RowWidths::Grow(scope.widths().ff, width);
-  GatedMlp mlp{.gate = {}, .up = {}, .down = {}, .activation = config_.activation};
+  GatedMlp mlp{
+      .gate = {}, .up = {}, .down = {}, .activation = config_.activation, .limit = config_.activation_limit};
   if (scope.HasWeight(names.gate_up)) {
     const int64_t sizes[] = {width, width};
     std::vector<Linear> parts = scope.BindRows(names.gate_up, sizes, config_.hidden, bias);
@@ -184,26 +185,39 @@ PlainMlp Decoder::BindPlainMlp(const TensorScope& scope, int32_t width, TensorNa
           .activation = config_.plain_activation.value_or(PlainActivation::kGelu)};
 }
 
-CacheBinding Decoder::AddAttention(const cache::AttentionGroup& geometry, const RotaryEmbedding* rotary,
-                                   int32_t decoder_layer) {
+CacheBinding Decoder::GroupLayer(const cache::AttentionGroup& geometry, const RotaryEmbedding* rotary,
+                                 bool rows_only) {
+  size_t index = 0;
   const auto same = [&](const cache::AttentionGroup& group) {
     return group.kv_heads == geometry.kv_heads && group.head_dim == geometry.head_dim &&
            group.window == geometry.window && group.chunked == geometry.chunked &&
-           group.latent == geometry.latent;
+           group.latent == geometry.latent && group.stride == geometry.stride;
   };
-  const auto found = std::ranges::find_if(layout_.groups, same);
-  const auto index = static_cast<size_t>(found - layout_.groups.begin());
-  if (found == layout_.groups.end()) {
+  while (index < layout_.groups.size() && !(same(layout_.groups[index]) && rows_only_[index] == rows_only)) {
+    ++index;
+  }
+  if (index == layout_.groups.size()) {
     layout_.groups.push_back(geometry);
     layout_.groups.back().layers = 0;
+    rows_only_.push_back(rows_only);
     rotaries_.emplace_back();
   }
   rotaries_[index].push_back(rotary);
-  cache_bindings_.push_back({.recurrent = false,
-                             .index = index,
-                             .layer = layout_.groups[index].layers++,
-                             .decoder_layer = DecoderLayer(decoder_layer)});
-  return cache_bindings_.back();
+  return {.recurrent = false, .index = index, .layer = layout_.groups[index].layers++};
+}
+
+CacheBinding Decoder::AddAttention(const cache::AttentionGroup& geometry, const RotaryEmbedding* rotary,
+                                   int32_t decoder_layer) {
+  CacheBinding binding = GroupLayer(geometry, rotary, false);
+  binding.decoder_layer = DecoderLayer(decoder_layer);
+  cache_bindings_.push_back(binding);
+  return binding;
+}
+
+CacheBinding Decoder::AddRows(cache::AttentionGroup geometry, const RotaryEmbedding* rotary) {
+  geometry.kv_heads = 1;
+  geometry.latent = geometry.head_dim;
+  return GroupLayer(geometry, rotary, true);
 }
 
 CacheBinding Decoder::AddRecurrent(const cache::RecurrentLayer& state, int32_t tiled_over) {
@@ -225,7 +239,9 @@ size_t Decoder::AddStateSpace(const cache::RecurrentLayer& state, int32_t decode
 }
 
 api::Result<void> Decoder::SetKvCacheType(api::KvType type) {
-  for (cache::AttentionGroup& group : layout_.groups) {
+  for (size_t g = 0; g < layout_.groups.size(); ++g) {
+    if (rows_only_[g]) continue;
+    cache::AttentionGroup& group = layout_.groups[g];
     const bool whole_blocks =
         group.head_dim % kernels::kQ8Block == 0 && group.latent % kernels::kQ8Block == 0;
     if (type == api::KvType::kQ8_0 && !whole_blocks) {

@@ -110,6 +110,9 @@ class Decoder : public Model {
   // (`layers` is not looked at), or has this recurrent state. With `decoder_layer`, that layer does.
   CacheBinding AddAttention(const cache::AttentionGroup& geometry, const RotaryEmbedding* rotary,
                             int32_t decoder_layer = -1);
+  // A layer more of a group of rows that are no keys and values, but an indexer's, or wait for their block:
+  // they stay float32, and the layer's binding is another.
+  CacheBinding AddRows(cache::AttentionGroup geometry, const RotaryEmbedding* rotary);
   CacheBinding AddRecurrent(const cache::RecurrentLayer& state, int32_t tiled_over = 0);
   // Layer `decoder_layer` has this state-space state; its index in the layout.
   size_t AddStateSpace(const cache::RecurrentLayer& state, int32_t decoder_layer);
@@ -133,6 +136,8 @@ class Decoder : public Model {
   std::span<float> Final(ForwardContext& ctx, std::span<const int32_t> rows, std::span<const float> h,
                          std::span<float> to) const;
 
+  CacheBinding GroupLayer(const cache::AttentionGroup& geometry, const RotaryEmbedding* rotary,
+                          bool rows_only);
   int32_t DecoderLayer(int32_t given) const {
     return given >= 0 ? given : static_cast<int32_t>(cache_bindings_.size());
   }
@@ -141,6 +146,7 @@ class Decoder : public Model {
   const std::string architecture_;
   const DecoderConfig config_;
   cache::Layout layout_;
+  std::vector<bool> rows_only_;  // [groups]: of AddRows
   std::vector<CacheBinding> cache_bindings_;
   bool keys_rotate_ = true;                                    // cached keys can be moved to other positions
   std::vector<std::vector<const RotaryEmbedding*>> rotaries_;  // [groups][layers of the group]

@@ -1,6 +1,9 @@
 #include "runner/models/decoder_form.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <variant>
@@ -72,9 +75,9 @@ class DeclaredDecoder : public Decoder {
     DeclaredBlock block;
     if (before) block.attention_norm = BindLayerNorm(scope, names.attention_norm);
     if (form.latent) {
-      block.attention = BindLatent(scope, *form.latent, form.layers[layer]);
+      block.attention = BindLatent(scope, *form.latent, layer);
     } else {
-      block.attention = BindGroupedQuery(scope, form, form.layers[layer]);
+      block.attention = BindGroupedQuery(scope, form, layer);
     }
     if (after) block.post_attention_norm = BindLayerNorm(scope, names.post_attention_norm);
     if (before && !parallel_) block.mlp_norm = BindLayerNorm(scope, names.mlp_norm);
@@ -117,17 +120,69 @@ class DeclaredDecoder : public Decoder {
     return moe;
   }
 
-  LatentAttention BindLatent(const TensorScope& scope, const LatentAttentionShape& shape,
-                             const LayerForm& layer) {
+  LatentAttention BindLatent(const TensorScope& scope, const LatentAttentionShape& shape, size_t index) {
     LatentAttention attention = BindLatentAttention(scope, config().hidden, shape);
-    attention.rotary = &rotaries_[static_cast<size_t>(layer.rope)];
+    attention.rotary = &rotaries_[static_cast<size_t>(form_.layers[index].rope)];
     attention.growth = form_.query_growth;
     attention.binding = AddAttention(shape.Group(), attention.rotary);
+    attention.selected = IndexerUse(index) != IndexerForm::Use::kNone;
+    if (IndexerUse(index) == IndexerForm::Use::kOwn) {
+      attention.indexer = BindQueryIndexer(scope, *form_.indexer, shape.query_rank);
+    }
     return attention;
   }
 
-  Attention BindGroupedQuery(const TensorScope& scope, const DecoderForm& form, const LayerForm& layer) {
+  IndexerForm::Use IndexerUse(size_t layer) const {
+    return form_.indexer ? form_.indexer->layers[layer] : IndexerForm::Use::kNone;
+  }
+
+  // What all indexers have.
+  Indexer StartIndexer(const TensorScope& scope, const IndexerForm& form) {
+    Indexer indexer;
+    indexer.dim = form.dim;
+    indexer.rule = form.rule;
+    indexer.rule.heads = form.heads;
+    indexer.rotary = &rotaries_[static_cast<size_t>(form.rope)];
+    indexer.rotated_last = form.rotated_last;
+    indexer.keys = AddRows({.head_dim = form.dim}, indexer.rotary);
+    indexer.GrowWidths(scope.widths());
+    return indexer;
+  }
+
+  // DeepSeek V3.2's, with queries from the compressed ones of latent attention.
+  Indexer BindQueryIndexer(const TensorScope& scope, const IndexerForm& form, int32_t query_rank) {
+    Indexer indexer = StartIndexer(scope, form);
+    const int64_t hidden = config().hidden;
+    indexer.query = scope.BindLinear({"self_attn.indexer.wq_b", "indexer.attn_q_b"},
+                                     int64_t{form.heads} * form.dim, query_rank);
+    indexer.key = scope.BindLinear({"self_attn.indexer.wk", "indexer.attn_k"}, form.dim, hidden);
+    constexpr TensorName kNorm = {"self_attn.indexer.k_norm", "indexer.k_norm"};
+    indexer.key_norm = {.kind = NormKind::kLayer,
+                        .weight = scope.Norm(kNorm, form.dim),
+                        .bias = scope.BiasOf(kNorm, form.dim, Bias::kPresent),
+                        .eps = form.key_eps};
+    indexer.weights =
+        scope.BindLinear({"self_attn.indexer.weights_proj", "indexer.proj"}, form.heads, hidden);
+    indexer.weight_scale = static_cast<float>(1 / std::sqrt(static_cast<double>(form.heads)));
+    return indexer;
+  }
+
+  // MiniMax-M3's, with a query head for each KV head.
+  Indexer BindHeadIndexer(const TensorScope& scope, const IndexerForm& form) {
+    Indexer indexer = StartIndexer(scope, form);
+    const int64_t hidden = config().hidden;
+    indexer.query = scope.BindLinear({"self_attn.index_q_proj", "indexer.q_proj"},
+                                     int64_t{form.heads} * form.dim, hidden);
+    indexer.key = scope.BindLinear({"self_attn.index_k_proj", "indexer.k_proj"}, form.dim, hidden);
+    indexer.query_norm = BindNorm(scope, {"self_attn.index_q_norm", "indexer.q_norm"}, form.dim);
+    RmsNorm key = BindNorm(scope, {"self_attn.index_k_norm", "indexer.k_norm"}, form.dim);
+    indexer.key_norm = {.kind = NormKind::kRms, .weight = std::move(key.weight), .bias = {}, .eps = key.eps};
+    return indexer;
+  }
+
+  Attention BindGroupedQuery(const TensorScope& scope, const DecoderForm& form, size_t index) {
     const DecoderConfig& decoder = form.decoder;
+    const LayerForm& layer = form.layers[index];
     const bool rotated = layer.rope != LayerForm::kNoRope;
     const bool unit = form.qk_norm == QkNorm::kUnitHeads;
     Attention attention =
@@ -142,6 +197,9 @@ class DeclaredDecoder : public Decoder {
                        .bias = form.attention_bias,
                        .out_bias = form.out_bias},
                       rotated ? &rotaries_[static_cast<size_t>(layer.rope)] : nullptr, form.names.attention);
+    if (IndexerUse(index) == IndexerForm::Use::kOwn) {
+      attention.indexer = BindHeadIndexer(scope, *form.indexer);
+    }
     attention.scale = form.attention_scale;
     attention.soft_cap = form.score_cap;
     attention.clip = form.clip_qkv;
@@ -262,6 +320,24 @@ DecoderForm ReadMixtureForm(ConfigReader& read, const FormQuery& query, const Mi
   return form;
 }
 
+IndexerForm ReadIndexer(ConfigReader& read, const DecoderForm& form, int32_t default_heads) {
+  IndexerForm indexer;
+  indexer.heads = read.Small({"index_n_heads", "attention.indexer.head_count"}, 1, kMaxHeads, default_heads);
+  constexpr ConfigKey kDim = {"index_head_dim", "attention.indexer.key_length"};
+  indexer.dim = read.Small(kDim, 2, kernels::kMaxHeadDim, 128);
+  indexer.rule.best = read.Small({"index_topk", "attention.indexer.top_k"}, 1, kMaxContext, 2048);
+  indexer.rule.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(indexer.dim)));
+  indexer.layers.assign(static_cast<size_t>(form.decoder.layers), IndexerForm::Use::kOwn);
+  if (form.latent && form.latent->query_rank == 0) {
+    read.Fail("q_lora_rank is 0: an indexer needs compressed queries");
+  }
+  if (form.latent && indexer.dim < form.latent->rotary) {
+    read.Fail(fmt::format("{} is {}, less than the {} channels that are rotated", read.Name(kDim),
+                          indexer.dim, form.latent->rotary));
+  }
+  return indexer;
+}
+
 QueryGrowth ReadQueryGrowth(ConfigReader& read, std::string_view gguf_context) {
   // Said twice.
   read.Ignore({"rope_parameters/max_position_embeddings", "rope_scaling/max_position_embeddings"});
@@ -318,6 +394,7 @@ api::Result<std::unique_ptr<MtpLayer>> LoadDeclaredMtp(std::shared_ptr<const wei
   form.decoder.layers = 1;
   form.layers = {form.layers.back()};
   form.mixture.config.sparse = {true};
+  if (form.indexer) form.indexer->layers = {IndexerForm::Use::kOwn};
   auto mtp = std::make_unique<DeclaredMtp>(files, bind, form, layer, *declared);
   return FinishMtpLayer(bind, std::move(mtp), kv_type);
 }

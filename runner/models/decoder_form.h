@@ -53,6 +53,17 @@ struct MixtureForm {
                        MixtureOfExperts* moe) = nullptr;
 };
 
+// The indexers that choose what layers see: DeepSeek V3.2's with latent attention, MiniMax-M3's without.
+struct IndexerForm {
+  int32_t heads = 0, dim = 0;
+  kernels::IndexRule rule = {};
+  int32_t rope = 0;                                   // index of DecoderForm::ropes
+  int32_t rotated_last = 0;                           // Indexer
+  float key_eps = 1e-6F;                              // of the keys' layer norm, with latent attention
+  enum class Use : uint8_t { kNone, kOwn, kShared };  // kShared: what the last layer with its own has chosen
+  std::vector<Use> layers = {};                       // [decoder.layers]
+};
+
 struct DecoderForm {
   DecoderConfig decoder;     // also: the kind of norms, the activation, a plain feed-forward layer
   int32_t feed_forward = 0;  // width, of layers without experts
@@ -60,11 +71,12 @@ struct DecoderForm {
   std::vector<LayerForm> layers = {};  // [decoder.layers]
   NormPlaces norms = NormPlaces::kBefore;
   std::optional<LatentAttentionShape> latent = {};  // in place of grouped-query attention
-  bool sinks = false;                               // a score per head beside those of the keys
-  QkNorm qk_norm = QkNorm::kNone;                   // kUnitHeads: of layers with positions only
-  float qk_eps = 0;                                 // of kUnitHeads; 0 = that of the other norms
-  float clip_qkv = 0;                               // Attention::clip
-  Bias attention_bias = Bias::kAbsent;              // of q, k and v
+  std::optional<IndexerForm> indexer = {};
+  bool sinks = false;                   // a score per head beside those of the keys
+  QkNorm qk_norm = QkNorm::kNone;       // kUnitHeads: of layers with positions only
+  float qk_eps = 0;                     // of kUnitHeads; 0 = that of the other norms
+  float clip_qkv = 0;                   // Attention::clip
+  Bias attention_bias = Bias::kAbsent;  // of q, k and v
   Bias out_bias = Bias::kAbsent;
   Bias mlp_bias = Bias::kAbsent;
   std::vector<kernels::XieluShape> xielu = {};  // [decoder.layers], or empty: stored as tensors of the layers
@@ -101,6 +113,10 @@ DecoderForm ReadDecoderForm(ConfigReader& read, const FormQuery& query = {});
 // As ReadDecoderForm, of a family with experts, and with latent attention where query.given.head_dim is
 // negative. Windows are left to the family. MTP layers are counted apart.
 DecoderForm ReadMixtureForm(ConfigReader& read, const FormQuery& query, const MixtureDefaults& defaults);
+
+// The indexer of a family with latent attention, whose queries have been compressed: index_n_heads,
+// index_head_dim, index_topk, and which layers have one of their own. All use `form`'s first rope.
+IndexerForm ReadIndexer(ConfigReader& read, const DecoderForm& form, int32_t default_heads);
 
 // Read for Ministral 3, Mistral 4 and Mistral Large 3, whose GGUF files are of DeepSeek's architecture.
 QueryGrowth ReadQueryGrowth(ConfigReader& read,

@@ -106,6 +106,10 @@ ModelLoader LoadMistral;
 // MiniMax-M2: norms of all query heads and all key heads of a row, partial rotation, experts.
 ModelLoader LoadMiniMaxM2;
 
+// MiniMax-M3: norms of each head, experts with OpenAI's clamped SwiGLU, and in most layers an indexer that
+// chooses blocks for each KV head. Cache layout: a group of index keys besides.
+ModelLoader LoadMiniMaxM3;
+
 // MiniMax-Text-01, MiniMax-M1: lightning attention, linear with a constant decay per head, or full attention,
 // and experts; the residual stream is what the norms make of it. Cache layout: one full-attention group, one
 // recurrent layer per lightning attention.
@@ -148,6 +152,9 @@ ModelLoader LoadPhiMoe;
 // DeepSeek V2, V3, R1, Kimi K2 and GLM-4.7-Flash: latent attention, experts in groups. Cache layout: one
 // latent group.
 ModelLoader LoadDeepSeek;
+// DeepSeek V3.2 and GLM-5: the same, and an indexer that chooses the tokens that a layer sees. Cache layout:
+// a group of index keys besides.
+ModelLoader LoadDeepSeekV32, LoadGlmMoeDsa;
 
 // GLM-4, dense: half of each head is rotated, pairs lie side by side; in 2025's with norms around both parts.
 ModelLoader LoadGlm, LoadGlm4;

@@ -13,18 +13,32 @@ std::span<float> Scratch::Get(int64_t size) {
 }
 
 int64_t Workspace::bytes() const {
-  int64_t total = quantized.bytes();
-  for (const Scratch* part : {&hidden,    &normed,
-                              &mixed,     &q,
-                              &k,         &v,
-                              &attended,  &attention_gate,
-                              &projected, &convolved,
-                              &z,         &decay,
-                              &beta,      &gate,
-                              &up,        &scores,
-                              &expert_in, &expert_out,
-                              &shared,    &outputs,
-                              &per_layer, &per_layer_context}) {
+  int64_t total = quantized.bytes() + selection.bytes();
+  for (const Scratch* part : {&hidden,
+                              &normed,
+                              &mixed,
+                              &q,
+                              &k,
+                              &v,
+                              &attended,
+                              &attention_gate,
+                              &projected,
+                              &convolved,
+                              &z,
+                              &decay,
+                              &beta,
+                              &gate,
+                              &up,
+                              &scores,
+                              &expert_in,
+                              &expert_out,
+                              &shared,
+                              &outputs,
+                              &per_layer,
+                              &per_layer_context,
+                              &index_queries,
+                              &index_keys,
+                              &index_weights}) {
     total += part->bytes();
   }
   return total;
@@ -49,7 +63,7 @@ void RowWidths::GrowExperts(int64_t experts, int64_t chosen, int64_t in, int64_t
 int64_t RowWidths::BytesFor(int64_t rows) const {
   const int64_t floats = 3 * hidden + q + 2 * k + attention_gate + attended + projected + convolved + z +
                          2 * decay + 2 * ff + scores + gathered + expert + shared + outputs + 2 * per_layer +
-                         angles;
+                         index + index_chosen + angles;
   return rows *
          (floats * static_cast<int64_t>(sizeof(float)) + kernels::QuantizedActivations::BytesOf(quantized));
 }

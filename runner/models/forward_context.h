@@ -12,6 +12,7 @@
 #include "runner/kernels/attention.h"
 #include "runner/kernels/experts.h"
 #include "runner/kernels/matmul.h"
+#include "runner/kernels/selection.h"
 #include "runner/models/model.h"
 
 namespace quire::runner::models {
@@ -35,9 +36,12 @@ struct Workspace {
   Scratch scores, expert_in, expert_out, shared;  // of the experts, see there
   Scratch outputs;                                // [logit_rows or hidden_rows, hidden]
   Scratch per_layer, per_layer_context;           // [rows, layers, per-layer width]
-  std::vector<int64_t> positions;                 // [rows]
-  std::vector<kernels::AttentionPlan> plans;      // [attention groups]
+  Scratch index_queries, index_keys,
+      index_weights;                          // of an indexer: [rows, heads, dim], [rows, dim], [rows, heads]
+  std::vector<int64_t> positions;             // [rows]
+  std::vector<kernels::AttentionPlan> plans;  // [attention groups]
   kernels::Routing routing;
+  kernels::Selection selection;             // of the last layer with an indexer
   std::vector<kernels::MatMulPart> parts;   // experts with rows; heads of latent attention
   std::vector<int32_t> head_begin;          // [heads + 1] of latent attention: rows of each head
   kernels::QuantizedActivations quantized;  // the rows that linear layers see just now
@@ -55,6 +59,7 @@ struct RowWidths {
   int64_t scores = 0, expert = 0, shared = 0, outputs = 0;  // expert: of the results of all that are chosen
   int64_t gathered = 0;                                     // inputs of experts, one for each that is chosen
   int64_t per_layer = 0;
+  int64_t index = 0, index_chosen = 0;  // of an indexer: its rows, and the keys it chooses for one
   int64_t angles = 0;
   int64_t quantized = 0;  // numbers that go into products with quantized weights
 

@@ -164,7 +164,9 @@ std::span<float> LatentAttention::Queries(ForwardContext& ctx, const kernels::Ma
     const std::span<float> low = ctx.work.convolved.Get(ctx.rows() * shape.query_rank);
     query_down.Run(ctx.pool, x, low);
     query_norm.Run(ctx.pool, low, low);
-    query.Run(ctx.pool, ctx.Input(low), projected);
+    const kernels::MatMulInput in = ctx.Input(low);
+    query.Run(ctx.pool, in, projected);
+    if (indexer) indexer->Choose(ctx, in);
   } else {
     query.Run(ctx.pool, x, projected);
   }
@@ -209,6 +211,7 @@ void LatentAttention::Run(ForwardContext& ctx, std::span<const float> x, std::sp
   const auto latent = static_cast<size_t>(shape.latent), value = static_cast<size_t>(shape.value);
   const kernels::MatMulInput in = ctx.Input(x);
   StoreLatent(ctx, in);
+  if (indexer) indexer->Store(ctx, in);
   const std::span<float> queries = Queries(ctx, in);
   const std::span<float> attended = ctx.work.attended.Get(static_cast<int64_t>(rows * heads * latent));
   const kernels::AttentionLayer at{.layout = &ctx.layout,
@@ -216,7 +219,13 @@ void LatentAttention::Run(ForwardContext& ctx, std::span<const float> x, std::sp
                                    .layer = binding.layer,
                                    .step = &ctx.step,
                                    .row_begin = ctx.batch.row_begin};
-  kernels::Attention(ctx.pool, at, ctx.work.plans[binding.index], {.scale = shape.scale}, queries, attended);
+  const kernels::Scoring scoring{.scale = shape.scale};
+  if (selected && !ctx.work.selection.all) {
+    const kernels::SelectedKeys chosen{.at = at, .chosen = &ctx.work.selection};
+    kernels::SelectedAttention(ctx.pool, {&chosen, 1}, shape.heads, scoring, queries, attended);
+  } else {
+    kernels::Attention(ctx.pool, at, ctx.work.plans[binding.index], scoring, queries, attended);
+  }
   const std::span<float> by_head = ctx.work.z.Get(static_cast<int64_t>(heads * rows * latent));
   const std::span<float> values = ctx.work.convolved.Get(static_cast<int64_t>(heads * rows * value));
   const std::span<float> joined = ctx.work.projected.Get(static_cast<int64_t>(rows * heads * value));

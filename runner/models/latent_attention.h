@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "runner/models/attention.h"
 #include "runner/models/config_reader.h"
 #include "runner/models/forward_context.h"
+#include "runner/models/indexer.h"
 #include "runner/models/linear.h"
 #include "runner/models/model.h"
 #include "runner/models/rope.h"
@@ -56,6 +58,8 @@ struct LatentAttention {
   std::vector<std::unique_ptr<std::byte[]>> made;  // memory of matrices that no file has
   const RotaryEmbedding* rotary = nullptr;
   QueryGrowth growth = {};
+  std::optional<Indexer> indexer;  // of the compressed queries
+  bool selected = false;  // the keys seen are those that the last indexer chose, this layer's or one before
   CacheBinding binding;
 
   // REQUIRES: ctx.Prepare and rotary->Prepare have run for this pass.
@@ -66,7 +70,7 @@ struct LatentAttention {
   void StoreLatent(ForwardContext& ctx, const kernels::MatMulInput& x) const;
 };
 
-// All but `rotary`, `growth` and `binding`.
+// All but `rotary`, `growth`, the indexer and `binding`.
 LatentAttention BindLatentAttention(const TensorScope& scope, int64_t hidden,
                                     const LatentAttentionShape& shape);
 

@@ -69,10 +69,19 @@ bool IsStoredSparse(ConfigReader& read, size_t layer) {
 std::vector<bool> ReadSparse(ConfigReader& read, int32_t layers, int32_t first_dense) {
   const int32_t first = read.Small({"first_k_dense_replace", "leading_dense_block_count"}, 0, kMaxLayers,
                                    read.gguf() ? 0 : first_dense);
-  const int32_t every = read.Small({"moe_layer_freq", ""}, 1, kMaxLayers, 1);
+  // One number for all layers, or one for each.
+  constexpr ConfigKey kEvery = {"moe_layer_freq", ""};
+  const auto* const freq = read.Find(kEvery);
+  const bool of_layers = freq != nullptr && freq->is_array();
+  const int32_t every = of_layers ? 1 : read.Small(kEvery, 1, kMaxLayers, 1);
   const int32_t step = read.Small({"decoder_sparse_step", ""}, 1, kMaxLayers, 1);
   if (const auto listed = read.Kinds({"mlp_layer_types", ""}, layers, "sparse", "dense")) return *listed;
   std::vector<bool> sparse(static_cast<size_t>(layers));
+  if (of_layers) {
+    const std::vector<int64_t> listed = read.Integers(kEvery, layers, 0, 1);
+    for (size_t i = 0; i < listed.size() && i < sparse.size(); ++i) sparse[i] = listed[i] != 0;
+    return sparse;
+  }
   for (int32_t i = 0; i < layers; ++i) {
     sparse[static_cast<size_t>(i)] = i >= first && i % every == 0 && (i + 1) % step == 0;
   }

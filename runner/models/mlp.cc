@@ -5,7 +5,8 @@
 
 namespace quire::runner::models {
 
-void Gate(ThreadPool& pool, Activation activation, std::span<const float> up, std::span<float> gate) {
+void Gate(ThreadPool& pool, Activation activation, std::span<const float> up, std::span<float> gate,
+          float limit) {
   switch (activation) {
     case Activation::kSilu:
       return kernels::SiluMul(pool, up, gate);
@@ -14,6 +15,8 @@ void Gate(ThreadPool& pool, Activation activation, std::span<const float> up, st
     case Activation::kGeluErf:
       kernels::GeluErf(pool, gate);
       return kernels::Mul(pool, up, gate);
+    case Activation::kSwigluOai:
+      return kernels::ClampedSwiglu(pool, limit, up, gate);
   }
 }
 
@@ -25,7 +28,7 @@ void GatedMlp::Run(ForwardContext& ctx, std::span<const float> x, std::span<floa
   if (gate_scale != 1) kernels::Scale(ctx.pool, gate_scale, gated);
   gate_adapter.AddTo(ctx, in, gated);
   up_adapter.AddTo(ctx, in, wide);
-  Gate(ctx.pool, activation, wide, gated);
+  Gate(ctx.pool, activation, wide, gated, limit);
   down.Run(ctx.pool, ctx.Input(gated), y);
 }
 

@@ -17,11 +17,12 @@ inline std::filesystem::path FixturesPath() {
   return set != nullptr ? set : "../shared/fixtures";
 }
 
-// Where `name`, such as "models/llama", is: in tests/data, else in the fixtures, or in a second set of them that lies
-// beside with "-2" behind its name. Empty if nowhere.
+// Where `name`, such as "models/llama", is: in tests/data, else in the fixtures, or in further sets of them that lie
+// beside with "-2" and "-3" behind the name. Empty if nowhere.
 inline std::filesystem::path Find(const std::filesystem::path& name) {
-  const std::filesystem::path second = FixturesPath().string() + "-2";
-  for (const auto& path : {"tests/data" / name, FixturesPath() / name, second / name}) {
+  const std::string fixtures = FixturesPath().string();
+  for (const std::string& root : {std::string("tests/data"), fixtures, fixtures + "-2", fixtures + "-3"}) {
+    const std::filesystem::path path = root / name;
     if (std::filesystem::exists(path)) return path;
   }
   return {};

@@ -168,6 +168,15 @@ INSTANTIATE_TEST_SUITE_P(Hybrids, FamilyTest,
                                          FamilyGolden{"nemotron_h_moe", 2e-4F, "nemotron_h_moe.f16.gguf"}),
                          [](const auto& tested) { return std::string(tested.param.name); });
 
+// The third set of fixtures alone: families that choose what they see, and others of the last half-year.
+constexpr FamilyGolden kThirdSet[] = {
+    {"deepseek_v32", 2e-4F, "deepseek_v32.f16.gguf"},
+    {"glm_moe_dsa", 2e-4F, "glm_moe_dsa.f16.gguf"},
+    {"minimax_m3", 2e-4F, "minimax_m3.f16.gguf"},
+};
+INSTANTIATE_TEST_SUITE_P(ThirdSet, FamilyTest, testing::ValuesIn(kThirdSet),
+                         [](const auto& tested) { return std::string(tested.param.name); });
+
 // Experts in MXFP4: in float32, and with activations rounded to int8 bit-identical however a prompt is cut.
 TEST(Golden, GptOssInMxfp4) {
   QUIRE_FIND_OR_SKIP(directory, fs::path("models") / "gpt_oss_mxfp4");

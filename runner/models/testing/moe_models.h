@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runner/models/testing/patched_model_files.h"
+#include "runner/models/testing/sparse_models.h"
 
 namespace quire::runner::models::test {
 
@@ -46,6 +47,7 @@ inline constexpr MoeModel kMoeModels[] = {
     {"Mixtral", MakeMixtral},       {"Llama4", MakeLlama4},
     {"Qwen2Moe", MakeQwen2Moe},     {"Ernie45Moe", MakeErnie45Moe},
     {"HunyuanMoe", MakeHunyuanMoe}, {"PhiMoe", MakePhiMoe},
-    {"MiniMaxM2", MakeMiniMaxM2}};
+    {"MiniMaxM2", MakeMiniMaxM2},   {"DeepSeekV32", MakeDeepSeekV32},
+    {"GlmMoeDsa", MakeGlmMoeDsa},   {"MiniMaxM3", MakeMiniMaxM3}};
 
 }  // namespace quire::runner::models::test
