@@ -56,7 +56,9 @@ void SelectKeys(ThreadPool& pool, const AttentionLayer& at, const IndexRule& rul
 struct SelectedKeys {
   AttentionLayer at;
   const Selection* chosen = nullptr;  // null: all that a row sees, of a group with a stride all whole blocks
-};  // out [rows, heads, value_dim] = softmax(score(q, k)) v over the keys of all sources together, as
+};
+
+// out [rows, heads, value_dim] = softmax(score(q, k)) v over the keys of all sources together, as
 // Attention() computes it for those keys alone; where all keys are chosen it is bit-identical. REQUIRES:
 // sources have the same step, rows, heads and element type; several are latent.
 void SelectedAttention(ThreadPool& pool, std::span<const SelectedKeys> sources, int32_t heads,
