@@ -55,6 +55,11 @@ void SiluMulRange(const float* up, float* gate, size_t size) {
       size, gate, [](VF32 g, VF32 u) HWY_ATTR { return hn::Mul(Silu(g), u); }, gate, up);
 }
 
+void ReluMulRange(const float* up, float* gate, size_t size) {
+  ForEachElement(
+      size, gate, [](VF32 g, VF32 u) HWY_ATTR { return hn::Mul(hn::Max(g, hn::Zero(F32())), u); }, gate, up);
+}
+
 void GeluMulRange(const float* up, float* gate, size_t size) {
   ForEachElement(
       size, gate, [](VF32 g, VF32 u) HWY_ATTR { return hn::Mul(Gelu(g), u); }, gate, up);
@@ -169,6 +174,7 @@ HWY_EXPORT(LayerNormRow);
 HWY_EXPORT(AddRange);
 HWY_EXPORT(SiluMulRange);
 HWY_EXPORT(GeluMulRange);
+HWY_EXPORT(ReluMulRange);
 HWY_EXPORT(ClampedSwigluRange);
 HWY_EXPORT(MulRange);
 HWY_EXPORT(SiluRange);
@@ -274,6 +280,13 @@ void GeluMul(ThreadPool& pool, std::span<const float> up, std::span<float> gate)
   });
 }
 
+void ReluMul(ThreadPool& pool, std::span<const float> up, std::span<float> gate) {
+  assert(up.size() == gate.size());
+  InTasks(pool, up.size(), 1, [&](size_t begin, size_t end) {
+    HWY_DYNAMIC_DISPATCH(ReluMulRange)(up.data() + begin, gate.data() + begin, end - begin);
+  });
+}
+
 void SiluMul(std::span<const float> up, std::span<float> gate) {
   assert(up.size() == gate.size());
   HWY_DYNAMIC_DISPATCH(SiluMulRange)(up.data(), gate.data(), gate.size());
@@ -327,16 +340,28 @@ void SigmoidMul(ThreadPool& pool, std::span<const float> gate, std::span<float> 
   });
 }
 
-void SigmoidMulRows(ThreadPool& pool, std::span<const float> gate, std::span<float> y) {
+namespace {
+
+// Row i of y [gate.size(), width] *= factor(gate[i]).
+void MulRows(ThreadPool& pool, std::span<const float> gate, float (*factor)(float), std::span<float> y) {
   if (gate.empty()) return;
   const size_t width = y.size() / gate.size();
   assert(y.size() == gate.size() * width);
   InTasks(pool, gate.size(), width, [&](size_t begin, size_t end) {
     for (size_t row = begin; row < end; ++row) {
-      const float factor = Sigmoid(gate[row]);
-      HWY_DYNAMIC_DISPATCH(ScaleRange)(factor, y.data() + row * width, width);
+      HWY_DYNAMIC_DISPATCH(ScaleRange)(factor(gate[row]), y.data() + row * width, width);
     }
   });
+}
+
+}  // namespace
+
+void SigmoidMulRows(ThreadPool& pool, std::span<const float> gate, std::span<float> y) {
+  MulRows(pool, gate, Sigmoid, y);
+}
+
+void SoftplusMulRows(ThreadPool& pool, std::span<const float> gate, std::span<float> y) {
+  MulRows(pool, gate, Softplus, y);
 }
 
 void Scale(ThreadPool& pool, float factor, std::span<float> y) {

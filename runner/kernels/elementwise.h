@@ -36,6 +36,9 @@ void SiluMul(ThreadPool& pool, std::span<const float> up, std::span<float> gate)
 // gate = gelu(gate) * up, the tanh approximation of gelu.
 void GeluMul(ThreadPool& pool, std::span<const float> up, std::span<float> gate);
 
+// gate = max(gate, 0) * up.
+void ReluMul(ThreadPool& pool, std::span<const float> up, std::span<float> gate);
+
 // gate = g sigmoid(1.702 g) * (u + 1), g = min(gate, limit), u = up between -limit and limit.
 void ClampedSwiglu(ThreadPool& pool, float limit, std::span<const float> up, std::span<float> gate);
 
@@ -60,6 +63,9 @@ void SigmoidMul(ThreadPool& pool, std::span<const float> gate, std::span<float> 
 
 // Row i of y [gate.size(), width] *= sigmoid(gate[i]).
 void SigmoidMulRows(ThreadPool& pool, std::span<const float> gate, std::span<float> y);
+
+// Row i of y [gate.size(), width] *= log(1 + exp(gate[i])).
+void SoftplusMulRows(ThreadPool& pool, std::span<const float> gate, std::span<float> y);
 
 // y *= factor.
 void Scale(ThreadPool& pool, float factor, std::span<float> y);

@@ -228,8 +228,12 @@ void DeltaGates(std::span<const float> rate, std::span<const float> bias, std::s
   }
 }
 
-void ChannelDecay(ThreadPool& pool, std::span<const float> rate, std::span<const float> bias,
-                  std::span<float> a) {
+namespace {
+
+// a [rows, heads, width] = decay(rate, a + bias), with the head's rate.
+template <class Decay>
+void DecayChannels(ThreadPool& pool, std::span<const float> rate, std::span<const float> bias,
+                   std::span<float> a, const Decay& decay) {
   const size_t all = bias.size(), width = all / rate.size();
   assert(all % rate.size() == 0 && a.size() % all == 0);
   constexpr size_t kPerTask = 1024;
@@ -237,10 +241,22 @@ void ChannelDecay(ThreadPool& pool, std::span<const float> rate, std::span<const
     const size_t end = std::min(a.size(), (task + 1) * kPerTask);
     for (size_t i = task * kPerTask; i < end; ++i) {
       const size_t channel = i % all;
-      const float x = a[i] + bias[channel];
-      a[i] = Exp(rate[channel / width] * Softplus(x));
+      a[i] = decay(rate[channel / width], a[i] + bias[channel]);
     }
   });
+}
+
+}  // namespace
+
+void ChannelDecay(ThreadPool& pool, std::span<const float> rate, std::span<const float> bias,
+                  std::span<float> a) {
+  DecayChannels(pool, rate, bias, a, [](float factor, float x) { return Exp(factor * Softplus(x)); });
+}
+
+void BoundedChannelDecay(ThreadPool& pool, std::span<const float> rate, std::span<const float> bias,
+                         float bound, std::span<float> a) {
+  DecayChannels(pool, rate, bias, a,
+                [bound](float factor, float x) { return Exp(bound * Sigmoid(factor * x)); });
 }
 
 void SigmoidOf(std::span<float> b) {

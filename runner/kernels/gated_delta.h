@@ -35,6 +35,11 @@ void DeltaGates(std::span<const float> rate, std::span<const float> bias, std::s
 void ChannelDecay(ThreadPool& pool, std::span<const float> rate, std::span<const float> bias,
                   std::span<float> a);
 
+// The same with exp(bound * sigmoid(rate * (a + bias))): no decay is below exp(bound). rate [heads] is
+// exp(A_log); bound < 0.
+void BoundedChannelDecay(ThreadPool& pool, std::span<const float> rate, std::span<const float> bias,
+                         float bound, std::span<float> a);
+
 // beta = 1 / (1 + exp(-b)), in place.
 void SigmoidOf(std::span<float> b);
 

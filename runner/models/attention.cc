@@ -11,6 +11,8 @@
 namespace quire::runner::models {
 namespace {
 
+size_t Index(int64_t number) { return static_cast<size_t>(number); }
+
 kernels::AttentionLayer LayerOf(const ForwardContext& ctx, const Attention& attention) {
   kernels::AttentionLayer layer{.layout = &ctx.layout,
                                 .group = attention.binding.index,
@@ -19,6 +21,16 @@ kernels::AttentionLayer LayerOf(const ForwardContext& ctx, const Attention& atte
                                 .row_begin = ctx.batch.row_begin};
   if (!attention.causal) layer.seen_end = ctx.batch.seen_end;
   return layer;
+}
+
+// Rows of `from` numbers at the front of x get rows of `to` numbers, filled with zeros or cut, in place.
+// REQUIRES: x holds `rows` rows of the larger size.
+void ResizeRows(size_t rows, size_t from, size_t to, std::span<float> x) {
+  for (size_t i = 0; from > to && i < rows; ++i) std::copy_n(x.data() + i * from, to, x.data() + i * to);
+  for (size_t i = rows; from < to && i-- > 0;) {
+    std::copy_backward(x.data() + i * from, x.data() + (i + 1) * from, x.data() + i * to + from);
+    std::fill_n(x.data() + i * to + from, to - from, 0.0F);
+  }
 }
 
 void Clip(float limit, std::span<float> x) {
@@ -54,27 +66,36 @@ void QueryGrowth::Apply(const ForwardContext& ctx, std::span<float> queries) con
 }
 
 Attention::Projections Attention::Project(ForwardContext& ctx, const kernels::MatMulInput& x) const {
-  const int64_t size = ctx.rows() * heads * head_dim;
-  Projections to = {.q = gated ? ctx.work.projected.Get(2 * size) : ctx.work.q.Get(size),
-                    .k = ctx.work.k.Get(ctx.rows() * k.weight.out),
-                    .v = ctx.work.v.Get(ctx.rows() * k.weight.out)};
-  std::array<LinearOutput, 3> parts = {{{&q, to.q}, {&k, to.k}, {&v, to.v}}};
-  const size_t count = v ? 3 : k ? 2 : 1;
+  // In the cache, a head's key and value have the same size.
+  const int64_t size = ctx.rows() * heads * head_dim, cached = ctx.rows() * heads * cached_size();
+  const int64_t keys = ctx.rows() * k.weight.out, values = v ? ctx.rows() * v.weight.out : keys;
+  const int64_t stored = keys / head_dim * cached_size();
+  Projections to = {.q = gated ? ctx.work.projected.Get(2 * size) : ctx.work.q.Get(cached).first(Index(size)),
+                    .k = ctx.work.k.Get(stored).first(Index(keys)),
+                    .v = ctx.work.v.Get(stored).first(Index(values)),
+                    .gate = {}};
+  std::array<LinearOutput, 4> parts = {{{&q, to.q}, {&k, to.k}, {&v, to.v}}};
+  size_t count = v ? 3 : k ? 2 : 1;
+  if (gate) {
+    to.gate = ctx.work.attention_gate.Get(ctx.rows() * gate.linear.weight.out);
+    parts[count++] = {&gate.linear, to.gate};
+  }
   RunTogether(ctx.pool, x, std::span(parts).first(count));
   return to;
 }
 
 std::span<float> Attention::Queries(ForwardContext& ctx, const kernels::MatMulInput& x,
                                     std::span<float> projected) const {
-  const int64_t size = ctx.rows() * heads * head_dim;
-  const std::span<float> queries = ctx.work.q.Get(size);
+  const int64_t size = ctx.rows() * heads * head_dim, cached = ctx.rows() * heads * cached_size();
+  const std::span<float> all = ctx.work.q.Get(cached), queries = all.first(Index(size));
   if (gated) {
     kernels::SplitHalves(ctx.pool, projected, head_dim, queries, ctx.work.attention_gate.Get(size));
   }
   q_adapter.AddTo(ctx, x, queries);
   NormAndRotate(ctx, *this, q_norm, q_weights, queries);
   growth.Apply(ctx, queries);
-  return queries;
+  ResizeRows(Index(ctx.rows() * heads), Index(head_dim), Index(cached_size()), all);
+  return all;
 }
 
 void Attention::StoreKeys(ForwardContext& ctx, const kernels::MatMulInput& x, std::span<float> keys,
@@ -88,8 +109,14 @@ void Attention::StoreKeys(ForwardContext& ctx, const kernels::MatMulInput& x, st
   }
   if (v_norm) v_norm.Run(ctx.pool, values, values);
   if (clip > 0) Clip(clip, values);
+  if (value_scale != 1) kernels::Scale(ctx.pool, value_scale, values);
   NormAndRotate(ctx, *this, k_norm, k_weights, keys);
-  kernels::StoreKeyValue(ctx.pool, LayerOf(ctx, *this), keys, values);
+  const size_t rows = keys.size() / Index(head_dim), stored = rows * Index(cached_size());
+  const std::span<float> all_keys = ctx.work.k.Get(static_cast<int64_t>(stored));
+  const std::span<float> all_values = ctx.work.v.Get(static_cast<int64_t>(stored));
+  ResizeRows(rows, Index(head_dim), Index(cached_size()), all_keys);
+  ResizeRows(rows, Index(value_size()), Index(cached_size()), all_values);
+  kernels::StoreKeyValue(ctx.pool, LayerOf(ctx, *this), all_keys, all_values);
 }
 
 void Attention::Run(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const {
@@ -101,7 +128,7 @@ void Attention::Run(ForwardContext& ctx, std::span<const float> x, std::span<flo
   const Projections projected = Project(ctx, in);
   const std::span<float> queries = Queries(ctx, in, projected.q);
   if (k) StoreKeys(ctx, in, projected.k, projected.v);
-  const std::span<float> attended = ctx.work.attended.Get(static_cast<int64_t>(queries.size()));
+  std::span<float> attended = ctx.work.attended.Get(static_cast<int64_t>(queries.size()));
   const float factor = scale != 0 ? scale : static_cast<float>(1 / std::sqrt(static_cast<double>(head_dim)));
   const kernels::Scoring scoring{.scale = factor, .soft_cap = soft_cap, .sinks = sinks};
   if (indexer && !ctx.work.selection.all) {
@@ -111,6 +138,10 @@ void Attention::Run(ForwardContext& ctx, std::span<const float> x, std::span<flo
     kernels::Attention(ctx.pool, LayerOf(ctx, *this), ctx.work.plans[binding.index], scoring, queries,
                        attended);
   }
+  const size_t results = Index(ctx.rows() * heads);
+  ResizeRows(results, Index(cached_size()), Index(value_size()), attended);
+  attended = attended.first(results * Index(value_size()));
+  if (gate) gate.Apply(ctx, projected.gate, attended);
   if (gated) {
     kernels::SigmoidMul(ctx.pool, ctx.work.attention_gate.Get(static_cast<int64_t>(attended.size())),
                         attended);

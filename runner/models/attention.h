@@ -1,6 +1,7 @@
 // Self-attention with grouped KV heads, causal but for rows of images, in the variants that the families use.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -11,6 +12,7 @@
 #include "runner/models/linear.h"
 #include "runner/models/low_rank.h"
 #include "runner/models/model.h"
+#include "runner/models/output_gate.h"
 #include "runner/models/rope.h"
 
 namespace quire::runner::models {
@@ -44,7 +46,9 @@ struct Attention {
   const RotaryEmbedding* rotary = nullptr;  // none: positions are not encoded
   int32_t heads = 0;
   int32_t head_dim = 0;
+  int32_t value_dim = 0;     // of a head's value; 0 = head_dim. The cache has heads of the larger size
   float key_scale = 1;       // of k(x)
+  float value_scale = 1;     // of v(x)
   float scale = 0;           // of the dot products; 0 = 1 / sqrt(head_dim)
   float soft_cap = 0;        // of the scaled dot products; 0 = none
   std::vector<float> sinks;  // [heads] scores beside those of the keys, or empty
@@ -52,6 +56,7 @@ struct Attention {
   std::optional<Indexer> indexer;  // chooses the keys that are seen
   // q(x) is [heads, query and gate, head_dim], and y = out(sigmoid(gate) * attended).
   bool gated = false;
+  OutputGate gate = {};  // another gate, with a matrix of its own
   bool causal = false;   // also where rows of an image see each other (Batch::seen_end)
   CacheBinding binding;  // of its own, or the other layer's, keys
 
@@ -61,9 +66,12 @@ struct Attention {
  private:
   // q(x), k(x), v(x), one row per token; of q gated ones both halves.
   struct Projections {
-    std::span<float> q, k, v;
+    std::span<float> q, k, v, gate;
   };
   Projections Project(ForwardContext& ctx, const kernels::MatMulInput& x) const;
+  int32_t value_size() const { return value_dim > 0 ? value_dim : head_dim; }
+  // Of a head in the cache.
+  int32_t cached_size() const { return std::max(head_dim, value_size()); }
   std::span<float> Queries(ForwardContext& ctx, const kernels::MatMulInput& x,
                            std::span<float> projected) const;
   void StoreKeys(ForwardContext& ctx, const kernels::MatMulInput& x, std::span<float> keys,

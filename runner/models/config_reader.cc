@@ -165,10 +165,14 @@ std::optional<std::vector<bool>> ConfigReader::Booleans(ConfigKey key, int32_t l
     return values;
   }
   for (size_t i = 0; i < values.size(); ++i) {
-    if (!(*list)[i].is_boolean()) {
-      Fail(fmt::format("{}[{}] is not true or false", Name(key), i));
+    const auto& value = (*list)[i];
+    const std::optional<int64_t> number = gguf() ? WholeNumber(value) : std::nullopt;
+    if (value.is_boolean()) {
+      values[i] = value.get<bool>();
+    } else if (number && (*number == 0 || *number == 1)) {
+      values[i] = *number == 1;
     } else {
-      values[i] = (*list)[i].get<bool>();
+      Fail(fmt::format("{}[{}] is not true or false", Name(key), i));
     }
   }
   return values;

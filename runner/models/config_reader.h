@@ -40,7 +40,7 @@ class ConfigReader {
   double Positive(ConfigKey key, double high, std::optional<double> fallback = std::nullopt);
   bool Boolean(ConfigKey key, bool fallback);
   std::string Text(ConfigKey key, std::string_view fallback);
-  // One entry per layer, or nothing when absent. Of texts, and of truth values.
+  // One entry per layer, or nothing when absent. Of texts, and of truth values (in GGUF also 0 and 1).
   std::optional<std::vector<std::string>> Texts(ConfigKey key, int32_t layers);
   std::optional<std::vector<bool>> Booleans(ConfigKey key, int32_t layers);
   // Likewise of layers of two kinds: true where the text is `yes`, false where it is `no`. Another text is an

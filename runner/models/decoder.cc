@@ -36,6 +36,16 @@ cache::ElementType ElementOf(api::KvType type) {
   return cache::ElementType::kF32;
 }
 
+// Which of the two shapes it has is what is stored.
+OutputGate BindOutputGate(const TensorScope& scope, TensorName name, OutputGate::Kind kind, int64_t heads,
+                          int64_t results, int64_t hidden) {
+  const std::string published = fmt::format("{}.weight", name.hugging_face),
+                    gguf = fmt::format("{}.weight", name.gguf);
+  const std::vector<int64_t> shape = scope.ShapeOf({published, gguf});
+  const int64_t rows = !shape.empty() && shape[0] == heads ? heads : results;
+  return {.kind = kind, .linear = scope.BindLinear(name, rows, hidden)};
+}
+
 // [heads, head_dim], in one tensor or in one of each head (StableLM).
 std::vector<float> HeadNormWeights(const TensorScope& scope, TensorName name, int32_t heads,
                                    int32_t head_dim) {
@@ -116,10 +126,13 @@ Attention Decoder::BindAttention(const TensorScope& scope, const AttentionShape&
                                  const RotaryEmbedding* rotary, const AttentionNames& names) {
   const int64_t hidden = config_.hidden, queries = int64_t{shape.heads} * shape.head_dim;
   const int64_t keys = int64_t{shape.kv_heads} * shape.head_dim;
+  const int32_t value_dim = shape.value_dim > 0 ? shape.value_dim : shape.head_dim;
+  const int32_t cached = std::max(shape.head_dim, value_dim);
+  const int64_t values = int64_t{shape.kv_heads} * value_dim, results = int64_t{shape.heads} * value_dim;
   Attention attention;
   const int64_t from_q = shape.gated ? 2 * queries : queries;
   if (scope.HasWeight(names.qkv)) {
-    const int64_t sizes[] = {from_q, keys, keys};
+    const int64_t sizes[] = {from_q, keys, values};
     std::vector<Linear> parts = scope.BindRows(names.qkv, sizes, hidden, shape.bias);
     attention.q = std::move(parts[0]);
     attention.k = std::move(parts[1]);
@@ -127,9 +140,13 @@ Attention Decoder::BindAttention(const TensorScope& scope, const AttentionShape&
   } else {
     attention.q = scope.BindLinear(names.q, from_q, hidden, shape.bias);
     attention.k = scope.BindLinear(names.k, keys, hidden, shape.bias);
-    attention.v = scope.BindLinear(names.v, keys, hidden, shape.bias);
+    attention.v = scope.BindLinear(names.v, values, hidden, shape.bias);
   }
-  attention.out = scope.BindLinear(names.out, hidden, queries, shape.out_bias);
+  attention.out = scope.BindLinear(names.out, hidden, results, shape.out_bias);
+  if (shape.gate != OutputGate::Kind::kNone) {
+    attention.gate = BindOutputGate(scope, names.gate, shape.gate, shape.heads, results, hidden);
+  }
+  if (shape.sinks) attention.sinks = scope.Values(names.sinks, shape.heads);
   if (shape.qk_norm == QkNorm::kUnitHeads || shape.qk_norm == QkNorm::kLayerHeads) {
     attention.q_norm = {.weight = std::vector<float>(static_cast<size_t>(shape.head_dim), 1.0F),
                         .eps = shape.qk_eps > 0 ? shape.qk_eps : config_.norm_eps};
@@ -148,15 +165,18 @@ Attention Decoder::BindAttention(const TensorScope& scope, const AttentionShape&
   // A norm's weights between two rotations are in the way.
   keys_rotate_ = keys_rotate_ && !attention.norm_rotated;
   attention.rotary = rotary;
-  scope.widths().GrowAttention(queries, keys, shape.head_dim, shape.gated);
+  scope.widths().GrowAttention(int64_t{shape.heads} * cached, int64_t{shape.kv_heads} * cached, cached,
+                               shape.gated);
+  RowWidths::Grow(scope.widths().attention_gate, attention.gate.linear.weight.out);
   attention.heads = shape.heads;
   attention.head_dim = shape.head_dim;
+  attention.value_dim = shape.value_dim;
   attention.gated = shape.gated;
-  attention.binding = AddAttention({.kv_heads = shape.kv_heads,
-                                    .head_dim = shape.head_dim,
-                                    .window = shape.window,
-                                    .chunked = shape.chunked},
-                                   rotary, shape.decoder_layer);
+  attention.binding = AddAttention(
+      {.kv_heads = shape.kv_heads, .head_dim = cached, .window = shape.window, .chunked = shape.chunked},
+      rotary, shape.decoder_layer, shape.heads);
+  cache_bindings_.back().key_dim = attention.binding.key_dim = cached == shape.head_dim ? 0 : shape.head_dim;
+  cache_bindings_.back().value_dim = attention.binding.value_dim = cached == value_dim ? 0 : value_dim;
   return attention;
 }
 
@@ -186,20 +206,19 @@ PlainMlp Decoder::BindPlainMlp(const TensorScope& scope, int32_t width, TensorNa
 }
 
 CacheBinding Decoder::GroupLayer(const cache::AttentionGroup& geometry, const RotaryEmbedding* rotary,
-                                 bool rows_only) {
-  size_t index = 0;
-  const auto same = [&](const cache::AttentionGroup& group) {
+                                 int32_t heads) {
+  const auto same = [&](size_t index) {
+    const cache::AttentionGroup& group = layout_.groups[index];
     return group.kv_heads == geometry.kv_heads && group.head_dim == geometry.head_dim &&
            group.window == geometry.window && group.chunked == geometry.chunked &&
-           group.latent == geometry.latent && group.stride == geometry.stride;
+           group.latent == geometry.latent && group.stride == geometry.stride && group_heads_[index] == heads;
   };
-  while (index < layout_.groups.size() && !(same(layout_.groups[index]) && rows_only_[index] == rows_only)) {
-    ++index;
-  }
+  size_t index = 0;
+  while (index < layout_.groups.size() && !same(index)) ++index;
   if (index == layout_.groups.size()) {
     layout_.groups.push_back(geometry);
     layout_.groups.back().layers = 0;
-    rows_only_.push_back(rows_only);
+    group_heads_.push_back(heads);
     rotaries_.emplace_back();
   }
   rotaries_[index].push_back(rotary);
@@ -207,8 +226,8 @@ CacheBinding Decoder::GroupLayer(const cache::AttentionGroup& geometry, const Ro
 }
 
 CacheBinding Decoder::AddAttention(const cache::AttentionGroup& geometry, const RotaryEmbedding* rotary,
-                                   int32_t decoder_layer) {
-  CacheBinding binding = GroupLayer(geometry, rotary, false);
+                                   int32_t decoder_layer, int32_t heads) {
+  CacheBinding binding = GroupLayer(geometry, rotary, heads == 0 ? config_.heads : heads);
   binding.decoder_layer = DecoderLayer(decoder_layer);
   cache_bindings_.push_back(binding);
   return binding;
@@ -217,7 +236,7 @@ CacheBinding Decoder::AddAttention(const cache::AttentionGroup& geometry, const 
 CacheBinding Decoder::AddRows(cache::AttentionGroup geometry, const RotaryEmbedding* rotary) {
   geometry.kv_heads = 1;
   geometry.latent = geometry.head_dim;
-  return GroupLayer(geometry, rotary, true);
+  return GroupLayer(geometry, rotary, kNoHeads);
 }
 
 CacheBinding Decoder::AddRecurrent(const cache::RecurrentLayer& state, int32_t tiled_over) {
@@ -240,7 +259,7 @@ size_t Decoder::AddStateSpace(const cache::RecurrentLayer& state, int32_t decode
 
 api::Result<void> Decoder::SetKvCacheType(api::KvType type) {
   for (size_t g = 0; g < layout_.groups.size(); ++g) {
-    if (rows_only_[g]) continue;
+    if (group_heads_[g] == kNoHeads) continue;
     cache::AttentionGroup& group = layout_.groups[g];
     const bool whole_blocks =
         group.head_dim % kernels::kQ8Block == 0 && group.latent % kernels::kQ8Block == 0;
@@ -305,7 +324,7 @@ void Decoder::Forward(const Batch& batch, const cache::StepView& step, ThreadPoo
   ForwardContext ctx{.batch = batch, .step = step, .layout = layout_, .pool = pool, .work = work_};
   const int64_t rows = ctx.rows();
   const std::span<float> h = work_.hidden.Get(rows * config_.hidden);
-  ctx.Prepare(config_.heads);
+  ctx.Prepare(config_.heads, group_heads_);
   EmbedRows(batch, pool, h);
   Report(hook, "hidden.embed", h, rows);
   PrepareForward(ctx, h);

@@ -27,6 +27,8 @@ struct AttentionNames {
   TensorName out = {"self_attn.o_proj", "attn_output"};
   TensorName q_norm = {"self_attn.q_norm", "attn_q_norm"};
   TensorName k_norm = {"self_attn.k_norm", "attn_k_norm"};
+  TensorName gate = {"self_attn.gate_proj", "attn_gate"};       // OutputGate
+  TensorName sinks = {"self_attn.sinks", "attn_sinks.weight"};  // complete
   TensorName qkv = {};  // rows of q, k and v in one matrix, where a family stores them so
 };
 struct MlpNames {
@@ -44,11 +46,14 @@ enum class QkNorm : uint8_t { kNone, kHeads, kRotatedHeads, kUnitHeads, kLayerHe
 // The shape of a layer's attention.
 struct AttentionShape {
   int32_t heads = 0, kv_heads = 0, head_dim = 0;
-  int32_t window = 0;    // 0 = full attention
-  bool chunked = false;  // cache::AttentionGroup
+  int32_t value_dim = 0;  // Attention::value_dim
+  int32_t window = 0;     // 0 = full attention
+  bool chunked = false;   // cache::AttentionGroup
   QkNorm qk_norm = QkNorm::kNone;
   float qk_eps = 0;  // of kUnitHeads; 0 = that of the other norms
   bool gated = false;
+  OutputGate::Kind gate = OutputGate::Kind::kNone;
+  bool sinks = false;
   Bias bias = Bias::kAbsent;  // of q, k and v
   Bias out_bias = Bias::kAbsent;
   int32_t decoder_layer = -1;  // see AddAttention
@@ -107,9 +112,10 @@ class Decoder : public Model {
   PlainMlp BindPlainMlp(const TensorScope& scope, int32_t width, TensorName up, TensorName down,
                         Bias bias = Bias::kAbsent) const;
   // The next layer stores keys that `rotary` has rotated (null: no one has) in the group of this geometry
-  // (`layers` is not looked at), or has this recurrent state. With `decoder_layer`, that layer does.
+  // (`layers` is not looked at) for this many query heads (0: the configuration's), or has this recurrent
+  // state. With `decoder_layer`, that layer does.
   CacheBinding AddAttention(const cache::AttentionGroup& geometry, const RotaryEmbedding* rotary,
-                            int32_t decoder_layer = -1);
+                            int32_t decoder_layer = -1, int32_t heads = 0);
   // A layer more of a group of rows that are no keys and values, but an indexer's, or wait for their block:
   // they stay float32, and the layer's binding is another.
   CacheBinding AddRows(cache::AttentionGroup geometry, const RotaryEmbedding* rotary);
@@ -137,7 +143,7 @@ class Decoder : public Model {
                          std::span<float> to) const;
 
   CacheBinding GroupLayer(const cache::AttentionGroup& geometry, const RotaryEmbedding* rotary,
-                          bool rows_only);
+                          int32_t heads);
   int32_t DecoderLayer(int32_t given) const {
     return given >= 0 ? given : static_cast<int32_t>(cache_bindings_.size());
   }
@@ -146,8 +152,9 @@ class Decoder : public Model {
   const std::string architecture_;
   const DecoderConfig config_;
   cache::Layout layout_;
-  std::vector<bool> rows_only_;  // [groups]: of AddRows
   std::vector<CacheBinding> cache_bindings_;
+  static constexpr int32_t kNoHeads = 0;                       // of a group of AddRows
+  std::vector<int32_t> group_heads_;                           // [groups] query heads
   bool keys_rotate_ = true;                                    // cached keys can be moved to other positions
   std::vector<std::vector<const RotaryEmbedding*>> rotaries_;  // [groups][layers of the group]
   int64_t parameters_ = 0;

@@ -35,7 +35,7 @@ class DeclaredDecoder : public Decoder {
   DeclaredDecoder(std::shared_ptr<const weights::ModelFiles> files, TensorBinder& bind,
                   const DecoderForm& form)
       : DeclaredDecoder(std::move(files), form) {
-    BindEmbedding(bind);
+    BindEmbedding(bind, form.names.embedding);
     for (size_t i = 0; i < form.layers.size() && !bind.error(); ++i) {
       AddBlock(bind.Layer(i), i);
     }
@@ -106,6 +106,7 @@ class DeclaredDecoder : public Decoder {
     const MixtureConfig& mixture = form.config;
     const int64_t hidden = config().hidden;
     MixtureOfExperts moe = BindRouter(scope, hidden, mixture, form.names);
+    if (form.early) RowWidths::Grow(scope.widths().per_layer, hidden);
     moe.activation = config().activation;
     if (form.bind_experts != nullptr) {
       form.bind_experts(scope, hidden, mixture, &moe);
@@ -187,13 +188,16 @@ class DeclaredDecoder : public Decoder {
     const bool unit = form.qk_norm == QkNorm::kUnitHeads;
     Attention attention =
         BindAttention(scope,
-                      {.heads = decoder.heads,
-                       .kv_heads = decoder.kv_heads,
+                      {.heads = layer.heads > 0 ? layer.heads : decoder.heads,
+                       .kv_heads = layer.kv_heads > 0 ? layer.kv_heads : decoder.kv_heads,
                        .head_dim = decoder.head_dim,
+                       .value_dim = form.value_dim,
                        .window = layer.window,
                        .chunked = layer.chunked,
                        .qk_norm = unit && !rotated ? QkNorm::kNone : form.qk_norm,
                        .qk_eps = form.qk_eps,
+                       .gate = form.output_gate,
+                       .sinks = layer.sinks,
                        .bias = form.attention_bias,
                        .out_bias = form.out_bias},
                       rotated ? &rotaries_[static_cast<size_t>(layer.rope)] : nullptr, form.names.attention);
@@ -203,8 +207,8 @@ class DeclaredDecoder : public Decoder {
     attention.scale = form.attention_scale;
     attention.soft_cap = form.score_cap;
     attention.clip = form.clip_qkv;
+    attention.value_scale = form.value_scale;
     if (!rotated || !form.growth_unrotated) attention.growth = form.query_growth;
-    if (form.sinks) attention.sinks = scope.Values({"self_attn.sinks", "attn_sinks.weight"}, decoder.heads);
     return attention;
   }
 
@@ -243,7 +247,15 @@ void DeclaredDecoder::RunLayer(ForwardContext& ctx, size_t layer, std::span<floa
   const auto attention = [&](auto x, auto y) {
     std::visit([&](const auto& part) { part.Run(ctx, x, y); }, block.attention);
   };
+  // The layer's input outlives the attention's addition to h.
+  std::span<float> input;
+  if (form_.mixture.early) {
+    input = ctx.work.per_layer.Get(static_cast<int64_t>(h.size()));
+    std::ranges::copy(h, input.begin());
+  }
   const auto feed_forward = [&](auto x, auto y) {
+    const auto* const experts = std::get_if<MixtureOfExperts>(&block.feed_forward);
+    if (experts != nullptr && !input.empty()) return experts->Run(ctx, input, x, y);
     std::visit([&](const auto& part) { part.Run(ctx, x, y); }, block.feed_forward);
   };
   if (parallel_) {
@@ -296,6 +308,11 @@ DecoderForm ReadDecoderForm(ConfigReader& read, const FormQuery& query) {
                    .feed_forward = ReadFeedForward(read)};
   RopeQuery rope = query.rope;
   rope.head_dim = form.decoder.head_dim;
+  if (query.given.head_dim < 0) {
+    const int32_t share = form.decoder.hidden / form.decoder.heads;
+    form.latent = ReadLatentAttention(read, form.decoder.heads, query.value_is_share ? share : 0);
+    rope.head_dim = form.latent->rotary;
+  }
   form.ropes.push_back(ReadRope(read, rope));
   form.SetWindows(ReadWindows(read, form.decoder.layers, query.slides, query.period, query.given_window));
   return form;
@@ -336,67 +353,79 @@ IndexerForm ReadIndexer(ConfigReader& read, const DecoderForm& form, int32_t def
                           indexer.dim, form.latent->rotary));
   }
   return indexer;
-}
-
-QueryGrowth ReadQueryGrowth(ConfigReader& read, std::string_view gguf_context) {
-  // Said twice.
-  read.Ignore({"rope_parameters/max_position_embeddings", "rope_scaling/max_position_embeddings"});
-  constexpr ConfigKey kBeta = {"rope_parameters/llama_4_scaling_beta|rope_scaling/llama_4_scaling_beta",
-                               "attention.temperature_scale"};
-  const auto* const beta = read.Find(kBeta);
-  if (beta == nullptr || *beta == 0) return {};
-  return {.beta = static_cast<float>(read.Positive(kBeta, 1e3)),
-          .context = read.Integer({"rope_parameters/original_max_position_embeddings|"
-                                   "rope_scaling/original_max_position_embeddings",
-                                   gguf_context},
-                                  1, kMaxContext)};
-}
-
-void ReadSlidingRope(ConfigReader& read, RopeQuery query, DecoderForm* form) {
-  query.theta = {"", "rope.freq_base_swa"};
-  if (read.Find(query.theta) == nullptr) return;
-  query.head_dim = form->decoder.head_dim;
-  form->ropes.push_back(ReadRope(read, query));
-  for (LayerForm& layer : form->layers) {
-    if (layer.window > 0) layer.rope = static_cast<int32_t>(form->ropes.size()) - 1;
+  void ReadLayerHeads(ConfigReader & read, ConfigKey heads, ConfigKey kv_heads, DecoderForm * form) {
+    DecoderConfig& decoder = form->decoder;
+    const int32_t stored = decoder.layers + (read.gguf() ? form->mtp_layers : 0);
+    const std::vector<int64_t> queries = read.Integers(heads, stored, 1, kMaxHeads);
+    const std::vector<int64_t> keys = read.Integers(kv_heads, stored, 1, kMaxHeads);
+    for (size_t i = 0; i < form->layers.size(); ++i) {
+      LayerForm& layer = form->layers[i];
+      layer.heads = static_cast<int32_t>(queries[i]);
+      layer.kv_heads = static_cast<int32_t>(keys[i]);
+      CheckHeads(read, layer.heads, layer.kv_heads, decoder.head_dim);
+    }
+    decoder.heads = static_cast<int32_t>(queries[0]);
+    decoder.kv_heads = static_cast<int32_t>(keys[0]);
   }
-}
 
-kernels::XieluShape MakeXielu(float alpha_p, float alpha_n, float beta, float eps) {
-  return {.positive = kernels::Softplus(alpha_p),
-          .negative = beta + kernels::Softplus(alpha_n),
-          .beta = beta,
-          .eps = eps};
-}
+  QueryGrowth ReadQueryGrowth(ConfigReader & read, std::string_view gguf_context) {
+    // Said twice.
+    read.Ignore({"rope_parameters/max_position_embeddings", "rope_scaling/max_position_embeddings"});
+    constexpr ConfigKey kBeta = {"rope_parameters/llama_4_scaling_beta|rope_scaling/llama_4_scaling_beta",
+                                 "attention.temperature_scale"};
+    const auto* const beta = read.Find(kBeta);
+    if (beta == nullptr || *beta == 0) return {};
+    return {.beta = static_cast<float>(read.Positive(kBeta, 1e3)),
+            .context = read.Integer({"rope_parameters/original_max_position_embeddings|"
+                                     "rope_scaling/original_max_position_embeddings",
+                                     gguf_context},
+                                    1, kMaxContext)};
+  }
 
-Bias ReadBias(ConfigReader& read, const char* key, bool fallback) {
-  if (read.gguf()) return Bias::kIfStored;
-  return read.Boolean({key, ""}, fallback) ? Bias::kPresent : Bias::kAbsent;
-}
+  void ReadSlidingRope(ConfigReader & read, RopeQuery query, DecoderForm * form) {
+    query.theta = {"", "rope.freq_base_swa"};
+    if (read.Find(query.theta) == nullptr) return;
+    query.head_dim = form->decoder.head_dim;
+    form->ropes.push_back(ReadRope(read, query));
+    for (LayerForm& layer : form->layers) {
+      if (layer.window > 0) layer.rope = static_cast<int32_t>(form->ropes.size()) - 1;
+    }
+  }
 
-api::Result<std::unique_ptr<Model>> BuildDeclared(ConfigReader& read,
-                                                  std::shared_ptr<const weights::ModelFiles> files,
-                                                  const DecoderForm& form) {
-  return BuildModel<DeclaredDecoder>(read, std::move(files), form);
-}
+  kernels::XieluShape MakeXielu(float alpha_p, float alpha_n, float beta, float eps) {
+    return {.positive = kernels::Softplus(alpha_p),
+            .negative = beta + kernels::Softplus(alpha_n),
+            .beta = beta,
+            .eps = eps};
+  }
 
-api::Result<std::unique_ptr<MtpLayer>> LoadDeclaredMtp(std::shared_ptr<const weights::ModelFiles> files,
-                                                       const Model& target, api::KvType kv_type) {
-  const auto* const declared = dynamic_cast<const DeclaredDecoder*>(&target);
-  if (declared == nullptr || declared->form().mtp_layers == 0) return nullptr;
-  PanelStore* const panels = AttachPanels(&files);
-  TensorBinder bind(*files, panels);
-  DecoderForm form = declared->form();
-  const auto layer = static_cast<size_t>(form.decoder.layers);
-  const TensorScope scope =
-      files->format() == weights::Format::kGguf ? bind.MtpScope(layer) : bind.Layer(layer);
-  if (!scope.HasWeight({"eh_proj", "eh_proj"})) return nullptr;  // many checkpoints leave it out
-  form.decoder.layers = 1;
-  form.layers = {form.layers.back()};
-  form.mixture.config.sparse = {true};
-  if (form.indexer) form.indexer->layers = {IndexerForm::Use::kOwn};
-  auto mtp = std::make_unique<DeclaredMtp>(files, bind, form, layer, *declared);
-  return FinishMtpLayer(bind, std::move(mtp), kv_type);
-}
+  Bias ReadBias(ConfigReader & read, const char* key, bool fallback) {
+    if (read.gguf()) return Bias::kIfStored;
+    return read.Boolean({key, ""}, fallback) ? Bias::kPresent : Bias::kAbsent;
+  }
+
+  api::Result<std::unique_ptr<Model>> BuildDeclared(
+      ConfigReader & read, std::shared_ptr<const weights::ModelFiles> files, const DecoderForm& form) {
+    return BuildModel<DeclaredDecoder>(read, std::move(files), form);
+  }
+
+  api::Result<std::unique_ptr<MtpLayer>> LoadDeclaredMtp(std::shared_ptr<const weights::ModelFiles> files,
+                                                         const Model& target, api::KvType kv_type) {
+    const auto* const declared = dynamic_cast<const DeclaredDecoder*>(&target);
+    if (declared == nullptr || declared->form().mtp_layers == 0) return nullptr;
+    PanelStore* const panels = AttachPanels(&files);
+    TensorBinder bind(*files, panels);
+    DecoderForm form = declared->form();
+    const auto layer = static_cast<size_t>(form.decoder.layers);
+    const TensorScope scope =
+        files->format() == weights::Format::kGguf ? bind.MtpScope(layer) : bind.Layer(layer);
+    if (!scope.HasWeight({"eh_proj", "eh_proj"})) return nullptr;  // many checkpoints leave it out
+    form.decoder.layers = 1;
+    form.layers = {form.layers.back()};
+    form.mixture.config.sparse = {true};
+    if (form.indexer) form.indexer->layers = {IndexerForm::Use::kOwn};
+    auto mtp = std::make_unique<DeclaredMtp>(files, bind, form, layer, *declared);
+    return FinishMtpLayer(bind, std::move(mtp), kv_type);
+  }
 
 }  // namespace quire::runner::models

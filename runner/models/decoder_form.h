@@ -28,6 +28,7 @@ enum class NormPlaces : uint8_t {
 
 // The tensor names of a block. Norms in places that a form does not have are not looked at.
 struct BlockNames {
+  TensorName embedding = {"embed_tokens", "token_embd"};
   TensorName attention_norm = {"input_layernorm", "attn_norm"};
   TensorName post_attention_norm = {"post_attention_layernorm", "post_attention_norm"};
   TensorName mlp_norm = {"post_attention_layernorm", "ffn_norm"};
@@ -39,15 +40,18 @@ struct BlockNames {
 
 struct LayerForm {
   static constexpr int32_t kNoRope = -1;
-  int32_t window = 0;    // 0 = full attention
-  bool chunked = false;  // `window` is the size of chunks: cache::AttentionGroup
-  int32_t rope = 0;      // index of DecoderForm::ropes; kNoRope: positions are not encoded
+  int32_t window = 0;               // 0 = full attention
+  bool chunked = false;             // `window` is the size of chunks: cache::AttentionGroup
+  int32_t rope = 0;                 // index of DecoderForm::ropes; kNoRope: positions are not encoded
+  int32_t heads = 0, kv_heads = 0;  // 0: those of DecoderForm::decoder
+  bool sinks = false;               // a score per head beside those of the keys
 };
 
 // The experts of the layers that have them, in place of their feed-forward layer.
 struct MixtureForm {
   MixtureConfig config = {};
   MixtureNames names = {};
+  bool early = false;  // the router sees what its layer sees, in front of all norms
   // Binds the experts of a layer that no file stores as BindExperts() has it; or null.
   void (*bind_experts)(const TensorScope& scope, int64_t hidden, const MixtureConfig& config,
                        MixtureOfExperts* moe) = nullptr;
@@ -72,7 +76,9 @@ struct DecoderForm {
   NormPlaces norms = NormPlaces::kBefore;
   std::optional<LatentAttentionShape> latent = {};  // in place of grouped-query attention
   std::optional<IndexerForm> indexer = {};
-  bool sinks = false;                   // a score per head beside those of the keys
+  OutputGate::Kind output_gate = OutputGate::Kind::kNone;
+  int32_t value_dim = 0;                // of a head's value; 0 = head_dim
+  float value_scale = 1;                // of values
   QkNorm qk_norm = QkNorm::kNone;       // kUnitHeads: of layers with positions only
   float qk_eps = 0;                     // of kUnitHeads; 0 = that of the other norms
   float clip_qkv = 0;                   // Attention::clip
@@ -105,18 +111,22 @@ struct FormQuery {
   bool (*slides)(int32_t layer, int32_t period) = [](int32_t, int32_t) { return true; };
   int32_t period = 0;
   int32_t given_window = 0;
+  bool value_is_share = false;  // of latent attention: hidden / heads where the configuration does not say
 };
 
 // The properties that most families spell alike: the shape, one rotary embedding for all layers, the windows.
+// With latent attention where query.given.head_dim is negative.
 DecoderForm ReadDecoderForm(ConfigReader& read, const FormQuery& query = {});
 
-// As ReadDecoderForm, of a family with experts, and with latent attention where query.given.head_dim is
-// negative. Windows are left to the family. MTP layers are counted apart.
+// As ReadDecoderForm, of a family with experts. Windows are left to the family. MTP layers are counted apart.
 DecoderForm ReadMixtureForm(ConfigReader& read, const FormQuery& query, const MixtureDefaults& defaults);
 
 // The indexer of a family with latent attention, whose queries have been compressed: index_n_heads,
 // index_head_dim, index_topk, and which layers have one of their own. All use `form`'s first rope.
 IndexerForm ReadIndexer(ConfigReader& read, const DecoderForm& form, int32_t default_heads);
+// Query heads and KV heads of each layer: a list, or one number for all. REQUIRES: MTP layers are counted as
+// ReadMixtureForm does it, and given.heads and given.kv_heads were negative.
+void ReadLayerHeads(ConfigReader& read, ConfigKey heads, ConfigKey kv_heads, DecoderForm* form);
 
 // Read for Ministral 3, Mistral 4 and Mistral Large 3, whose GGUF files are of DeepSeek's architecture.
 QueryGrowth ReadQueryGrowth(ConfigReader& read,

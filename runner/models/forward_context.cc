@@ -38,7 +38,8 @@ int64_t Workspace::bytes() const {
                               &per_layer_context,
                               &index_queries,
                               &index_keys,
-                              &index_weights}) {
+                              &index_weights,
+                              &altup}) {
     total += part->bytes();
   }
   return total;
@@ -63,12 +64,12 @@ void RowWidths::GrowExperts(int64_t experts, int64_t chosen, int64_t in, int64_t
 int64_t RowWidths::BytesFor(int64_t rows) const {
   const int64_t floats = 3 * hidden + q + 2 * k + attention_gate + attended + projected + convolved + z +
                          2 * decay + 2 * ff + scores + gathered + expert + shared + outputs + 2 * per_layer +
-                         index + index_chosen + angles;
+                         index + index_chosen + altup + angles;
   return rows *
          (floats * static_cast<int64_t>(sizeof(float)) + kernels::QuantizedActivations::BytesOf(quantized));
 }
 
-void ForwardContext::Prepare(int32_t heads) const {
+void ForwardContext::Prepare(int32_t heads, std::span<const int32_t> group_heads) const {
   work.positions.clear();
   for (size_t i = 0; i + 1 < batch.row_begin.size(); ++i) {
     const int64_t count = batch.row_begin[i + 1] - batch.row_begin[i];
@@ -76,7 +77,8 @@ void ForwardContext::Prepare(int32_t heads) const {
   }
   work.plans.resize(layout.groups.size());
   for (size_t g = 0; g < layout.groups.size(); ++g) {
-    work.plans[g].Prepare(batch.row_begin, heads, layout.groups[g], pool.threads());
+    work.plans[g].Prepare(batch.row_begin, g < group_heads.size() ? group_heads[g] : heads, layout.groups[g],
+                          pool.threads());
   }
 }
 

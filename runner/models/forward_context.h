@@ -38,6 +38,7 @@ struct Workspace {
   Scratch per_layer, per_layer_context;           // [rows, layers, per-layer width]
   Scratch index_queries, index_keys,
       index_weights;                          // of an indexer: [rows, heads, dim], [rows, dim], [rows, heads]
+  Scratch altup;                              // [streams, rows, hidden]
   std::vector<int64_t> positions;             // [rows]
   std::vector<kernels::AttentionPlan> plans;  // [attention groups]
   kernels::Routing routing;
@@ -58,7 +59,7 @@ struct RowWidths {
   int64_t ff = 0;                                           // gate and up, each
   int64_t scores = 0, expert = 0, shared = 0, outputs = 0;  // expert: of the results of all that are chosen
   int64_t gathered = 0;                                     // inputs of experts, one for each that is chosen
-  int64_t per_layer = 0;
+  int64_t per_layer = 0, altup = 0;
   int64_t index = 0, index_chosen = 0;  // of an indexer: its rows, and the keys it chooses for one
   int64_t angles = 0;
   int64_t quantized = 0;  // numbers that go into products with quantized weights
@@ -81,8 +82,9 @@ struct ForwardContext {
   // x [rows(), width] on its way into linear layers.
   kernels::MatMulInput Input(std::span<const float> x) const { return {x, rows(), work.quantized}; }
 
-  // Fills work.positions and work.plans. To be called before any layer runs.
-  void Prepare(int32_t heads) const;
+  // Fills work.positions and work.plans. To be called before any layer runs. `heads`: of queries;
+  // `group_heads`: of each of the first attention groups, where they differ.
+  void Prepare(int32_t heads, std::span<const int32_t> group_heads = {}) const;
 };
 
 }  // namespace quire::runner::models

@@ -8,48 +8,10 @@
 #include "runner/models/families.h"
 #include "runner/models/gemma4_block.h"
 #include "runner/models/gemma4_config.h"
+#include "runner/models/per_layer_inputs.h"
 
 namespace quire::runner::models {
 namespace {
-
-// Per-layer input of each token, beside the residual stream:
-//   per_layer = (norm(projection(h) / sqrt(hidden)) + embedding(token) * sqrt(width)) / sqrt(2),  [layers,
-//   width].
-struct PerLayerInputs {
-  kernels::Matrix embedding;  // [vocab, layers * width]
-  Linear projection;          // [layers * width, hidden]
-  RmsNorm norm;               // [width]
-  int64_t layers = 0, width = 0;
-  TokenId image_token = 0;  // in place of the rows of images
-
-  // h: the embedded tokens. To [rows, layers, width].
-  void Run(ForwardContext& ctx, std::span<const float> h, std::span<float> to) const {
-    const std::span<float> context = ctx.work.per_layer_context.Get(static_cast<int64_t>(to.size()));
-    projection.Run(ctx.pool, ctx.Input(h), context);
-    kernels::Scale(ctx.pool, static_cast<float>(1 / std::sqrt(static_cast<double>(projection.weight.in))),
-                   context);
-    norm.Run(ctx.pool, context, context);
-    EmbedRows(ctx.batch, to);
-    kernels::Scale(ctx.pool, static_cast<float>(std::sqrt(static_cast<double>(width))), to);
-    kernels::Add(ctx.pool, context, to);
-    kernels::Scale(ctx.pool, static_cast<float>(1 / std::sqrt(2.0)), to);
-  }
-
-  void EmbedRows(const Batch& batch, std::span<float> to) const {
-    const std::span<const TokenId> tokens = batch.tokens;
-    const auto size = static_cast<size_t>(layers * width);
-    size_t row = 0;
-    const auto embed = [&](std::span<const TokenId> some) {
-      kernels::EmbeddingRows(embedding, some, to.subspan(row * size, some.size() * size));
-      row += some.size();
-    };
-    for (const EmbeddedRows& image : batch.embedded) {
-      embed(tokens.subspan(row, static_cast<size_t>(image.begin) - row));
-      while (row < static_cast<size_t>(image.end)) embed({&image_token, 1});
-    }
-    embed(tokens.subspan(row));
-  }
-};
 
 class Gemma4 final : public Decoder {
  public:
@@ -92,15 +54,7 @@ class Gemma4 final : public Decoder {
     inputs.layers = config.decoder.layers;
     inputs.width = config.per_layer_width;
     inputs.image_token = config.image_token;
-    const int64_t all = inputs.layers * inputs.width;
-    const TensorScope scope = bind.Global();
-    RowWidths::Grow(scope.widths().per_layer, all);
-    inputs.embedding =
-        scope.Matrix({"embed_tokens_per_layer", "per_layer_token_embd"}, config.per_layer_vocab, all);
-    inputs.projection =
-        scope.BindLinear({"per_layer_model_projection", "per_layer_model_proj"}, all, config.decoder.hidden);
-    inputs.norm =
-        BindNorm(scope, {"per_layer_projection_norm", "per_layer_proj_norm"}, config.per_layer_width);
+    inputs.Bind(bind.Global(), config.per_layer_vocab, config.decoder.hidden, config.decoder.norm_eps);
   }
 
   void PrepareForward(ForwardContext& ctx, std::span<const float> h) override {
@@ -108,25 +62,11 @@ class Gemma4 final : public Decoder {
     full_rotary_.Prepare(ctx);
     const PerLayerInputs& inputs = per_layer_inputs_;
     if (inputs.width == 0) return;
-    inputs.Run(ctx, h, ctx.work.per_layer.Get(ctx.rows() * inputs.layers * inputs.width));
+    inputs.Run(ctx, h);
   }
 
   void RunLayer(ForwardContext& ctx, size_t layer, std::span<float> h) override {
-    blocks_[layer].Run(ctx, h, PerLayerRows(ctx, layer));
-  }
-
-  // The rows of per_layer that are of this layer, end to end.
-  std::span<const float> PerLayerRows(ForwardContext& ctx, size_t layer) {
-    const auto width = static_cast<size_t>(per_layer_inputs_.width), rows = static_cast<size_t>(ctx.rows());
-    if (width == 0) return {};
-    const size_t stride = width * static_cast<size_t>(per_layer_inputs_.layers);
-    const std::span<const float> all = ctx.work.per_layer.Get(static_cast<int64_t>(rows * stride));
-    const std::span<float> layer_rows = ctx.work.per_layer_context.Get(static_cast<int64_t>(rows * width));
-    for (size_t row = 0; row < rows; ++row) {
-      std::ranges::copy(all.subspan(row * stride + layer * width, width),
-                        layer_rows.subspan(row * width).begin());
-    }
-    return layer_rows;
+    blocks_[layer].Run(ctx, h, per_layer_inputs_.Rows(ctx, layer));
   }
 
   PerLayerInputs per_layer_inputs_;

@@ -15,7 +15,7 @@ api::Result<std::unique_ptr<Model>> LoadGptOss(std::shared_ptr<const weights::Mo
   // stored.
   read.Ignore({"experts_per_token", "initial_context_length", "quantization_config"});
   if (form.decoder.activation != Activation::kSilu) read.Fail("hidden_act: only silu is supported");
-  form.sinks = true;
+  for (LayerForm& layer : form.layers) layer.sinks = true;
   form.attention_bias = form.out_bias = ReadBias(read, "attention_bias", true);
   form.mixture.config.router_bias = Bias::kPresent;
   form.mixture.config.clamp = static_cast<float>(read.Positive({"swiglu_limit", ""}, 1e6, 7));

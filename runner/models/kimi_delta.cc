@@ -20,6 +20,7 @@ void KimiDelta::Run(ForwardContext& ctx, std::span<const float> x, std::span<flo
   {
     const kernels::MatMulInput in = ctx.Input(x);
     const auto low_rank = [&](const Linear& down, const Linear& up, std::span<float> to) {
+      if (!down) return up.Run(ctx.pool, in, to);
       const std::span<float> low = ctx.work.scores.Get(rows * down.weight.out);
       down.Run(ctx.pool, in, low);
       up.Run(ctx.pool, ctx.Input(low), to);
@@ -29,7 +30,11 @@ void KimiDelta::Run(ForwardContext& ctx, std::span<const float> x, std::span<flo
     low_rank(decay_down, decay_up, decay);
     low_rank(gate_down, gate_up, gate);
   }
-  kernels::ChannelDecay(ctx.pool, rate, time_bias, decay);
+  if (bound != 0) {
+    kernels::BoundedChannelDecay(ctx.pool, rate, time_bias, bound, decay);
+  } else {
+    kernels::ChannelDecay(ctx.pool, rate, time_bias, decay);
+  }
   kernels::SigmoidOf(beta);
   const std::span<float> delta_out = Update(ctx, mixed, decay, beta);
   norm.Run(ctx.pool, delta_out, delta_out);

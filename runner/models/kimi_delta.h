@@ -1,5 +1,5 @@
-// Kimi Delta Attention (Kimi Linear): a gated delta net whose state decays at a rate of its own in each key
-// channel.
+// Kimi Delta Attention (Kimi Linear, Ling 3): a gated delta net whose state decays at a rate of its own in each
+// key channel.
 #pragma once
 
 #include <span>
@@ -13,13 +13,15 @@ namespace quire::runner::models {
 
 //   q, k, v = silu(conv(qkv(x)))     q, k of length 1 per head
 //   decay = exp(rate * softplus(decay_up(decay_down(x)) + time_bias))     beta = sigmoid(b(x))
+//   or, with a bound, exp(bound * sigmoid(rate * (decay_up(decay_down(x)) + time_bias)))
 //   o = gated delta rule(q, k, v, decay, beta)
 //   y = out(norm(o) * sigmoid(gate_up(gate_down(x))))     norm per head
 struct KimiDelta : DeltaRule {  // shape.by_channel
   Linear q, k, v;
-  Linear decay_down, decay_up, gate_down, gate_up;
+  Linear decay_down, decay_up, gate_down, gate_up;  // without a `down`, `up` takes x
   Linear b;
-  std::vector<float> rate;       // [heads]
+  std::vector<float> rate;       // [heads]: -exp(A_log), with a bound exp(A_log)
+  float bound = 0;               // 0: none
   std::vector<float> time_bias;  // [heads, key_dim]
   RmsNorm norm;                  // [value_dim]
   Linear out;

@@ -102,7 +102,8 @@ kernels::Matrix Transposed(const TensorScope& scope, const kernels::Matrix& from
 }
 
 // W_kb and W_vb of each head.
-void BindUp(const TensorScope& scope, const LatentAttentionShape& shape, LatentAttention* attention) {
+void BindUp(const TensorScope& scope, const LatentAttentionShape& shape, TensorName name,
+            LatentAttention* attention) {
   const int64_t heads = shape.heads, latent = shape.latent, plain = shape.plain, value = shape.value;
   if (scope.gguf() && scope.Has({"", "attn_k_b.weight"})) {
     for (const kernels::Matrix& one : scope.Stacked({"", "attn_k_b.weight"}, heads, latent, plain)) {
@@ -113,8 +114,7 @@ void BindUp(const TensorScope& scope, const LatentAttentionShape& shape, LatentA
     }
     return;
   }
-  const kernels::Matrix both =
-      scope.Matrix({"self_attn.kv_b_proj", "attn_kv_b"}, heads * (plain + value), latent);
+  const kernels::Matrix both = scope.Matrix(name, heads * (plain + value), latent);
   for (int64_t head = 0; head < heads && !scope.failed(); ++head) {
     const int64_t first = head * (plain + value);
     attention->key_up.push_back(Transposed(scope, both, first, first + plain, &attention->made));
@@ -125,7 +125,8 @@ void BindUp(const TensorScope& scope, const LatentAttentionShape& shape, LatentA
 
 }  // namespace
 
-LatentAttentionShape ReadLatentAttention(ConfigReader& read, int32_t heads) {
+LatentAttentionShape ReadLatentAttention(ConfigReader& read, int32_t heads, int32_t given_value) {
+  const auto given = given_value > 0 ? std::optional<int64_t>(given_value) : std::nullopt;
   LatentAttentionShape shape{.heads = heads};
   shape.query_rank = read.Small({"q_lora_rank", "attention.q_lora_rank"}, 0, kMaxWidth, 0);
   shape.latent = read.Small({"kv_lora_rank", "attention.kv_lora_rank"}, 1, kernels::kMaxHeadDim);
@@ -139,10 +140,10 @@ LatentAttentionShape ReadLatentAttention(ConfigReader& read, int32_t heads) {
     if (key <= shape.rotary) read.Fail("rope.dimension_count leaves nothing of a head's key");
     shape.bias = Bias::kIfStored;
     shape.value = read.Small({"", named ? "attention.value_length_mla" : "attention.value_length"}, 1,
-                             kernels::kMaxHeadDim);
+                             kernels::kMaxHeadDim, given);
   } else {
     shape.plain = read.Small({"qk_nope_head_dim", ""}, 1, kernels::kMaxHeadDim);
-    shape.value = read.Small({"v_head_dim", ""}, 1, kernels::kMaxHeadDim);
+    shape.value = read.Small({"v_head_dim", ""}, 1, kernels::kMaxHeadDim, given);
     shape.bias = read.Boolean({"attention_bias", ""}, false) ? Bias::kPresent : Bias::kAbsent;
   }
   if (shape.rotary % 2 != 0 || shape.rotary + shape.latent > kernels::kMaxLatentKeyDim) {
@@ -232,31 +233,30 @@ void LatentAttention::Run(ForwardContext& ctx, std::span<const float> x, std::sp
   ToHeads(attended, rows, heads, latent, 0, latent, by_head);
   RunHeads(ctx, value_up, by_head, values);
   FromHeads(values, rows, heads, value, 0, value, joined);
+  if (gate) {
+    const std::span<float> factors = ctx.work.attention_gate.Get(ctx.rows() * gate.linear.weight.out);
+    gate.linear.Run(ctx.pool, in, factors);
+    gate.Apply(ctx, factors, joined);
+  }
   out.Run(ctx.pool, ctx.Input(joined), y);
 }
 
 LatentAttention BindLatentAttention(const TensorScope& scope, int64_t hidden,
-                                    const LatentAttentionShape& shape) {
+                                    const LatentAttentionShape& shape, const LatentNames& names) {
   const int64_t heads = shape.heads, queries = heads * (shape.plain + shape.rotary);
   LatentAttention attention;
   attention.shape = shape;
   if (shape.query_rank > 0) {
-    attention.query_down =
-        scope.BindLinear({"self_attn.q_a_proj", "attn_q_a"}, shape.query_rank, hidden, shape.bias);
-    attention.query_norm = {
-        .weight = scope.Norm({"self_attn.q_a_layernorm", "attn_q_a_norm"}, shape.query_rank),
-        .eps = kLatentEps};
-    attention.query = scope.BindLinear({"self_attn.q_b_proj", "attn_q_b"}, queries, shape.query_rank);
+    attention.query_down = scope.BindLinear(names.query_down, shape.query_rank, hidden, shape.bias);
+    attention.query_norm = {.weight = scope.Norm(names.query_norm, shape.query_rank), .eps = kLatentEps};
+    attention.query = scope.BindLinear(names.query_up, queries, shape.query_rank);
   } else {
-    attention.query = scope.BindLinear({"self_attn.q_proj", "attn_q"}, queries, hidden);
+    attention.query = scope.BindLinear(names.query, queries, hidden);
   }
-  attention.kv_down = scope.BindLinear({"self_attn.kv_a_proj_with_mqa", "attn_kv_a_mqa"},
-                                       shape.latent + shape.rotary, hidden, shape.bias);
-  attention.kv_norm = {.weight = scope.Norm({"self_attn.kv_a_layernorm", "attn_kv_a_norm"}, shape.latent),
-                       .eps = kLatentEps};
-  BindUp(scope, shape, &attention);
-  attention.out =
-      scope.BindLinear({"self_attn.o_proj", "attn_output"}, hidden, heads * shape.value, shape.bias);
+  attention.kv_down = scope.BindLinear(names.kv_down, shape.latent + shape.rotary, hidden, shape.bias);
+  attention.kv_norm = {.weight = scope.Norm(names.kv_norm, shape.latent), .eps = kLatentEps};
+  BindUp(scope, shape, names.kv_up, &attention);
+  attention.out = scope.BindLinear(names.out, hidden, heads * shape.value, shape.bias);
   RowWidths& widths = scope.widths();
   const int64_t cached = shape.rotary + shape.latent;
   RowWidths::Grow(widths.projected, std::max(queries, heads * shape.value));

@@ -37,8 +37,21 @@ struct LatentAttentionShape {
   }
 };
 
-// Reads either format. The scale includes YaRN's, see `rope`.
-LatentAttentionShape ReadLatentAttention(ConfigReader& read, int32_t heads);
+// Reads either format. The scale includes YaRN's, see `rope`. `given_value`: the size of a head's value where
+// the configuration does not say; 0 = an error.
+LatentAttentionShape ReadLatentAttention(ConfigReader& read, int32_t heads, int32_t given_value = 0);
+
+// The usual tensor names.
+struct LatentNames {
+  TensorName query_down = {"self_attn.q_a_proj", "attn_q_a"};
+  TensorName query_norm = {"self_attn.q_a_layernorm", "attn_q_a_norm"};
+  TensorName query_up = {"self_attn.q_b_proj", "attn_q_b"};
+  TensorName query = {"self_attn.q_proj", "attn_q"};  // in place of these three
+  TensorName kv_down = {"self_attn.kv_a_proj_with_mqa", "attn_kv_a_mqa"};
+  TensorName kv_norm = {"self_attn.kv_a_layernorm", "attn_kv_a_norm"};
+  TensorName kv_up = {"self_attn.kv_b_proj", "attn_kv_b"};  // or attn_k_b and attn_v_b
+  TensorName out = {"self_attn.o_proj", "attn_output"};
+};
 
 //   c = kv_norm(x W_c)           k = rope(x W_k)
 //   q_h = (q_h plain W_kb,h, rope(q_h rotary))
@@ -60,6 +73,7 @@ struct LatentAttention {
   QueryGrowth growth = {};
   std::optional<Indexer> indexer;  // of the compressed queries
   bool selected = false;  // the keys seen are those that the last indexer chose, this layer's or one before
+  OutputGate gate = {};
   CacheBinding binding;
 
   // REQUIRES: ctx.Prepare and rotary->Prepare have run for this pass.
@@ -70,8 +84,8 @@ struct LatentAttention {
   void StoreLatent(ForwardContext& ctx, const kernels::MatMulInput& x) const;
 };
 
-// All but `rotary`, `growth`, the indexer and `binding`.
+// All but `rotary`, `growth`, `gate`, the indexer and `binding`.
 LatentAttention BindLatentAttention(const TensorScope& scope, int64_t hidden,
-                                    const LatentAttentionShape& shape);
+                                    const LatentAttentionShape& shape, const LatentNames& names = {});
 
 }  // namespace quire::runner::models

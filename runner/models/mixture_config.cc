@@ -164,13 +164,16 @@ MixtureNames GraniteMixtureNames() {
 MixtureOfExperts BindRouter(const TensorScope& scope, int64_t hidden, const MixtureConfig& config,
                             const MixtureNames& names) {
   MixtureOfExperts moe;
-  moe.router = scope.BindLinear(names.router, config.experts, hidden, config.router_bias);
+  const int32_t routed = config.experts + config.identity;
+  moe.router = scope.BindLinear(names.router, routed, hidden, config.router_bias);
+  moe.logit_cap = config.logit_cap;
+  moe.shared_scale = config.shared_scale;
   moe.score = config.score;
   moe.chosen = config.chosen;
   moe.groups = config.groups;
   moe.groups_kept = config.groups_kept;
   moe.group_best = config.group_best;
-  if (config.choice_bias) moe.choice_bias = scope.Table(names.choice_bias, 1, config.experts);
+  if (config.choice_bias) moe.choice_bias = scope.Table(names.choice_bias, 1, routed);
   moe.scale_inputs = config.scale_inputs;
   moe.jitter = config.jitter;
   moe.normalize = config.normalize;

@@ -28,6 +28,9 @@ struct MixtureConfig {
   float jitter = 0;           // kernels::RoutingRule
   Bias router_bias = Bias::kAbsent;
   float clamp = 0;           // MixtureOfExperts
+  int32_t identity = 0;      // MixtureOfExperts
+  float logit_cap = 0;       // MixtureOfExperts
+  float shared_scale = 1;    // MixtureOfExperts
   std::vector<bool> sparse;  // [layers]: whether a layer has experts
 };
 

@@ -17,6 +17,8 @@ void Gate(ThreadPool& pool, Activation activation, std::span<const float> up, st
       return kernels::Mul(pool, up, gate);
     case Activation::kSwigluOai:
       return kernels::ClampedSwiglu(pool, limit, up, gate);
+    case Activation::kRelu:
+      return kernels::ReluMul(pool, up, gate);
   }
 }
 

@@ -13,7 +13,7 @@ namespace quire::runner::models {
 
 // kGelu is the tanh approximation, kGeluErf the exact function. kSwigluOai: kernels::ClampedSwiglu, which has
 // a limit.
-enum class Activation : uint8_t { kSilu, kGelu, kGeluErf, kSwigluOai };
+enum class Activation : uint8_t { kSilu, kGelu, kGeluErf, kRelu, kSwigluOai };
 enum class PlainActivation : uint8_t { kGelu, kGeluErf, kSilu, kSquaredRelu, kXielu };
 
 // gate = activation(gate) * up.

@@ -87,6 +87,8 @@ struct CacheBinding {
   // Not 0: a delta net's value heads lie tiled over this many key heads, as in some GGUF files; that is, the
   // j-th head that shares key head g is number j * key_heads + g, not g * shared + j.
   int32_t tiled_over = 0;
+  // Not 0: of a head's row in the cache, only this many numbers are its key, or its value; the others are 0.
+  int32_t key_dim = 0, value_dim = 0;
 
   bool operator==(const CacheBinding&) const = default;
 };

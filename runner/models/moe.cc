@@ -28,9 +28,10 @@ void RunExperts(ForwardContext& ctx, ExpertPanels* panels, std::span<const kerne
 }  // namespace
 
 void MixtureOfExperts::Choose(ForwardContext& ctx, std::span<const float> x) const {
-  const auto experts = static_cast<int64_t>(up.size());
+  const int64_t experts = router.weight.out;
   const std::span<float> scores = ctx.work.scores.Get(ctx.rows() * experts);
   router.Run(ctx.pool, ctx.Input(x), scores);
+  if (logit_cap > 0) kernels::SoftCap(ctx.pool, logit_cap, scores);
   kernels::Route(ctx.pool,
                  {.score = score,
                   .experts = experts,
@@ -59,6 +60,7 @@ void MixtureOfExperts::AddShared(ForwardContext& ctx, std::span<const float> x, 
     shared_gate.Run(ctx.pool, ctx.Input(x), gate_logits);
     kernels::SigmoidMulRows(ctx.pool, gate_logits, extra);
   }
+  if (shared_scale != 1) kernels::Scale(ctx.pool, shared_scale, extra);
   kernels::Add(ctx.pool, extra, y);
 }
 
@@ -79,15 +81,19 @@ void MixtureOfExperts::Run(ForwardContext& ctx, std::span<const float> router_x,
 void MixtureOfExperts::RunGates(ForwardContext& ctx, std::span<const float> x, std::span<float> gated) const {
   const int64_t hidden = up[0].in, width = up[0].out;
   kernels::Routing& routing = ctx.work.routing;
-  const int64_t places = std::ssize(routing.row_at);
+  const int64_t places = Places(ctx);
+  const auto begin = std::span(routing.begin).first(up.size() + 1);
   const auto gather = [&] {
-    const std::span<float> in = ctx.work.expert_in.Get(places * hidden);
+    const std::span<float> in = ctx.work.expert_in.Get(std::ssize(routing.row_at) * hidden);
     kernels::GatherRows(ctx.pool, routing, x, hidden, in);
     if (scale_inputs) kernels::WeighInputs(ctx.pool, hidden, in, &routing);
-    return kernels::MatMulInput(in, places, ctx.work.quantized, routing.begin);
+    return kernels::MatMulInput(in.first(static_cast<size_t>(places * hidden)), places, ctx.work.quantized,
+                                begin);
   };
   const kernels::MatMulInput in =
-      gathers ? gather() : kernels::MatMulInput(x, hidden, routing.row_at, ctx.work.quantized, routing.begin);
+      gathers ? gather()
+              : kernels::MatMulInput(x, hidden, std::span(routing.row_at).first(static_cast<size_t>(places)),
+                                     ctx.work.quantized, begin);
   const auto add_bias = [&](const std::vector<float>& bias, std::span<float> to) {
     if (!bias.empty()) kernels::AddExpertBias(ctx.pool, routing, bias, width, to);
   };
@@ -109,13 +115,21 @@ void MixtureOfExperts::RunGates(ForwardContext& ctx, std::span<const float> x, s
 }
 
 void MixtureOfExperts::RunChosen(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const {
-  const int64_t hidden = up[0].in, width = up[0].out, places = ctx.rows() * chosen;
+  const int64_t hidden = up[0].in, width = up[0].out, places = Places(ctx), all = ctx.rows() * chosen;
   const kernels::Routing& routing = ctx.work.routing;
   const std::span<float> gated = ctx.work.gate.Get(places * width);
-  const std::span<float> out = ctx.work.expert_out.Get(places * hidden);
-  RunGates(ctx, x, gated);
-  RunExperts(ctx, expert_panels, down, {gated, places, ctx.work.quantized, routing.begin}, out);
-  if (!down_bias.empty()) kernels::AddExpertBias(ctx.pool, routing, down_bias, hidden, out);
+  const std::span<float> out = ctx.work.expert_out.Get(all * hidden);
+  if (places > 0) {
+    RunGates(ctx, x, gated);
+    const std::span<float> results = out.first(static_cast<size_t>(places * hidden));
+    const auto begin = std::span(routing.begin).first(up.size() + 1);
+    RunExperts(ctx, expert_panels, down, {gated, places, ctx.work.quantized, begin}, results);
+    if (!down_bias.empty()) kernels::AddExpertBias(ctx.pool, routing, down_bias, hidden, results);
+  }
+  for (int64_t place = places; place < all; ++place) {
+    const auto row = static_cast<size_t>(routing.row_at[static_cast<size_t>(place)] * hidden);
+    std::ranges::copy(x.subspan(row, static_cast<size_t>(hidden)), out.begin() + place * hidden);
+  }
   kernels::CombineRows(ctx.pool, routing, chosen, out, hidden, y);
 }
 
@@ -128,7 +142,8 @@ void FinishExperts(const TensorScope& layer, int64_t hidden, int64_t width, Mixt
   moe->gathers =
       moe->scale_inputs || !std::ranges::all_of(moe->gate, is_int8) || !std::ranges::all_of(moe->up, is_int8);
   RowWidths& widths = layer.widths();
-  widths.GrowExperts(std::ssize(moe->up), moe->chosen, hidden, width);
+  widths.GrowExperts(std::max<int64_t>(std::ssize(moe->up), moe->router.weight.out), moe->chosen, hidden,
+                     width);
   if (moe->gathers) RowWidths::Grow(widths.gathered, moe->chosen * hidden);
   if (kernels::HasPanels(moe->down[0].type)) {
     RowWidths::Grow(widths.quantized, moe->chosen * std::max(hidden, width));

@@ -14,10 +14,11 @@
 namespace quire::runner::models {
 
 // y = sum over the chosen e of weight_e * down_e(activation(gate_e(x)) * up_e(x)), in ascending order of e,
-// plus shared(x) if there is a shared expert, times sigmoid(shared_gate(x)) if that has a gate. With `clamp`,
+// plus shared_scale * shared(x) if there is a shared expert, times sigmoid(shared_gate(x)) if that has a gate.
+// The router may know more experts than there are matrices: the others give x itself. With `clamp`,
 // activation(g) * u is min(g, clamp) sigmoid(1.702 g) (u + 1), u between -clamp and clamp.
 struct MixtureOfExperts {
-  Linear router;  // [experts, hidden]
+  Linear router;  // [experts, hidden], the experts without matrices last
   kernels::RoutingRule::Score score = kernels::RoutingRule::Score::kSoftmax;
   int32_t chosen = 0;                                   // per token
   int32_t groups = 1, groups_kept = 1, group_best = 1;  // RoutingRule
@@ -36,6 +37,8 @@ struct MixtureOfExperts {
   std::vector<std::unique_ptr<std::byte[]>> made;  // memory of matrices that no file has
   Activation activation = Activation::kSilu;
   float clamp = 0;
+  float logit_cap = 0;  // of the router's logits; 0 = none
+  float shared_scale = 1;
   GatedMlp shared;        // without weights where there is none
   PlainMlp plain_shared;  // likewise
   Linear shared_gate;     // [1, hidden]
@@ -49,7 +52,9 @@ struct MixtureOfExperts {
   void Choose(ForwardContext& ctx, std::span<const float> x) const;
   // What the chosen experts make of x; y may be x.
   void RunChosen(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const;
-  // gated [places, width] = activation(gate(x)) * up(x).
+  // The places of experts that have matrices: the first ones.
+  int64_t Places(const ForwardContext& ctx) const { return ctx.work.routing.begin[up.size()]; }
+  // gated [Places(), width] = activation(gate(x)) * up(x).
   void RunGates(ForwardContext& ctx, std::span<const float> x, std::span<float> gated) const;
   void AddShared(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const;
 };

@@ -136,7 +136,8 @@ class RopeReader {
   double Theta() {
     const std::string name = fmt::format("{}|{}", keys_.HuggingFace("rope_theta"), query_.theta.hugging_face);
     const auto fallback = query_.default_theta > 0 ? std::optional(query_.default_theta) : std::nullopt;
-    return read_.Positive({name, query_.theta.gguf}, kMaxTheta, fallback);
+    const double read = read_.Positive({name, query_.theta.gguf}, kMaxTheta, fallback);
+    return query_.base.value_or(read);
   }
 
   std::string Type() {

@@ -45,6 +45,7 @@ struct RopeQuery {
   double default_theta = 0;                            // 0: it must be given
   double default_partial = 1;                          // the share of a head that is rotated
   std::optional<double> partial = {};                  // this share, whatever the configuration says
+  std::optional<double> base = {};                     // this base, whatever the configuration says
   bool partial_allowed = default_partial != 1;  // a configuration may say another share than the default
   bool required =
       false;  // an error without rope_parameters and rope_scaling: programs differ in what that means

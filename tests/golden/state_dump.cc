@@ -15,6 +15,15 @@ void DumpKeys(const cache::Layout& layout, const models::CacheBinding& binding, 
   const cache::AttentionGroup& group = layout.groups[binding.index];
   if (group.latent > 0) return;
   const auto dim = static_cast<size_t>(group.head_dim);
+  // Without what only fills a row.
+  const auto keep = [&](std::vector<float>& rows, size_t first, int32_t used) {
+    const auto size = static_cast<size_t>(used);
+    if (used == 0) return;
+    for (size_t from = first, to = first; from < rows.size(); from += dim, to += size) {
+      std::copy_n(rows.data() + from, size, rows.data() + to);
+    }
+    rows.resize(first + (rows.size() - first) / dim * size);
+  };
   for (int32_t head = 0; head < group.kv_heads; ++head) {
     const size_t key = cache::KeyOffset(layout, binding.index, binding.layer, head);
     const size_t value = cache::ValueOffset(layout, binding.index, binding.layer, head);
@@ -22,6 +31,7 @@ void DumpKeys(const cache::Layout& layout, const models::CacheBinding& binding, 
       const auto row = static_cast<int32_t>(page.first % layout.page_tokens);
       const size_t count = static_cast<size_t>(page.tokens) * dim;
       std::vector<float>& keys = (*dump)[name + ".k"];
+      const size_t first_key = keys.size(), first_value = (*dump)[name + ".v"].size();
       keys.resize(keys.size() + count);
       kernels::ReadKeys(layout, binding.index, page.base + key, row, page.tokens,
                         std::span(keys).last(count));
@@ -31,6 +41,8 @@ void DumpKeys(const cache::Layout& layout, const models::CacheBinding& binding, 
         kernels::ReadValue(layout, binding.index, page.base + value, row + t,
                            std::span(values).last(count).subspan(static_cast<size_t>(t) * dim, dim));
       }
+      keep(keys, first_key, binding.key_dim);
+      keep(values, first_value, binding.value_dim);
     }
   }
 }
@@ -90,6 +102,7 @@ void DumpRecurrent(const cache::Layout& layout, const models::CacheBinding& bind
     const std::vector<float> transposed = Transposed(state + stored * rows * columns, rows, columns);
     all.insert(all.end(), transposed.begin(), transposed.end());
   }
+  (*dump)[name + ".ssm"] = (*dump)[name + ".delta"];  // as later references call it
 }
 
 }  // namespace
