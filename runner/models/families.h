@@ -11,6 +11,10 @@ namespace quire::runner::models {
 
 using ModelLoader = api::Result<std::unique_ptr<Model>>(std::shared_ptr<const weights::ModelFiles> files);
 
+// AFMoE (Trinity): norms before and behind, a gate of attention's results, positions in layers with a window
+// alone; experts.
+ModelLoader LoadAfmoe;
+
 // Apertus: Llama with plain feed-forward layers of the activation xIELU and norms of each query and key head.
 ModelLoader LoadApertus;
 
@@ -23,6 +27,13 @@ ModelLoader LoadCohere;
 // Cohere 2 (Command R7B, Command A): attention and feed-forward side by side behind one layer norm, in three
 // of four layers with a window and rotated pairs that lie side by side, in the fourth without either.
 ModelLoader LoadCohere2;
+
+// Ling 3: delta nets with a decay of each channel, and latent attention whose heads are gated; experts. Cache
+// layout as Kimi Linear's.
+ModelLoader LoadBailingHybrid;
+
+// Cohere 2 with experts: the same beside a mixture whose shared expert is averaged with the others.
+ModelLoader LoadCohere2Moe;
 
 // dots.llm1: Qwen3's attention, DeepSeek V3's experts.
 ModelLoader LoadDots1;
@@ -51,6 +62,10 @@ ModelLoader LoadGemma;
 // query and key heads are normed.
 ModelLoader LoadGemma2, LoadGemma3;
 
+// Gemma 3n: a residual of several streams, low-rank additions beside attention, inputs of each layer's own from the
+// token, gates that are cut off, keys shared between layers. Cache layout as Gemma 4's.
+ModelLoader LoadGemma3n;
+
 // Gemma 4: sliding and full attention with heads of two sizes, keys shared between layers, inputs of each
 // layer's own from the token, experts beside the feed-forward layer: each where a model has it. Cache layout:
 // one group per kind of attention; layers that share keys have no binding of their own.
@@ -63,6 +78,10 @@ api::Result<std::unique_ptr<DraftModel>> LoadGemma4Assistant(std::shared_ptr<con
 
 // Granite 3 and 4, dense: Llama with multipliers of embeddings, residual additions, scores and logits.
 ModelLoader LoadGranite;
+
+// Granite with windows: attention sinks in all layers, a rotary base of each layer or none; dense or with
+// experts.
+ModelLoader LoadGraniteSwa;
 
 // Granite 3 with experts, with a shared one or without.
 ModelLoader LoadGraniteMoe;
@@ -81,6 +100,20 @@ ModelLoader LoadJamba;
 // Kimi Linear: delta nets with a decay of each channel, and latent attention without positions; experts
 // behind a dense layer. Cache layout: one latent group, one recurrent layer per delta net.
 ModelLoader LoadKimiLinear;
+
+// Laguna: heads of each layer's own number, whose results are gated by a softplus; experts.
+ModelLoader LoadLaguna;
+
+// LongCat-Flash: two halves of latent attention and feed-forward layer, with experts beside them, some of which
+// give their input. Cache layout: one latent group with two layers for each of the model.
+ModelLoader LoadLongcatFlash;
+
+// MiMo-V2: layers with a window have sinks and KV heads of their own number; values are smaller than keys;
+// experts.
+ModelLoader LoadMimoV2;
+
+// MiniCPM 3: latent attention, multipliers of embeddings, residual additions and logits.
+ModelLoader LoadMiniCpm3;
 
 // LFM2 and LFM2-MoE: blocks of a gated short convolution or grouped-query attention, each followed by a
 // SwiGLU or a mixture of them. Cache layout: one full-attention group that holds the attention layers in
