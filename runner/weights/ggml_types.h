@@ -17,7 +17,7 @@ struct GgmlType {
   std::optional<DataType> type;  // set when this build reads it
 };
 
-inline constexpr uint32_t kGgmlI64 = 27;  // of integers, which are no weights
+inline constexpr uint32_t kGgmlI32 = 26, kGgmlI64 = 27;  // of integers, which are no weights
 
 // Null for an id that names no type (never given out, or withdrawn).
 const GgmlType* FindGgmlType(uint32_t id);

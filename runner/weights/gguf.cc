@@ -109,8 +109,9 @@ class Parser {
     contents.empty = std::move(empty_);
     for (size_t i = 0; i < tensors_.size(); ++i) {
       Tensor& tensor = tensors_[i];
-      if (integer_[i]) {
-        contents.integers.push_back({std::move(tensor.name), std::move(tensor.shape), tensor.data});
+      if (integer_bytes_[i] > 0) {
+        contents.integers.push_back(
+            {std::move(tensor.name), std::move(tensor.shape), tensor.data, integer_bytes_[i]});
       } else {
         contents.tensors.push_back(std::move(tensor));
       }
@@ -364,7 +365,8 @@ class Parser {
     if (!Read(id, "the list of tensors")) return false;
     const GgmlType* type = FindGgmlType(id);
     if (type == nullptr) return Refuse(fmt::format("tensor {} has unknown type {}", Quoted(tensor.name), id));
-    if (!type->type && id != kGgmlI64) {
+    const bool integer = id == kGgmlI64 || id == kGgmlI32;
+    if (!type->type && !integer) {
       return Refuse(fmt::format("tensor {} has type {}, which this build does not support",
                                 Quoted(tensor.name), type->name));
     }
@@ -378,7 +380,7 @@ class Parser {
       return Refuse(fmt::format("tensor {} is too large", Quoted(tensor.name)));
     }
     tensor.type = type->type.value_or(DataType::kF32);
-    integer_.push_back(id == kGgmlI64);
+    integer_bytes_.push_back(integer ? static_cast<size_t>(type->block_bytes) : 0);
     sizes_.push_back(static_cast<uint64_t>(bytes));
     return true;
   }
@@ -426,7 +428,8 @@ class Parser {
   std::vector<std::string> empty_;
   std::vector<uint64_t> offsets_;  // [tensors], from the start of the tensor data
   std::vector<uint64_t> sizes_;    // [tensors], bytes
-  std::vector<bool> integer_;      // [tensors], I64: the type in tensors_ means nothing
+  // [tensors], of an element of integers: the type in tensors_ means nothing; else 0.
+  std::vector<size_t> integer_bytes_;
 };
 
 }  // namespace

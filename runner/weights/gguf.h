@@ -35,7 +35,7 @@ struct GgufContents {
   std::shared_ptr<nlohmann::ordered_json> metadata;
   std::vector<GgufPair> pairs;          // the same in the file's encoding
   std::vector<Tensor> tensors;          // in file order; views into the bytes given, as the pairs are
-  std::vector<IntegerTensor> integers;  // those of type I64, in file order
+  std::vector<IntegerTensor> integers;  // those of type I64 and I32, in file order
   std::vector<std::string> empty;       // names of tensors without elements, which are nowhere else
 };
 

@@ -51,9 +51,10 @@ void GgufWriter::AddTensor(std::string_view name, DataType type, const std::vect
   AddInfo(name, FormatOf(type).ggml_id, shape, RowBytes(type, shape.empty() ? 1 : shape.back()));
 }
 
-void GgufWriter::AddIntegers(std::string_view name, const std::vector<int64_t>& shape) {
-  const auto columns = static_cast<size_t>(shape.empty() ? 1 : shape.back());
-  AddInfo(name, kGgmlI64, shape, columns * sizeof(int64_t));
+void GgufWriter::AddIntegers(const IntegerTensor& tensor) {
+  const auto columns = static_cast<size_t>(tensor.shape.empty() ? 1 : tensor.shape.back());
+  AddInfo(tensor.name, tensor.bytes == sizeof(int32_t) ? kGgmlI32 : kGgmlI64, tensor.shape,
+          columns * tensor.bytes);
 }
 
 void GgufWriter::AddInfo(std::string_view name, uint32_t ggml_type, const std::vector<int64_t>& shape,

@@ -24,8 +24,8 @@ class GgufWriter {
   void AddText(std::string_view key, std::string_view value);
   // Tensors are numbered in this order. REQUIRES: rows are whole blocks of the type.
   void AddTensor(std::string_view name, DataType type, const std::vector<int64_t>& shape);
-  // A tensor of I64, numbered with the others.
-  void AddIntegers(std::string_view name, const std::vector<int64_t>& shape);
+  // Numbered with the others.
+  void AddIntegers(const IntegerTensor& tensor);
 
   // Fills rows [first, first + rows) of a tensor as they lie in the file; `data` is rows * RowBytes.
   using Fill = std::function<void(size_t tensor, int64_t first, int64_t rows, std::span<std::byte> data)>;

@@ -13,8 +13,16 @@ std::optional<std::vector<int64_t>> ModelFiles::Integers(std::string_view name) 
   const std::span<const IntegerTensor> tensors = integer_tensors();
   const auto found = std::ranges::find(tensors, name, &IntegerTensor::name);
   if (found == tensors.end()) return std::nullopt;
-  std::vector<int64_t> values(found->data.size() / sizeof(int64_t));
-  std::memcpy(values.data(), found->data.data(), values.size() * sizeof(int64_t));
+  std::vector<int64_t> values(found->data.size() / found->bytes);
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (found->bytes == sizeof(int64_t)) {
+      std::memcpy(&values[i], found->data.data() + i * found->bytes, sizeof(int64_t));
+    } else {
+      int32_t value = 0;
+      std::memcpy(&value, found->data.data() + i * found->bytes, sizeof(value));
+      values[i] = value;
+    }
+  }
   return values;
 }
 

@@ -183,7 +183,7 @@ class StoredTensors {
     }
     for (const IntegerTensor& tensor : files.integer_tensors()) {
       if (tensor.shape.size() > kGgufDimensionsMax) return TooManyDimensions(files, tensor);
-      writer.AddIntegers(tensor.name, tensor.shape);
+      writer.AddIntegers(tensor);
       Append(tensor.data);
     }
     return {};

@@ -67,7 +67,9 @@ constexpr std::string_view kNotQuantized[] = {"_norm.weight",
                                               "time_mix_v1",
                                               "time_mix_v2",
                                               "time_mix_g",
-                                              "mix_lerp"};
+                                              "mix_lerp",
+                                              "_fn.weight",
+                                              "_ape.weight"};
 
 bool IsFloat(DataType type) { return BlockElements(type) == 1; }
 
@@ -188,7 +190,7 @@ api::Result<void> QuantizeGguf(const ModelSource& from, std::string_view preset,
   }
   const std::span<const IntegerTensor> integers = (*files)->integer_tensors();
   for (const IntegerTensor& tensor : integers) {
-    writer.AddIntegers(tensor.name, tensor.shape);
+    writer.AddIntegers(tensor);
     total_bytes += tensor.data.size();
   }
   const auto fill = [&](size_t tensor, int64_t row, int64_t rows, std::span<std::byte> data) {

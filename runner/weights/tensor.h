@@ -34,11 +34,13 @@ struct Tensor {
   int64_t columns() const { return shape.empty() ? 1 : shape.back(); }
 };
 
-// A tensor of integers (I64), which is no weight: an order of tokens, position ids. Lives as a Tensor does.
+// A tensor of integers (I64 or I32), which is no weight: an order of tokens, position ids, the experts of each
+// token. Lives as a Tensor does.
 struct IntegerTensor {
   std::string name;
   std::vector<int64_t> shape;       // row-major, outermost first; empty for a scalar
-  std::span<const std::byte> data;  // 8 bytes for each element, not aligned in any way
+  std::span<const std::byte> data;  // not aligned in any way
+  size_t bytes = sizeof(int64_t);   // of an element: 8 or 4
 };
 
 // A tensor of a type that is no weight by itself: blocks or scales of a checkpoint in safetensors that was

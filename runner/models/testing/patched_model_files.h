@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,6 +47,9 @@ class PatchedModelFiles final : public weights::ModelFiles {
   std::string architecture() const override;
   const Tensor* Find(std::string_view name) const override;
   const std::vector<Tensor>& tensors() const override { return tensors_; }
+  std::span<const weights::IntegerTensor> integer_tensors() const override {
+    return original_->integer_tensors();
+  }
   const Json& config() const override { return *config_; }
   const Json& generation_config() const override { return original_->generation_config(); }
   const Json& tokenizer_config() const override { return original_->tokenizer_config(); }
