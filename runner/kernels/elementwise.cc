@@ -65,15 +65,15 @@ void GeluMulRange(const float* up, float* gate, size_t size) {
       size, gate, [](VF32 g, VF32 u) HWY_ATTR { return hn::Mul(Gelu(g), u); }, gate, up);
 }
 
-void ClampedSwigluRange(float limit, const float* up, float* gate, size_t size) {
+void ClampedSwigluRange(const SwigluClamp& clamp, const float* up, float* gate, size_t size) {
   ForEachElement(
       size, gate,
-      [limit](VF32 g, VF32 u) HWY_ATTR {
+      [clamp](VF32 g, VF32 u) HWY_ATTR {
         const F32 d;
-        const VF32 top = hn::Set(d, limit), bottom = hn::Set(d, -limit);
+        const VF32 top = hn::Set(d, clamp.limit), bottom = hn::Set(d, -clamp.limit);
         g = hn::Min(g, top);
-        u = hn::Add(hn::Clamp(u, bottom, top), hn::Set(d, 1.0F));
-        return hn::Mul(OverLogistic(g, hn::Mul(g, hn::Set(d, 1.702F))), u);
+        u = hn::Add(hn::Clamp(u, bottom, top), hn::Set(d, clamp.shift));
+        return hn::Mul(OverLogistic(g, hn::Mul(g, hn::Set(d, clamp.slope))), u);
       },
       gate, up);
 }
@@ -297,10 +297,11 @@ void GeluMul(std::span<const float> up, std::span<float> gate) {
   HWY_DYNAMIC_DISPATCH(GeluMulRange)(up.data(), gate.data(), gate.size());
 }
 
-void ClampedSwiglu(ThreadPool& pool, float limit, std::span<const float> up, std::span<float> gate) {
+void ClampedSwiglu(ThreadPool& pool, const SwigluClamp& clamp, std::span<const float> up,
+                   std::span<float> gate) {
   assert(up.size() == gate.size());
   InTasks(pool, up.size(), 1, [&](size_t begin, size_t end) {
-    HWY_DYNAMIC_DISPATCH(ClampedSwigluRange)(limit, up.data() + begin, gate.data() + begin, end - begin);
+    HWY_DYNAMIC_DISPATCH(ClampedSwigluRange)(clamp, up.data() + begin, gate.data() + begin, end - begin);
   });
 }
 

@@ -39,8 +39,13 @@ void GeluMul(ThreadPool& pool, std::span<const float> up, std::span<float> gate)
 // gate = max(gate, 0) * up.
 void ReluMul(ThreadPool& pool, std::span<const float> up, std::span<float> gate);
 
-// gate = g sigmoid(1.702 g) * (u + 1), g = min(gate, limit), u = up between -limit and limit.
-void ClampedSwiglu(ThreadPool& pool, float limit, std::span<const float> up, std::span<float> gate);
+// gate = g sigmoid(slope g) * (u + shift), g = min(gate, limit), u = up between -limit and limit.
+struct SwigluClamp {
+  float limit = 0;  // 0: there is no clamp
+  float slope = 1.702F, shift = 1;
+};
+void ClampedSwiglu(ThreadPool& pool, const SwigluClamp& clamp, std::span<const float> up,
+                   std::span<float> gate);
 
 // x = silu(x).
 void Silu(ThreadPool& pool, std::span<float> x);

@@ -21,10 +21,14 @@ void ForRows(ThreadPool& pool, size_t rows, Fn&& fn) {
   });
 }
 
-// Logits to scores in (0, 1).
+// Logits to scores: positive, and all but kSqrtSoftplus below 1.
 void Score(RoutingRule::Score kind, std::span<float> row) {
   if (kind == RoutingRule::Score::kSigmoid) {
     for (float& value : row) value = Sigmoid(value);
+    return;
+  }
+  if (kind == RoutingRule::Score::kSqrtSoftplus) {
+    for (float& value : row) value = std::sqrt(Softplus(value));
     return;
   }
   const float top = *std::ranges::max_element(row);
@@ -159,7 +163,12 @@ void Route(ThreadPool& pool, const RoutingRule& rule, std::span<float> scores, R
       return ChooseByMixer(rule, of_row, choice, std::span(routing->weight).subspan(row * chosen, chosen));
     }
     Score(rule.score, of_row);
-    Choose(rule, of_row, choice);
+    if (rule.given.empty()) {
+      Choose(rule, of_row, choice);
+    } else {
+      std::ranges::copy(rule.given.subspan(row * chosen, chosen), choice.begin());
+      std::ranges::sort(choice);
+    }
     Weigh(rule, of_row, choice, std::span(routing->weight).subspan(row * chosen, chosen));
   });
   Place(experts, chosen, routing);

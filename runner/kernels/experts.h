@@ -19,9 +19,11 @@ struct RoutingRule {
   // kSparseMixer (Liu et al. 2024): the two highest logits are chosen one after the other; a choice weighs
   // what a softmax gives it over the logits left that differ from it by at most 2 * jitter, relative to the
   // larger magnitude of both. REQUIRES: chosen == 2; nothing of the below but `experts` and `jitter` applies.
-  enum class Score : uint8_t { kSoftmax, kSigmoid, kSparseMixer } score = Score::kSoftmax;
+  enum class Score : uint8_t { kSoftmax, kSigmoid, kSqrtSoftplus, kSparseMixer } score = Score::kSoftmax;
   int64_t experts = 0;
-  int64_t chosen = 0;                // per token, <= experts
+  int64_t chosen = 0;  // per token, <= experts
+  // [rows, chosen] experts, in place of a choice by scores; or empty. The scores weigh them.
+  std::span<const int32_t> given = {};
   std::span<const float> bias = {};  // [experts], added to a score for the choice only; or empty
   // The experts are in `groups` groups of consecutive ones. Only those of the `groups_kept` best groups can
   // be chosen. A group is as good as the sum of its `group_best` highest scores, with their bias.

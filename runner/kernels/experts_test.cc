@@ -148,6 +148,21 @@ TEST(Route, BiasOfAnExpertGoesToItsPlaces) {
   EXPECT_EQ(x, (std::vector<float>{11, 21, 11, 21, 51, 61}));
 }
 
+TEST(Route, TakesTheExpertsThatAreGivenAndWeighsThemByScores) {
+  ThreadPool pool(1);
+  std::vector<float> scores = {9, 1, 0, -2, 5, 5, 5, 5};
+  const Ints given = {3, 1, 0, 2};
+  Routing routing;
+  Route(pool,
+        {.score = RoutingRule::Score::kSqrtSoftplus, .experts = 4, .chosen = 2, .given = given, .scale = 3},
+        scores, &routing);
+  EXPECT_EQ(routing.expert, (Ints{1, 3, 0, 2}));
+  const double first = std::sqrt(std::log1p(std::exp(1.0))), second = std::sqrt(std::log1p(std::exp(-2.0)));
+  EXPECT_NEAR(routing.weight[0], 3 * first / (first + second), 1e-6);
+  EXPECT_NEAR(routing.weight[1], 3 * second / (first + second), 1e-6);
+  EXPECT_NEAR(routing.weight[2], 1.5, 1e-6);
+}
+
 TEST(ClampedSwiglu, LimitsGateAndUp) {
   ForEachInstructionSet([] {
     ThreadPool pool(2);
@@ -158,10 +173,17 @@ TEST(ClampedSwiglu, LimitsGateAndUp) {
     x[0] = -1000;
     x[1] = 1000;
     std::vector<float> gate = x;
-    ClampedSwiglu(pool, 7, up, gate);
+    ClampedSwiglu(pool, {.limit = 7}, up, gate);
     for (size_t i = 0; i < x.size(); ++i) {
       const double g = std::min<double>(x[i], 7), u = std::clamp<double>(up[i], -7, 7);
       const double expected = g / (1 + std::exp(-1.702 * g)) * (u + 1);
+      ASSERT_NEAR(gate[i], expected, 4e-6 * std::abs(expected) + 1e-30) << x[i] << " " << up[i];
+    }
+    gate = x;
+    ClampedSwiglu(pool, {.limit = 2, .slope = 1, .shift = 0}, up, gate);
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double g = std::min<double>(x[i], 2),
+                   expected = g / (1 + std::exp(-g)) * std::clamp(up[i], -2.0F, 2.0F);
       ASSERT_NEAR(gate[i], expected, 4e-6 * std::abs(expected) + 1e-30) << x[i] << " " << up[i];
     }
   });

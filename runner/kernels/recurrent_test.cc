@@ -89,17 +89,18 @@ std::vector<std::vector<float>> RandomRows(Random& random, size_t width) {
 }
 
 struct Conv {
-  Conv(ConvForm of_form, int64_t of_channels, int64_t of_kernel)
+  Conv(ConvForm of_form, int64_t of_channels, int64_t of_kernel, int64_t of_dilation)
       : form(of_form),
         channels(of_channels),
         kernel(of_kernel),
+        dilation(of_dilation),
         width(static_cast<size_t>(of_channels)),
         parts(of_form == ConvForm::kGated ? 3 : 1) {
     Random random(11);
     taps = random.Floats(static_cast<size_t>(kernel) * width);
     if (kernel % 2 == 0) bias = random.Floats(width);
     inputs = RandomRows(random, parts * width);
-    layout.recurrent.push_back({.conv_tail = static_cast<int32_t>(kernel) - 1,
+    layout.recurrent.push_back({.conv_tail = static_cast<int32_t>((kernel - 1) * dilation),
                                 .conv_dim = static_cast<int32_t>(channels),
                                 .record_bytes = static_cast<int32_t>(channels) * 4});
   }
@@ -112,6 +113,7 @@ struct Conv {
                        .form = form,
                        .channels = channels,
                        .kernel = kernel,
+                       .dilation = dilation,
                        .taps = taps,
                        .bias = bias,
                        .input = input,
@@ -127,16 +129,17 @@ struct Conv {
 
   double Expected(size_t s, size_t t, size_t c) const {
     double sum = bias.empty() ? 0 : bias[c];
-    const auto taps_count = static_cast<size_t>(kernel);
+    const auto taps_count = static_cast<size_t>(kernel), apart = static_cast<size_t>(dilation);
     for (size_t k = 0; k < taps_count; ++k) {
-      if (t + k + 1 >= taps_count) sum += taps[k * width + c] * Input(s, t + k + 1 - taps_count, c);
+      const size_t back = (taps_count - 1 - k) * apart;
+      if (t >= back) sum += taps[k * width + c] * Input(s, t - back, c);
     }
     if (form == ConvForm::kGated) return inputs[s][(t * 3 + 1) * width + c] * sum;
     return sum / (1 + std::exp(-sum));
   }
 
   ConvForm form;
-  int64_t channels, kernel;
+  int64_t channels, kernel, dilation;
   size_t width, parts;
   std::vector<float> taps, bias;
   std::vector<std::vector<float>> inputs;
@@ -148,8 +151,8 @@ TEST(ShortConv, AgreesWithTheFormulaHoweverItIsCut) {
   ForEachInstructionSet([&] {
     for (const ConvForm form : {ConvForm::kGated, ConvForm::kSilu}) {
       for (const int64_t channels : {1, 16, 37, 700}) {
-        for (const int64_t kernel : {2, 3, 6}) {
-          const Conv conv(form, channels, kernel);
+        for (const auto& [kernel, dilation] : {std::pair{2, 1}, {3, 1}, {6, 1}, {4, 3}}) {
+          const Conv conv(form, channels, kernel, dilation);
           const Result whole = conv.Run(pool, 40);
           for (size_t s = 0; s < kRecurrentSequences; ++s) {
             for (size_t i = 0; i < whole.y[s].size(); ++i) {

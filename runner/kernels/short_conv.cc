@@ -26,6 +26,8 @@ class ConvLanes {
         sequence_(sequence),
         channels_(static_cast<size_t>(args.channels)),
         kernel_(static_cast<size_t>(args.kernel)),
+        dilation_(static_cast<size_t>(args.dilation)),
+        tail_columns_((kernel_ - 1) * dilation_),
         input_(args.input.data() + static_cast<size_t>(args.at.row_begin[sequence]) * kParts * channels_ + c),
         y_(args.y.data() + static_cast<size_t>(args.at.row_begin[sequence]) * channels_ + c),
         tail_(args.at.Tail(args.at.step->Slot(sequence)) + c),
@@ -36,13 +38,13 @@ class ConvLanes {
     for (size_t t = 0; t < rows; ++t) {
       VF32 sum = args_.bias.empty() ? hn::Zero(F32()) : Load(args_.bias.data() + c_);
       for (size_t k = 0; k < kernel_; ++k) {
-        sum = hn::MulAdd(Load(args_.taps.data() + k * channels_ + c_), Input(t + k), sum);
+        sum = hn::MulAdd(Load(args_.taps.data() + k * channels_ + c_), Input(t + k * dilation_), sum);
       }
       Store(Gate(sum, t), y_ + t * channels_);
     }
     if (float* record = args_.at.Record(sequence_); record != nullptr) {
       for (size_t t = 0; t < rows; ++t)
-        Store(Input(kernel_ - 1 + t), record + t * args_.at.record_stride() + c_);
+        Store(Input(tail_columns_ + t), record + t * args_.at.record_stride() + c_);
     }
     for (const cache::StateCapture& capture : args_.at.step->Captures(sequence_)) {
       StoreTail(static_cast<size_t>(capture.after), args_.at.Tail(capture.slot) + c_);
@@ -65,8 +67,8 @@ class ConvLanes {
   }
   // Column `at` of the tail followed by u of the new rows.
   HWY_INLINE VF32 Input(size_t at) const {
-    if (at + 1 < kernel_) return Load(tail_ + at * channels_);
-    const float* row = input_ + (at + 1 - kernel_) * kParts * channels_;
+    if (at < tail_columns_) return Load(tail_ + at * channels_);
+    const float* row = input_ + (at - tail_columns_) * kParts * channels_;
     if constexpr (kForm == ConvForm::kGated) {
       return hn::Mul(Load(row), Load(row + 2 * channels_));
     } else {
@@ -83,12 +85,12 @@ class ConvLanes {
   // The tail after `rows` new rows. Ascending, so that a column of the old tail is read before it is
   // overwritten.
   HWY_INLINE void StoreTail(size_t rows, float* to) const {
-    for (size_t k = 0; k + 1 < kernel_; ++k) Store(Input(rows + k), to + k * channels_);
+    for (size_t k = 0; k < tail_columns_; ++k) Store(Input(rows + k), to + k * channels_);
   }
 
   const ShortConvArgs& args_;
   const size_t sequence_;
-  const size_t channels_, kernel_;
+  const size_t channels_, kernel_, dilation_, tail_columns_;
   const float* const input_;
   float* const y_;
   float* const tail_;

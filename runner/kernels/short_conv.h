@@ -14,15 +14,16 @@ enum class ConvForm : uint8_t {
   kSilu,   // input rows are u, y = silu(v): before the gated delta rule
 };
 
-// v[t] = bias + sum_k taps[k] * u[t - (kernel - 1) + k], per channel. `u` before a sequence's first new row
-// comes from its tail, which afterwards holds the last kernel - 1 columns of u. A row reads rows and tail of
+// v[t] = bias + sum_k taps[k] * u[t - (kernel - 1 - k) * dilation], per channel. `u` before a sequence's first
+// new row comes from its tail, which afterwards holds the last (kernel - 1) * dilation columns of u. A row reads rows and tail of
 // its own sequence only; how a sequence is cut into steps does not change a bit. Captures get the tail as it
 // is at their place; the record of a token begins with its u.
 struct ShortConvArgs {
-  RecurrentLayer at;  // conv_dim = channels, conv_tail = kernel - 1, float32
+  RecurrentLayer at;  // conv_dim = channels, conv_tail = (kernel - 1) * dilation, float32
   ConvForm form = ConvForm::kGated;
   int64_t channels = 0;
-  int64_t kernel = 0;            // >= 1
+  int64_t kernel = 0;  // >= 1
+  int64_t dilation = 1;
   std::span<const float> taps;   // [kernel, channels], oldest first; the last one meets the current token
   std::span<const float> bias;   // [channels], or empty
   std::span<const float> input;  // [rows, 3 * channels] or [rows, channels]

@@ -182,8 +182,7 @@ Attention Decoder::BindAttention(const TensorScope& scope, const AttentionShape&
 
 GatedMlp Decoder::BindMlp(const TensorScope& scope, int32_t width, const MlpNames& names, Bias bias) const {
   RowWidths::Grow(scope.widths().ff, width);
-  GatedMlp mlp{
-      .gate = {}, .up = {}, .down = {}, .activation = config_.activation, .limit = config_.activation_limit};
+  GatedMlp mlp{.gate = {}, .up = {}, .down = {}, .activation = config_.activation, .clamp = config_.clamp};
   if (scope.HasWeight(names.gate_up)) {
     const int64_t sizes[] = {width, width};
     std::vector<Linear> parts = scope.BindRows(names.gate_up, sizes, config_.hidden, bias);

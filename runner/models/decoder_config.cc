@@ -60,7 +60,7 @@ void ReadActivation(ConfigReader& read, const DecoderConfig& given, DecoderConfi
     config->activation = Activation::kGeluErf;
   } else if (name == "silu" || name == "swish") {
     config->activation = Activation::kSilu;
-  } else if (name == "swigluoai" && given.activation == Activation::kSwigluOai) {
+  } else if (name == "swigluoai" && given.clamp.limit > 0) {
     return;
   } else {
     read.Fail(fmt::format("hidden_act: \"{}\" is not supported", name.substr(0, 60)));

@@ -35,7 +35,7 @@ struct DecoderConfig {
   NormKind norm = NormKind::kRms;  // of layers and before the head
   float norm_eps = 0;
   Activation activation = Activation::kSilu;                       // of gated feed-forward layers
-  float activation_limit = 0;                                      // GatedMlp::limit
+  kernels::SwigluClamp clamp = {};                                 // likewise
   std::optional<PlainActivation> plain_activation = std::nullopt;  // feed-forward layers are plain
   bool tied = false;                                               // the head is the embedding
   Bias head_bias = Bias::kAbsent;                                  // as given

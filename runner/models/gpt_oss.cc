@@ -18,7 +18,7 @@ api::Result<std::unique_ptr<Model>> LoadGptOss(std::shared_ptr<const weights::Mo
   for (LayerForm& layer : form.layers) layer.sinks = true;
   form.attention_bias = form.out_bias = ReadBias(read, "attention_bias", true);
   form.mixture.config.router_bias = Bias::kPresent;
-  form.mixture.config.clamp = static_cast<float>(read.Positive({"swiglu_limit", ""}, 1e6, 7));
+  form.mixture.config.clamp.limit = static_cast<float>(read.Positive({"swiglu_limit", ""}, 1e6, 7));
   form.mixture.names.router = {"mlp.router", "ffn_gate_inp"};
   form.mixture.bind_experts = BindGptOssExperts;
   form.names.mlp_norm = {"post_attention_layernorm", "post_attention_norm"};

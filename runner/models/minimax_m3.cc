@@ -18,7 +18,6 @@ void RequirePublishedM3(ConfigReader& read) {
   read.Require("qk_norm_type", "per_head");
   read.Require("use_gemma_norm", true);
   read.Require("use_routing_bias", true);
-  read.Require("swiglu_alpha", 1.702);
   read.Require("sparse_attention_config/use_sparse_attention", true);
   read.Require("sparse_attention_config/sparse_score_type", "max");
   read.Require("sparse_attention_config/sparse_init_block", 0.0);
@@ -76,9 +75,8 @@ IndexerForm ReadBlockIndexer(ConfigReader& read, const DecoderForm& form) {
 api::Result<std::unique_ptr<Model>> LoadMiniMaxM3(std::shared_ptr<const weights::ModelFiles> files) {
   ConfigReader read(*files);
   RequirePublishedM3(read);
-  FormQuery query{
-      .given = {.norm = NormKind::kZeroCenteredRms, .norm_eps = 1e-6F, .activation = Activation::kSwigluOai},
-      .rope = {.default_theta = 5e6, .partial_allowed = true}};
+  FormQuery query{.given = {.norm = NormKind::kZeroCenteredRms, .norm_eps = 1e-6F, .clamp = {.limit = 7}},
+                  .rope = {.default_theta = 5e6, .partial_allowed = true}};
   if (!read.gguf()) {
     query.given.head_dim = 128;
     const int32_t head = read.Small({"head_dim", ""}, 2, kMaxWidth, 128);
@@ -92,10 +90,10 @@ api::Result<std::unique_ptr<Model>> LoadMiniMaxM3(std::shared_ptr<const weights:
                                       .shared = 1,
                                       .as_stored = true});
   // Whatever hidden_act says: transformers writes silu in its place.
-  form.decoder.activation = Activation::kSwigluOai;
-  form.decoder.activation_limit = static_cast<float>(read.Positive({"swiglu_limit", ""}, 1e6, 7));
+  form.decoder.clamp = {.limit = static_cast<float>(read.Positive({"swiglu_limit", ""}, 1e6, 7)),
+                        .slope = static_cast<float>(read.Positive({"swiglu_alpha", ""}, 1e6, 1.702))};
   MixtureConfig& mixture = form.mixture.config;
-  mixture.clamp = form.decoder.activation_limit;
+  mixture.clamp = form.decoder.clamp;
   mixture.shared_width =
       read.Small({"shared_intermediate_size", ""}, 1, kMaxWidth, std::max(mixture.shared_width, 1));
   form.feed_forward = read.Small({"dense_intermediate_size", "feed_forward_length"}, 1, kMaxWidth, 12288);

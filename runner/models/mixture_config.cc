@@ -10,31 +10,43 @@
 namespace quire::runner::models {
 namespace {
 
-constexpr int64_t kGgufSoftmax = 1, kGgufSigmoid = 2;
+constexpr int64_t kGgufSoftmax = 1, kGgufSigmoid = 2, kGgufSqrtSoftplus = 4;
+
+// DeepSeek V3's rules, with a bias of the choice, come with these scores.
+bool IsBiased(MixtureConfig::Score score) {
+  return score == MixtureConfig::Score::kSigmoid || score == MixtureConfig::Score::kSqrtSoftplus;
+}
 
 MixtureConfig::Score ReadScore(ConfigReader& read, MixtureConfig::Score fallback) {
   using Score = MixtureConfig::Score;
-  const int64_t number = fallback == Score::kSigmoid ? kGgufSigmoid : kGgufSoftmax;
+  struct Known {
+    Score score;
+    std::string_view name;
+    int64_t gguf;
+  };
+  constexpr Known kKnown[] = {{Score::kSoftmax, "softmax", kGgufSoftmax},
+                              {Score::kSigmoid, "sigmoid", kGgufSigmoid},
+                              {Score::kSigmoid, "noaux_tc", kGgufSigmoid},  // dots.llm1's name for both
+                              {Score::kSqrtSoftplus, "sqrtsoftplus", kGgufSqrtSoftplus}};
   constexpr ConfigKey kGating = {"", "expert_gating_func"};
-  const int64_t gguf = read.Integer(kGating, 0, 255, number);
-  if (gguf != 0 && gguf != kGgufSoftmax && gguf != kGgufSigmoid) {
-    read.Fail(
-        fmt::format("{} is {}, which is neither softmax (1) nor sigmoid (2)", read.Name(kGating), gguf));
+  const int64_t number = read.Integer(kGating, 0, 255, 0);
+  const std::string name = read.Text({"scoring_func|moe_router_activation_func", ""}, "");
+  if (number == 0 && name.empty()) return fallback;
+  for (const Known& known : kKnown) {
+    if (read.gguf() ? known.gguf == number : known.name == name) return known.score;
   }
-  const bool sigmoid =
-      read.gguf() ? (gguf == 0 ? number : gguf) == kGgufSigmoid : fallback == Score::kSigmoid;
-  const std::string name =
-      read.Text({"scoring_func|moe_router_activation_func", ""}, sigmoid ? "sigmoid" : "softmax");
-  if (name == "noaux_tc") return MixtureConfig::Score::kSigmoid;  // dots.llm1's name for both
-  if (name != "sigmoid" && name != "softmax") {
+  if (read.gguf()) {
+    read.Fail(fmt::format("{} is {}, which is none of softmax (1), sigmoid (2) and sqrt(softplus) (4)",
+                          read.Name(kGating), number));
+  } else {
     read.Fail(fmt::format("scoring_func \"{}\" is not supported", name.substr(0, 60)));
   }
-  return name == "sigmoid" ? Score::kSigmoid : Score::kSoftmax;
+  return fallback;
 }
 
 void ReadGroups(ConfigReader& read, const MixtureDefaults& defaults, MixtureConfig* config) {
   // DeepSeek's name for the rule. V3 biases the choice and rates a group by its two best; V2 by its best.
-  const bool biased = config->score == MixtureConfig::Score::kSigmoid;
+  const bool biased = IsBiased(config->score);
   const std::string method =
       read.Text({"topk_method", ""}, biased                            ? "noaux_tc"
                                      : defaults.greedy && !read.gguf() ? "greedy"
@@ -125,7 +137,7 @@ MixtureConfig ReadMixture(ConfigReader& read, int32_t layers, const MixtureDefau
   config.score = ReadScore(read, defaults.score);
   config.normalize =
       read.Boolean({"norm_topk_prob|moe_renormalize", "expert_weights_norm"}, defaults.normalize);
-  if (config.score == MixtureConfig::Score::kSigmoid) config.normalize_eps = 1e-20F;
+  if (IsBiased(config.score)) config.normalize_eps = 1e-20F;
   const double scale =
       read.Positive({"routed_scaling_factor", "expert_weights_scale"}, 1e6, read.gguf() ? 1 : defaults.scale);
   config.scale = static_cast<float>(scale);
@@ -134,7 +146,8 @@ MixtureConfig ReadMixture(ConfigReader& read, int32_t layers, const MixtureDefau
                    kMaxExperts, read.gguf() ? 0 : defaults.shared);
   if (shared * config.width > kMaxWidth) read.Fail("the shared experts are too wide");
   config.shared_width = static_cast<int32_t>(std::min<int64_t>(shared * config.width, kMaxWidth));
-  config.sparse = ReadSparse(read, layers, defaults.first_dense);
+  config.sparse = defaults.all_sparse ? std::vector<bool>(static_cast<size_t>(layers), true)
+                                      : ReadSparse(read, layers, defaults.first_dense);
   if (read.gguf()) {
     for (size_t i = 0; i < config.sparse.size(); ++i) {
       if (defaults.as_stored) config.sparse[i] = IsStoredSparse(read, i);
@@ -165,9 +178,13 @@ MixtureOfExperts BindRouter(const TensorScope& scope, int64_t hidden, const Mixt
                             const MixtureNames& names) {
   MixtureOfExperts moe;
   const int32_t routed = config.experts + config.identity;
-  moe.router = scope.BindLinear(names.router, routed, hidden, config.router_bias);
   moe.logit_cap = config.logit_cap;
   moe.shared_scale = config.shared_scale;
+  // A router's ".bias" may be what is added for the choice only.
+  const bool chooses = fmt::format("{}.bias", names.router.hugging_face) == names.choice_bias.hugging_face;
+  moe.router = chooses && config.choice_bias && !scope.gguf()
+                   ? Linear{.weight = scope.InPanels(scope.Matrix(names.router, routed, hidden)), .bias = {}}
+                   : scope.BindLinear(names.router, routed, hidden, config.router_bias);
   moe.score = config.score;
   moe.chosen = config.chosen;
   moe.groups = config.groups;

@@ -27,11 +27,11 @@ struct MixtureConfig {
   bool scale_inputs = false;  // MixtureOfExperts
   float jitter = 0;           // kernels::RoutingRule
   Bias router_bias = Bias::kAbsent;
-  float clamp = 0;           // MixtureOfExperts
-  int32_t identity = 0;      // MixtureOfExperts
-  float logit_cap = 0;       // MixtureOfExperts
-  float shared_scale = 1;    // MixtureOfExperts
-  std::vector<bool> sparse;  // [layers]: whether a layer has experts
+  int32_t identity = 0;             // MixtureOfExperts
+  float logit_cap = 0;              // MixtureOfExperts
+  float shared_scale = 1;           // MixtureOfExperts
+  kernels::SwigluClamp clamp = {};  // MixtureOfExperts
+  std::vector<bool> sparse;         // [layers]: whether a layer has experts
 };
 
 // What configurations of a family may leave out; the second half of Hugging Face only.
@@ -43,6 +43,7 @@ struct MixtureDefaults {
   int32_t groups = 1, groups_kept = 1;
   bool greedy = false;                   // experts are chosen from all groups where no topk_method is named
   const MixtureConfig* sizes = nullptr;  // chosen and width, which a family reads by itself
+  bool all_sparse = false;               // each layer has experts, and no key says which do
   bool as_stored = false;  // the layers of a GGUF with a router have experts, whatever its keys say
 };
 

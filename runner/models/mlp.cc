@@ -5,8 +5,9 @@
 
 namespace quire::runner::models {
 
-void Gate(ThreadPool& pool, Activation activation, std::span<const float> up, std::span<float> gate,
-          float limit) {
+void Gate(ThreadPool& pool, Activation activation, const kernels::SwigluClamp& clamp,
+          std::span<const float> up, std::span<float> gate) {
+  if (clamp.limit > 0) return kernels::ClampedSwiglu(pool, clamp, up, gate);
   switch (activation) {
     case Activation::kSilu:
       return kernels::SiluMul(pool, up, gate);
@@ -15,8 +16,6 @@ void Gate(ThreadPool& pool, Activation activation, std::span<const float> up, st
     case Activation::kGeluErf:
       kernels::GeluErf(pool, gate);
       return kernels::Mul(pool, up, gate);
-    case Activation::kSwigluOai:
-      return kernels::ClampedSwiglu(pool, limit, up, gate);
     case Activation::kRelu:
       return kernels::ReluMul(pool, up, gate);
   }
@@ -30,7 +29,7 @@ void GatedMlp::Run(ForwardContext& ctx, std::span<const float> x, std::span<floa
   if (gate_scale != 1) kernels::Scale(ctx.pool, gate_scale, gated);
   gate_adapter.AddTo(ctx, in, gated);
   up_adapter.AddTo(ctx, in, wide);
-  Gate(ctx.pool, activation, wide, gated, limit);
+  Gate(ctx.pool, activation, clamp, wide, gated);
   down.Run(ctx.pool, ctx.Input(gated), y);
 }
 

@@ -11,20 +11,19 @@
 
 namespace quire::runner::models {
 
-// kGelu is the tanh approximation, kGeluErf the exact function. kSwigluOai: kernels::ClampedSwiglu, which has
-// a limit.
-enum class Activation : uint8_t { kSilu, kGelu, kGeluErf, kRelu, kSwigluOai };
+// kGelu is the tanh approximation, kGeluErf the exact function.
+enum class Activation : uint8_t { kSilu, kGelu, kGeluErf, kRelu };
 enum class PlainActivation : uint8_t { kGelu, kGeluErf, kSilu, kSquaredRelu, kXielu };
 
-// gate = activation(gate) * up.
-void Gate(ThreadPool& pool, Activation activation, std::span<const float> up, std::span<float> gate,
-          float limit = 0);
+// gate = activation(gate) * up, or what `clamp` makes of both where it has a limit.
+void Gate(ThreadPool& pool, Activation activation, const kernels::SwigluClamp& clamp,
+          std::span<const float> up, std::span<float> gate);
 
-// down(activation(gate(x)) * up(x)).
+// down(Gate(gate(x), up(x))).
 struct GatedMlp {
   Linear gate, up, down;
   Activation activation = Activation::kSilu;
-  float limit = 0;                             // of an activation that has one
+  kernels::SwigluClamp clamp = {};
   float gate_scale = 1;                        // of gate(x)
   LowRank gate_adapter = {}, up_adapter = {};  // added to gate(x), unscaled, and up(x)
 

@@ -32,10 +32,18 @@ void MixtureOfExperts::Choose(ForwardContext& ctx, std::span<const float> x) con
   const std::span<float> scores = ctx.work.scores.Get(ctx.rows() * experts);
   router.Run(ctx.pool, ctx.Input(x), scores);
   if (logit_cap > 0) kernels::SoftCap(ctx.pool, logit_cap, scores);
+  std::vector<int32_t> given;
+  if (!by_token.empty()) {
+    for (const TokenId token : ctx.batch.tokens) {
+      const auto first = by_token.begin() + int64_t{token} * chosen;
+      given.insert(given.end(), first, first + chosen);
+    }
+  }
   kernels::Route(ctx.pool,
                  {.score = score,
                   .experts = experts,
                   .chosen = chosen,
+                  .given = given,
                   .bias = choice_bias,
                   .groups = groups,
                   .groups_kept = groups_kept,
@@ -107,11 +115,7 @@ void MixtureOfExperts::RunGates(ForwardContext& ctx, std::span<const float> x, s
   RunExperts(ctx, expert_panels, up, in, wide);
   add_bias(gate_bias, gated);
   add_bias(up_bias, wide);
-  if (clamp > 0) {
-    kernels::ClampedSwiglu(ctx.pool, clamp, wide, gated);
-  } else {
-    Gate(ctx.pool, activation, wide, gated);
-  }
+  Gate(ctx.pool, activation, clamp, wide, gated);
 }
 
 void MixtureOfExperts::RunChosen(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const {

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "runner/kernels/elementwise.h"
 #include "runner/kernels/experts.h"
 #include "runner/models/mlp.h"
 #include "runner/models/tensor_binder.h"
@@ -16,7 +17,7 @@ namespace quire::runner::models {
 // y = sum over the chosen e of weight_e * down_e(activation(gate_e(x)) * up_e(x)), in ascending order of e,
 // plus shared_scale * shared(x) if there is a shared expert, times sigmoid(shared_gate(x)) if that has a gate.
 // The router may know more experts than there are matrices: the others give x itself. With `clamp`,
-// activation(g) * u is min(g, clamp) sigmoid(1.702 g) (u + 1), u between -clamp and clamp.
+// activation(g) * u is kernels::ClampedSwiglu.
 struct MixtureOfExperts {
   Linear router;  // [experts, hidden], the experts without matrices last
   kernels::RoutingRule::Score score = kernels::RoutingRule::Score::kSoftmax;
@@ -24,6 +25,7 @@ struct MixtureOfExperts {
   int32_t groups = 1, groups_kept = 1, group_best = 1;  // RoutingRule
   std::vector<float> choice_bias;                       // [experts], or empty
   std::vector<float> expert_scale;                      // [experts], or empty
+  std::vector<int32_t> by_token;  // [vocab, chosen] the experts of each token (hash routing), or empty
   bool normalize = true;
   float normalize_eps = 0;
   float scale = 1;
@@ -36,7 +38,7 @@ struct MixtureOfExperts {
   ExpertPanels* expert_panels = nullptr;           // what products of `gate`, `up` and `down` pass; or null
   std::vector<std::unique_ptr<std::byte[]>> made;  // memory of matrices that no file has
   Activation activation = Activation::kSilu;
-  float clamp = 0;
+  kernels::SwigluClamp clamp = {};
   float logit_cap = 0;  // of the router's logits; 0 = none
   float shared_scale = 1;
   GatedMlp shared;        // without weights where there is none

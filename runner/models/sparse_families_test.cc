@@ -74,7 +74,7 @@ TEST(SparseFamilies, RefuseByTheNameOfTheKey) {
       {MakeGlmMoeDsa, {{"indexer_types", {"full", "half", "full"}}}, "indexer_types[1]"},
       {MakeGlmMoeDsa, {{"indexer_types", nullptr}, {"index_topk_pattern", "FFX"}}, "index_topk_pattern"},
       {MakeMiniMaxM3, {{"index_n_heads", 4}}, "4 index heads for 2 KV heads"},
-      {MakeMiniMaxM3, {{"swiglu_alpha", 1.5}}, "swiglu_alpha"},
+      {MakeMiniMaxM3, {{"swiglu_limit", 0}}, "swiglu_limit"},
       {MakeMiniMaxM3, {{"sparse_attention_config", {{"sparse_score_type", "mean"}}}}, "sparse_score_type"},
       {MakeMiniMaxM3, {{"sparse_attention_config", {{"sparse_init_block", 1}}}}, "sparse_init_block"},
   };

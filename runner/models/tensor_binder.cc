@@ -32,8 +32,8 @@ TensorBinder::TensorBinder(const weights::ModelFiles& files, PanelStore* panels)
   for (const char* embedding : {"backbone.embeddings.weight", "backbone.embedding.weight"}) {
     if (files.Find(embedding) != nullptr) prefix_ = "backbone.";
   }
-  // Saved as what is inside of a model that generates, as models that embed are.
-  if (files.Find("embed_tokens.weight") != nullptr) prefix_ = "";
+  // Saved as what is inside of a model that generates, as models that embed are; DeepSeek V4.
+  if (files.Find("embed_tokens.weight") != nullptr || files.Find("embed.weight") != nullptr) prefix_ = "";
 }
 
 TensorScope TensorBinder::Named(std::string prefix) { return {this, std::move(prefix)}; }
@@ -214,6 +214,29 @@ std::span<const std::byte> TensorScope::Raw(std::string_view hugging_face, std::
 
 bool TensorScope::HasRaw(std::string_view hugging_face) const {
   return binder_->files_.FindRaw(Full({hugging_face, ""}, "")) != nullptr;
+}
+
+std::vector<int32_t> TensorScope::Indices(TensorName name, int64_t rows, int64_t columns,
+                                          int64_t limit) const {
+  if (failed()) return {};
+  const std::string full = Full(name, "");
+  const auto count = static_cast<size_t>(rows * columns);
+  std::vector<int32_t> indices(count);
+  if (metadata_only()) return indices;
+  const auto stored = binder_->files_.Integers(full);
+  if (!stored || stored->size() != count) {
+    binder_->Fail(full, fmt::format("is missing or no table [{}, {}] of integers", rows, columns));
+    return {};
+  }
+  for (size_t i = 0; i < count; ++i) {
+    const int64_t index = (*stored)[i];
+    if (index < 0 || index >= limit) {
+      binder_->Fail(full, fmt::format("has {}, which is not below {}", index, limit));
+      return {};
+    }
+    indices[i] = static_cast<int32_t>(index);
+  }
+  return indices;
 }
 
 float TensorScope::Scalar(TensorName name) const {

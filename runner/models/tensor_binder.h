@@ -116,6 +116,8 @@ class TensorScope {
   std::span<const std::byte> Raw(std::string_view hugging_face, std::string_view dtype,
                                  std::span<const int64_t> shape) const;
   bool HasRaw(std::string_view hugging_face) const;
+  // A table [rows, columns] of integers below `limit`; the complete name.
+  std::vector<int32_t> Indices(TensorName name, int64_t rows, int64_t columns, int64_t limit) const;
   // A number, stored alone; the complete name.
   float Scalar(TensorName name) const;
   // `size` numbers as float32, in whatever shape; the complete name.
