@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "runner/kernels/attention.h"
@@ -72,19 +73,19 @@ void Decoder::BindEmbedding(TensorBinder& bind, TensorName name) {
   embedding_ = bind.Global().Matrix(name, config_.vocab, config_.hidden);
 }
 
-void Decoder::BindHead(TensorBinder& bind, TensorName final_norm) {
-  final_norm_ = BindLayerNorm(bind.Global(), final_norm);
-  head_.weight = bind.InPanels(
-      config_.tied ? embedding_
-                   : bind.Outside().Matrix({"lm_head", "output"}, config_.vocab, config_.hidden));
+void Decoder::BindHead(TensorBinder& bind, TensorName final_norm, TensorName head) {
+  const bool named = !final_norm.hugging_face.empty() || !final_norm.gguf.empty();
+  if (named) final_norm_ = BindLayerNorm(bind.Global(), final_norm);
+  head_.weight =
+      bind.InPanels(config_.tied ? embedding_ : bind.Outside().Matrix(head, config_.vocab, config_.hidden));
   if (config_.head_bias != Bias::kAbsent) {
-    head_.bias = bind.Outside().BiasOf({"lm_head", "output"}, config_.vocab, config_.head_bias);
+    head_.bias = bind.Outside().BiasOf(head, config_.vocab, config_.head_bias);
   }
   parameters_ = bind.parameters();
   weight_bytes_ = bind.bytes();
   resident_bytes_ = bind.resident_bytes();
   streamed_bytes_ = bind.streamed_bytes();
-  RowWidths::Grow(bind.widths().hidden, config_.hidden);
+  RowWidths::Grow(bind.widths().hidden, int64_t{config_.hidden} * streams_);
   if (kernels::HasPanels(head_.weight.type)) RowWidths::Grow(bind.widths().quantized, config_.hidden);
   widths_ = bind.widths();
 }
@@ -248,6 +249,11 @@ CacheBinding Decoder::AddRecurrent(const cache::RecurrentLayer& state, int32_t t
   return cache_bindings_.back();
 }
 
+size_t Decoder::AddState(const cache::RecurrentLayer& state) {
+  layout_.recurrent.push_back(state);
+  return layout_.recurrent.size() - 1;
+}
+
 size_t Decoder::AddStateSpace(const cache::RecurrentLayer& state, int32_t decoder_layer) {
   const size_t index = layout_.recurrent.size();
   cache_bindings_.push_back(
@@ -307,6 +313,14 @@ void Decoder::EmbedRows(const Batch& batch, ThreadPool& pool, std::span<float> h
     row = static_cast<size_t>(image.end);
   }
   embed(row, tokens.size());
+  const auto streams = static_cast<size_t>(streams_);
+  if (streams == 1) return;
+  // From the last row on: what is copied lies before what it is copied to.
+  for (size_t r = tokens.size(); r-- > 0;) {
+    for (size_t s = streams; s-- > (r == 0 ? 1U : 0U);) {
+      std::copy_n(h.data() + r * width, width, h.data() + (r * streams + s) * width);
+    }
+  }
 }
 
 void Decoder::AddBehind(const Batch& batch, size_t layer, ThreadPool& pool, std::span<float> h) const {
@@ -322,8 +336,8 @@ void Decoder::Forward(const Batch& batch, const cache::StepView& step, ThreadPoo
                       const Outputs& outputs, ActivationHook* hook) {
   ForwardContext ctx{.batch = batch, .step = step, .layout = layout_, .pool = pool, .work = work_};
   const int64_t rows = ctx.rows();
-  const std::span<float> h = work_.hidden.Get(rows * config_.hidden);
   ctx.Prepare(config_.heads, group_heads_);
+  const std::span<float> h = work_.hidden.Get(rows * config_.hidden * streams_);
   EmbedRows(batch, pool, h);
   Report(hook, "hidden.embed", h, rows);
   PrepareForward(ctx, h);
@@ -333,9 +347,10 @@ void Decoder::Forward(const Batch& batch, const cache::StepView& step, ThreadPoo
     AddBehind(batch, layer, pool, h);
   }
   if (hook != nullptr) {
-    const std::span<float> normed = work_.normed.Get(rows * config_.hidden);
-    final_norm_.Run(pool, h, normed);
-    Report(hook, "hidden.final_norm", normed, rows);
+    const std::span<float> normed = work_.outputs.Get(rows * config_.hidden);
+    std::vector<int32_t> all(static_cast<size_t>(rows));
+    std::iota(all.begin(), all.end(), 0);
+    Report(hook, "hidden.final_norm", Final(ctx, all, h, normed), rows);
   }
   Final(ctx, batch.hidden_rows, h, outputs.hidden);
   const auto logit_rows = static_cast<int64_t>(batch.logit_rows.size());
@@ -346,12 +361,17 @@ void Decoder::Forward(const Batch& batch, const cache::StepView& step, ThreadPoo
 }
 
 std::span<float> Decoder::Final(ForwardContext& ctx, std::span<const int32_t> rows, std::span<const float> h,
-                                std::span<float> to) const {
-  const auto width = static_cast<size_t>(config_.hidden);
+                                std::span<float> to) {
+  const auto width = static_cast<size_t>(config_.hidden) * static_cast<size_t>(streams_);
+  if (rows.empty()) return to;
+  const auto size = static_cast<int64_t>(rows.size() * width);
+  const std::span<float> gathered = streams_ == 1 ? to : work_.mixed.Get(size);
   for (size_t i = 0; i < rows.size(); ++i) {
-    std::ranges::copy(h.subspan(static_cast<size_t>(rows[i]) * width, width), to.subspan(i * width).begin());
+    std::ranges::copy(h.subspan(static_cast<size_t>(rows[i]) * width, width),
+                      gathered.subspan(i * width).begin());
   }
-  final_norm_.Run(ctx.pool, to, to);
+  if (streams_ > 1) JoinStreams(ctx, gathered, to);
+  if (final_norm_) final_norm_.Run(ctx.pool, to, to);
   return to;
 }
 

@@ -81,15 +81,19 @@ class Decoder : public Model {
   void Forward(const Batch& batch, const cache::StepView& step, ThreadPool& pool, const Outputs& outputs,
                ActivationHook* hook) final;
   void Replay(size_t recurrent_layer, std::byte* slot, std::span<const std::byte> inputs, int32_t tokens,
-              ThreadPool& pool) final;
+              ThreadPool& pool) override;
 
  protected:
   Decoder(std::shared_ptr<const weights::ModelFiles> files, const DecoderConfig& config);
 
-  // Runs decoder layer `layer` on the residual stream h [rows, hidden].
+  // Runs decoder layer `layer` on the residual stream h [rows, hidden], or on its streams [rows, streams_,
+  // hidden].
   virtual void RunLayer(ForwardContext& ctx, size_t layer, std::span<float> h) = 0;
-  // Before the first layer: h is the embedded tokens. Computes the angles that the layers use.
+  // Before the first layer: h is the embedded tokens, in each stream. Computes the angles that the layers use.
   virtual void PrepareForward(ForwardContext& ctx, std::span<const float> h) = 0;
+  // The streams of rows of a residual [any rows, streams, hidden] as one, [any rows, hidden], behind the last
+  // layer. REQUIRES: streams_ > 1.
+  virtual void JoinStreams(ForwardContext&, std::span<const float> /*h*/, std::span<float> /*to*/) {}
   // How many layers there are: by default one for each binding.
   virtual size_t layers() const { return cache_bindings_.size(); }
   // As Replay, for the decoder layer that has this recurrent state.
@@ -97,7 +101,9 @@ class Decoder : public Model {
                            ThreadPool& pool);
 
   void BindEmbedding(TensorBinder& bind, TensorName name = {"embed_tokens", "token_embd"});
-  void BindHead(TensorBinder& bind, TensorName final_norm = {"norm", "output_norm"});
+  // No final norm where it has no name.
+  void BindHead(TensorBinder& bind, TensorName final_norm = {"norm", "output_norm"},
+                TensorName head = {"lm_head", "output"});
   // In place of the two above: the target's embedding and head, behind a final norm of its own.
   void ShareEmbeddingAndHead(const Decoder& target, const TensorScope& scope, TensorName final_norm,
                              TensorBinder& bind);
@@ -120,6 +126,8 @@ class Decoder : public Model {
   // they stay float32, and the layer's binding is another.
   CacheBinding AddRows(cache::AttentionGroup geometry, const RotaryEmbedding* rotary);
   CacheBinding AddRecurrent(const cache::RecurrentLayer& state, int32_t tiled_over = 0);
+  // A layer has this recurrent state beside another one, and no binding to it. Its index in the layout.
+  size_t AddState(const cache::RecurrentLayer& state);
   // Layer `decoder_layer` has this state-space state; its index in the layout.
   size_t AddStateSpace(const cache::RecurrentLayer& state, int32_t decoder_layer);
   // The next layer reads what the layer with `binding` stores.
@@ -128,19 +136,20 @@ class Decoder : public Model {
   const DecoderConfig& config() const { return config_; }
   const cache::Layout& layout() const { return layout_; }
 
+  int32_t streams_ = 1;  // of the residual
   float embedding_scale_ = 1;
   float logit_scale_ = 1;
   float logit_cap_ = 0;  // of the scaled logits; 0 = none
   ImageRules image_rules_ = {};
 
  private:
-  // Tokens' embeddings, and between them what the batch has for the rows of images.
+  // Tokens' embeddings, and between them what the batch has for the rows of images; in each stream.
   void EmbedRows(const Batch& batch, ThreadPool& pool, std::span<float> h) const;
   // Adds what the batch has for the rows of images behind this layer.
   void AddBehind(const Batch& batch, size_t layer, ThreadPool& pool, std::span<float> h) const;
-  // Final norm of the rows named.
+  // Final norm of the rows named, of one stream.
   std::span<float> Final(ForwardContext& ctx, std::span<const int32_t> rows, std::span<const float> h,
-                         std::span<float> to) const;
+                         std::span<float> to);
 
   CacheBinding GroupLayer(const cache::AttentionGroup& geometry, const RotaryEmbedding* rotary,
                           int32_t heads);

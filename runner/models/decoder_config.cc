@@ -25,7 +25,8 @@ std::optional<int64_t> VocabFallback(ConfigReader& read, int32_t given) {
 bool ReadTied(ConfigReader& read, TiedByDefault by_default) {
   const auto stored = [&](const char* name) { return read.files().Find(name) != nullptr; };
   if (read.gguf()) return !stored("output.weight");
-  const bool has_head = stored("lm_head.weight") || stored("language_model.lm_head.weight");
+  const bool has_head =
+      stored("lm_head.weight") || stored("language_model.lm_head.weight") || stored("head.weight");
   const bool tied =
       read.Boolean({"tie_embedding|tie_word_embeddings", ""}, by_default == TiedByDefault::kYes || !has_head);
   // A multimodal configuration may say otherwise than its text_config. What is stored then decides.

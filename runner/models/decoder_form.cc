@@ -23,6 +23,7 @@ struct DeclaredBlock {
   Norm mlp_norm;
   std::variant<GatedMlp, PlainMlp, MixtureOfExperts> feed_forward;
   Norm post_mlp_norm;
+  HyperConnection attention_connection, mlp_connection;  // of a residual with several streams
 };
 
 kernels::XieluShape BindXielu(const TensorScope& scope) {
@@ -38,6 +39,9 @@ class DeclaredDecoder : public Decoder {
     BindEmbedding(bind, form.names.embedding);
     for (size_t i = 0; i < form.layers.size() && !bind.error(); ++i) {
       AddBlock(bind.Layer(i), i);
+    }
+    if (form.streams) {
+      end_ = BindConnection(bind.Global(), form.streams->shape, form.streams->end, /*writes=*/false);
     }
     BindHead(bind, form.names.final_norm);
   }
@@ -56,6 +60,7 @@ class DeclaredDecoder : public Decoder {
         parallel_(form.norms == NormPlaces::kParallel),
         residual_scale_(form.residual_scale),
         rotaries_(form.ropes.begin(), form.ropes.end()) {
+    if (form.streams) streams_ = form.streams->shape.streams;
     embedding_scale_ = form.embedding_scale;
     logit_scale_ = form.logit_scale;
     logit_cap_ = form.logit_cap;
@@ -73,6 +78,11 @@ class DeclaredDecoder : public Decoder {
     const bool before = form.norms != NormPlaces::kAfter;
     const bool after = form.norms == NormPlaces::kAfter || form.norms == NormPlaces::kAround;
     DeclaredBlock block;
+    if (form.streams) {
+      const StreamForm& streams = *form.streams;
+      block.attention_connection = BindConnection(scope, streams.shape, streams.attention, /*writes=*/true);
+      block.mlp_connection = BindConnection(scope, streams.shape, streams.feed_forward, /*writes=*/true);
+    }
     if (before) block.attention_norm = BindLayerNorm(scope, names.attention_norm);
     if (form.latent) {
       block.attention = BindLatent(scope, *form.latent, layer);
@@ -124,6 +134,13 @@ class DeclaredDecoder : public Decoder {
   LatentAttention BindLatent(const TensorScope& scope, const LatentAttentionShape& shape, size_t index) {
     LatentAttention attention = BindLatentAttention(scope, config().hidden, shape);
     attention.rotary = &rotaries_[static_cast<size_t>(form_.layers[index].rope)];
+    if (form_.layers[index].sinks) attention.sinks = scope.Values(form_.names.attention.sinks, shape.heads);
+    if (!form_.names.latent_gate.gguf.empty()) {
+      const int64_t values = int64_t{shape.heads} * shape.value;
+      attention.gate = {.kind = OutputGate::Kind::kSigmoid,
+                        .linear = scope.BindLinear(form_.names.latent_gate, values, config().hidden)};
+      RowWidths::Grow(scope.widths().attention_gate, values);
+    }
     attention.growth = form_.query_growth;
     attention.binding = AddAttention(shape.Group(), attention.rotary);
     attention.selected = IndexerUse(index) != IndexerForm::Use::kNone;
@@ -216,6 +233,10 @@ class DeclaredDecoder : public Decoder {
     for (RotaryEmbedding& rotary : rotaries_) rotary.Prepare(ctx);
   }
 
+  void JoinStreams(ForwardContext& ctx, std::span<const float> h, std::span<float> to) override {
+    end_.Read(ctx, h, to);
+  }
+
   // norm(h), or h itself where there is no norm.
   static std::span<const float> Normed(ForwardContext& ctx, const Norm& norm, std::span<const float> h) {
     if (!norm) return h;
@@ -240,6 +261,7 @@ class DeclaredDecoder : public Decoder {
   const float residual_scale_;
   std::vector<RotaryEmbedding> rotaries_;  // [ropes]; layers point into it
   std::vector<DeclaredBlock> blocks_;
+  HyperConnection end_;  // of several streams
 };
 
 void DeclaredDecoder::RunLayer(ForwardContext& ctx, size_t layer, std::span<float> h) {
@@ -258,6 +280,10 @@ void DeclaredDecoder::RunLayer(ForwardContext& ctx, size_t layer, std::span<floa
     if (experts != nullptr && !input.empty()) return experts->Run(ctx, input, x, y);
     std::visit([&](const auto& part) { part.Run(ctx, x, y); }, block.feed_forward);
   };
+  if (form_.streams) {
+    RunThrough(ctx, block.attention_connection, block.attention_norm, h, attention);
+    return RunThrough(ctx, block.mlp_connection, block.mlp_norm, h, feed_forward);
+  }
   if (parallel_) {
     // The norm of h outlives the attention's addition to h.
     const std::span<float> normed = ctx.work.normed.Get(static_cast<int64_t>(h.size()));

@@ -15,6 +15,7 @@
 #include "runner/models/draft_model.h"
 #include "runner/models/latent_attention.h"
 #include "runner/models/mixture_config.h"
+#include "runner/models/residual_streams.h"
 
 namespace quire::runner::models {
 
@@ -36,6 +37,7 @@ struct BlockNames {
   AttentionNames attention = {};
   MlpNames mlp = {};  // of a plain feed-forward layer: up and down
   TensorName final_norm = {"norm", "output_norm"};
+  TensorName latent_gate = {};  // LatentAttention::gate, where there is one
 };
 
 struct LayerForm {
@@ -75,6 +77,7 @@ struct DecoderForm {
   std::vector<LayerForm> layers = {};  // [decoder.layers]
   NormPlaces norms = NormPlaces::kBefore;
   std::optional<LatentAttentionShape> latent = {};  // in place of grouped-query attention
+  std::optional<StreamForm> streams = {};           // of the residual, where there are several
   std::optional<IndexerForm> indexer = {};
   OutputGate::Kind output_gate = OutputGate::Kind::kNone;
   int32_t value_dim = 0;                // of a head's value; 0 = head_dim

@@ -39,7 +39,8 @@ int64_t Workspace::bytes() const {
                               &index_queries,
                               &index_keys,
                               &index_weights,
-                              &altup}) {
+                              &altup,
+                              &stream_weights}) {
     total += part->bytes();
   }
   return total;
@@ -64,7 +65,7 @@ void RowWidths::GrowExperts(int64_t experts, int64_t chosen, int64_t in, int64_t
 int64_t RowWidths::BytesFor(int64_t rows) const {
   const int64_t floats = 3 * hidden + q + 2 * k + attention_gate + attended + projected + convolved + z +
                          2 * decay + 2 * ff + scores + gathered + expert + shared + outputs + 2 * per_layer +
-                         index + index_chosen + altup + angles;
+                         index + index_chosen + altup + stream_weights + angles;
   return rows *
          (floats * static_cast<int64_t>(sizeof(float)) + kernels::QuantizedActivations::BytesOf(quantized));
 }

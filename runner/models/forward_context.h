@@ -29,12 +29,13 @@ class Scratch {
 
 // Buffers that a model reuses between steps, so that a step allocates nothing after the largest batch.
 struct Workspace {
-  Scratch hidden, normed, mixed;                  // [rows, hidden]
+  Scratch hidden, normed, mixed;                  // [rows, hidden], of all streams
   Scratch q, k, v, attended, attention_gate;      // [rows, heads or kv_heads, head_dim]
   Scratch projected, convolved, z, decay, beta;   // of the recurrent layers, see there
   Scratch gate, up;                               // [rows, ff]
   Scratch scores, expert_in, expert_out, shared;  // of the experts, see there
   Scratch outputs;                                // [logit_rows or hidden_rows, hidden]
+  Scratch stream_weights;                         // of residual_streams.h
   Scratch per_layer, per_layer_context;           // [rows, layers, per-layer width]
   Scratch index_queries, index_keys,
       index_weights;                          // of an indexer: [rows, heads, dim], [rows, dim], [rows, heads]
@@ -53,7 +54,8 @@ struct Workspace {
 // Floats that one row takes in the parts of a Workspace, each the maximum over all layers. They give the
 // memory of a step before it runs.
 struct RowWidths {
-  int64_t hidden = 0;  // of each of the three residual parts
+  int64_t hidden = 0;  // of each of the three residual parts, of all streams
+  int64_t stream_weights = 0;
   int64_t q = 0, k = 0, attention_gate = 0, attended = 0;
   int64_t projected = 0, convolved = 0, z = 0, decay = 0;   // decay: beta too
   int64_t ff = 0;                                           // gate and up, each

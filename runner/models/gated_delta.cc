@@ -202,6 +202,10 @@ void GatedDeltaNet::Run(ForwardContext& ctx, std::span<const float> x, std::span
   if (beta_scale != 1) kernels::Scale(ctx.pool, beta_scale, to.beta);
   const std::span<float> delta_out = Update(ctx, to.mixed, to.decay, to.beta);
   norm.Run(ctx.pool, delta_out, delta_out);
+  if (sigmoid_gate) {
+    kernels::SigmoidMul(ctx.pool, to.gate, delta_out);
+    return out.Run(ctx.pool, ctx.Input(delta_out), y);
+  }
   kernels::SiluMul(ctx.pool, delta_out, to.gate);
   out.Run(ctx.pool, ctx.Input(to.gate), y);
 }

@@ -55,6 +55,7 @@ struct GatedDeltaNet : DeltaRule {
   Linear ba;
   std::vector<float> rate, time_bias;  // [value_heads]
   float beta_scale = 1;                // 2: eigenvalues of a head's transition may be negative
+  bool sigmoid_gate = false;           // of z, in place of silu
   RmsNorm norm;                        // [value_dim]
   Linear out;
 

@@ -12,6 +12,7 @@
 #include "runner/kernels/float_panels.h"
 #include "runner/kernels/panels.h"
 #include "runner/models/decoder_config.h"
+#include "runner/models/per_head.h"
 #include "runner/weights/block_formats.h"
 
 namespace quire::runner::models {
@@ -33,44 +34,6 @@ double ScoreGrowth(ConfigReader& read) {
   if (!(factor > 1) || !(share > 0) || share > 1e3) return 1;
   const double growth = share * std::log(factor) + 1;
   return growth * growth;
-}
-
-// x [rows, heads, width] from element `first` of each head on, `count` of them, to [heads, rows, count]; or
-// back.
-void ToHeads(std::span<const float> x, size_t rows, size_t heads, size_t width, size_t first, size_t count,
-             std::span<float> to) {
-  for (size_t row = 0; row < rows; ++row) {
-    for (size_t head = 0; head < heads; ++head) {
-      std::copy_n(x.data() + (row * heads + head) * width + first, count,
-                  to.data() + (head * rows + row) * count);
-    }
-  }
-}
-void FromHeads(std::span<const float> x, size_t rows, size_t heads, size_t width, size_t first, size_t count,
-               std::span<float> to) {
-  for (size_t row = 0; row < rows; ++row) {
-    for (size_t head = 0; head < heads; ++head) {
-      std::copy_n(x.data() + (head * rows + row) * count, count,
-                  to.data() + (row * heads + head) * width + first);
-    }
-  }
-}
-
-// y [heads, rows, out] = x [heads, rows, in], each head times its own matrix.
-void RunHeads(ForwardContext& ctx, std::span<const kernels::Matrix> matrices, std::span<const float> x,
-              std::span<float> y) {
-  const int64_t rows = ctx.rows();
-  std::vector<kernels::MatMulPart>& parts = ctx.work.parts;
-  std::vector<int32_t>& begin = ctx.work.head_begin;
-  parts.clear();
-  begin.assign(1, 0);
-  for (size_t head = 0; head < matrices.size(); ++head) {
-    const auto first = static_cast<int64_t>(head) * rows;
-    parts.push_back({.weight = matrices[head], .begin = first, .end = first + rows});
-    begin.push_back(static_cast<int32_t>(first + rows));
-  }
-  const kernels::MatMulInput in(x, begin.back(), ctx.work.quantized, begin);
-  kernels::MatMulParts(ctx.pool, in, parts, y);
 }
 
 // The transpose of rows [begin, end) of `from`: as they are if floats, else dequantized. With panels where
@@ -220,7 +183,7 @@ void LatentAttention::Run(ForwardContext& ctx, std::span<const float> x, std::sp
                                    .layer = binding.layer,
                                    .step = &ctx.step,
                                    .row_begin = ctx.batch.row_begin};
-  const kernels::Scoring scoring{.scale = shape.scale};
+  const kernels::Scoring scoring{.scale = shape.scale, .sinks = sinks};
   if (selected && !ctx.work.selection.all) {
     const kernels::SelectedKeys chosen{.at = at, .chosen = &ctx.work.selection};
     kernels::SelectedAttention(ctx.pool, {&chosen, 1}, shape.heads, scoring, queries, attended);

@@ -55,7 +55,7 @@ struct LatentNames {
 
 //   c = kv_norm(x W_c)           k = rope(x W_k)
 //   q_h = (q_h plain W_kb,h, rope(q_h rotary))
-//   y = out(W_vb,h (softmax(scale q_h (c, k)) c))
+//   y = out(sigmoid(gate(x)) * W_vb,h (softmax(scale q_h (c, k)) c))
 // W_kb and W_vb are never applied to keys and values, but to queries and results, in prefill as in decode:
 // the order of additions, and so every bit, is that of a single token.
 struct LatentAttention {
@@ -68,6 +68,7 @@ struct LatentAttention {
   std::vector<kernels::Matrix> key_up;    // [heads] of [latent, plain]
   std::vector<kernels::Matrix> value_up;  // [heads] of [value, latent]
   Linear out;
+  std::vector<float> sinks;                        // [heads] scores beside those of the keys, or empty
   std::vector<std::unique_ptr<std::byte[]>> made;  // memory of matrices that no file has
   const RotaryEmbedding* rotary = nullptr;
   QueryGrowth growth = {};

@@ -1,7 +1,6 @@
 #include <utility>
 #include <variant>
 
-#include "runner/kernels/portable_math.h"
 #include "runner/models/decoder.h"
 #include "runner/models/families.h"
 #include "runner/models/gated_delta.h"
@@ -13,15 +12,6 @@
 
 namespace quire::runner::models {
 namespace {
-
-constexpr MlpNames kSharedNames = {.gate = {"mlp.shared_expert.gate_proj", "ffn_gate_shexp"},
-                                   .up = {"mlp.shared_expert.up_proj", "ffn_up_shexp"},
-                                   .down = {"mlp.shared_expert.down_proj", "ffn_down_shexp"}};
-constexpr ExpertNames kExpertNames = {.gate = "mlp.experts.{}.gate_proj",
-                                      .up = "mlp.experts.{}.up_proj",
-                                      .down = "mlp.experts.{}.down_proj",
-                                      .gate_up_stacked = "mlp.experts.gate_up_proj",
-                                      .down_stacked = "mlp.experts.down_proj"};
 
 // h += mixer(norm(h)); h += feed_forward(norm(h)).
 struct Block {
@@ -81,52 +71,15 @@ class Qwen3NextLayers : public Decoder {
  private:
   GatedDeltaNet BindDelta(const TensorScope& scope) {
     const kernels::GatedDeltaShape& shape = config_.delta;
-    const int64_t hidden = config_.decoder.hidden, heads = shape.value_heads;
-    GatedDeltaNet net;
-    net.shape = shape;
-    // Early files of llama.cpp keep the checkpoint's one matrix.
-    const bool one_matrix = !scope.gguf() || scope.Has({"", "ssm_in.weight"});
-    if (config_.grouped_projections && one_matrix) {
-      net.qkvz =
-          scope.BindLinear({"linear_attn.in_proj_qkvz", "ssm_in"}, shape.channels() + shape.values(), hidden);
-    } else {
-      net.qkv = scope.BindLinear({"linear_attn.in_proj_qkv", "attn_qkv"}, shape.channels(), hidden);
-      net.z = scope.BindLinear({"linear_attn.in_proj_z", "attn_gate"}, shape.values(), hidden);
-    }
-    if (config_.grouped_projections) {
-      net.ba = scope.BindLinear({"linear_attn.in_proj_ba", "ssm_ba"}, 2 * heads, hidden);
-    } else {
-      net.a = scope.BindLinear({"linear_attn.in_proj_a", "ssm_alpha"}, heads, hidden);
-      net.b = scope.BindLinear({"linear_attn.in_proj_b", "ssm_beta"}, heads, hidden);
-    }
-    net.taps = scope.Taps({"linear_attn.conv1d", "ssm_conv1d"}, shape.channels(), config_.conv_kernel);
-    net.kernel = config_.conv_kernel;
-    net.rate = scope.Values({"linear_attn.A_log", "ssm_a"}, heads);  // ssm_a is -exp(A_log)
-    if (!scope.gguf()) {
-      for (float& rate : net.rate) rate = -kernels::Exp(rate);
-    }
-    net.time_bias = scope.Values({"linear_attn.dt_bias", "ssm_dt.bias"}, heads);
-    // The one norm of the family that is not zero-centered.
-    net.norm = {.weight = scope.Norm({"linear_attn.norm", "ssm_norm"}, shape.value_dim),
-                .eps = config_.decoder.norm_eps};
-    net.out = scope.BindLinear({"linear_attn.out_proj", "ssm_out"}, hidden, shape.values());
-    net.GrowWidths(scope.widths());
+    GatedDeltaNet net = BindQwenDelta(scope, config_);
     net.recurrent_layer =
         AddRecurrent(net.state(), shape.tiled ? static_cast<int32_t>(shape.key_heads) : 0).index;
     return net;
   }
 
   MixtureOfExperts BindMixture(const TensorScope& scope) const {
-    const int64_t experts = config_.experts, hidden = config_.decoder.hidden;
-    MixtureOfExperts moe;
-    moe.router = scope.BindLinear({"mlp.gate", "ffn_gate_inp"}, experts, hidden);
-    moe.chosen = config_.experts_used;
-    moe.normalize = config_.normalize;
-    moe.activation = config_.decoder.activation;
-    BindExperts(scope, kExpertNames, experts, hidden, config_.expert_feed_forward, &moe);
-    RowWidths::Grow(scope.widths().shared, hidden);
-    moe.shared = BindMlp(scope, config_.shared_feed_forward, kSharedNames);
-    moe.shared_gate = scope.BindLinear({"mlp.shared_expert_gate", "ffn_gate_inp_shexp"}, 1, hidden);
+    MixtureOfExperts moe = BindQwenExperts(scope, config_);
+    moe.shared = BindMlp(scope, config_.shared_feed_forward, kQwenSharedNames);
     return moe;
   }
 

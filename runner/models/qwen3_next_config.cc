@@ -6,10 +6,17 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "runner/kernels/portable_math.h"
+
 namespace quire::runner::models {
 namespace {
 
 constexpr int32_t kMaxStateDim = 1024;
+constexpr ExpertNames kExpertNames = {.gate = "mlp.experts.{}.gate_proj",
+                                      .up = "mlp.experts.{}.up_proj",
+                                      .down = "mlp.experts.{}.down_proj",
+                                      .gate_up_stacked = "mlp.experts.gate_up_proj",
+                                      .down_stacked = "mlp.experts.down_proj"};
 
 // GGUF files count `predicting` more layers, which attend.
 std::vector<bool> ReadQwenLayerKinds(ConfigReader& read, int32_t layers, int32_t predicting) {
@@ -20,7 +27,12 @@ std::vector<bool> ReadQwenLayerKinds(ConfigReader& read, int32_t layers, int32_t
     is_attention[i] = (i + 1) % static_cast<size_t>(interval) == 0;
   }
   constexpr ConfigKey kTypes = {"layer_types", ""};
-  if (const auto listed = read.Kinds(kTypes, layers, "full_attention", "linear_attention")) {
+  // transformers writes one for the other.
+  const auto* const types = read.Find(kTypes);
+  const bool indexed =
+      types != nullptr && types->is_array() && std::ranges::find(*types, "indexed_attention") != types->end();
+  if (const auto listed =
+          read.Kinds(kTypes, layers, indexed ? "indexed_attention" : "full_attention", "linear_attention")) {
     is_attention = *listed;
   }
   if (const auto recurrent = read.Booleans({"", "attention.recurrent_layers"}, layers + predicting)) {
@@ -112,6 +124,54 @@ Qwen3NextConfig ReadQwen3NextConfig(ConfigReader& read) {
     read.Ignore({"intermediate_size"});
   }
   return config;
+}
+
+GatedDeltaNet BindQwenDelta(const TensorScope& scope, const Qwen3NextConfig& config) {
+  const kernels::GatedDeltaShape& shape = config.delta;
+  const int64_t hidden = config.decoder.hidden, heads = shape.value_heads;
+  GatedDeltaNet net;
+  net.shape = shape;
+  // Early files of llama.cpp keep the checkpoint's one matrix.
+  const bool one_matrix = !scope.gguf() || scope.Has({"", "ssm_in.weight"});
+  if (config.grouped_projections && one_matrix) {
+    net.qkvz =
+        scope.BindLinear({"linear_attn.in_proj_qkvz", "ssm_in"}, shape.channels() + shape.values(), hidden);
+  } else {
+    net.qkv = scope.BindLinear({"linear_attn.in_proj_qkv", "attn_qkv"}, shape.channels(), hidden);
+    net.z = scope.BindLinear({"linear_attn.in_proj_z", "attn_gate"}, shape.values(), hidden);
+  }
+  if (config.grouped_projections) {
+    net.ba = scope.BindLinear({"linear_attn.in_proj_ba", "ssm_ba"}, 2 * heads, hidden);
+  } else {
+    net.a = scope.BindLinear({"linear_attn.in_proj_a", "ssm_alpha"}, heads, hidden);
+    net.b = scope.BindLinear({"linear_attn.in_proj_b", "ssm_beta"}, heads, hidden);
+  }
+  net.taps = scope.Taps({"linear_attn.conv1d", "ssm_conv1d"}, shape.channels(), config.conv_kernel);
+  net.kernel = config.conv_kernel;
+  net.rate = scope.Values({"linear_attn.A_log", "ssm_a"}, heads);  // ssm_a is -exp(A_log)
+  if (!scope.gguf()) {
+    for (float& rate : net.rate) rate = -kernels::Exp(rate);
+  }
+  net.time_bias = scope.Values({"linear_attn.dt_bias", "ssm_dt.bias"}, heads);
+  // The one norm of the family that is not zero-centered.
+  net.norm = {.weight = scope.Norm({"linear_attn.norm", "ssm_norm"}, shape.value_dim),
+              .eps = config.decoder.norm_eps};
+  net.out = scope.BindLinear({"linear_attn.out_proj", "ssm_out"}, hidden, shape.values());
+  net.GrowWidths(scope.widths());
+  return net;
+}
+
+MixtureOfExperts BindQwenExperts(const TensorScope& scope, const Qwen3NextConfig& config) {
+  const int64_t experts = config.experts, hidden = config.decoder.hidden;
+  MixtureOfExperts moe;
+  moe.router = scope.BindLinear({"mlp.gate", "ffn_gate_inp"}, experts, hidden);
+  moe.chosen = config.experts_used;
+  moe.normalize = config.normalize;
+  moe.activation = config.decoder.activation;
+  BindExperts(scope, kExpertNames, experts, hidden, config.expert_feed_forward, &moe);
+  RowWidths::Grow(scope.widths().shared, hidden);
+  moe.shared_gate = scope.BindLinear({"mlp.shared_expert_gate", "ffn_gate_inp_shexp"}, 1, hidden);
+  return moe;
 }
 
 }  // namespace quire::runner::models

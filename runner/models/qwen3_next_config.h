@@ -1,11 +1,15 @@
-// The validated configuration of a Qwen3-Next or Qwen3.5 checkpoint, from either file format.
+// The validated configuration of a Qwen3-Next, Qwen3.5 or Qwen4-Exp checkpoint, from either file format, and
+// the parts that these have in common.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "runner/kernels/gated_delta.h"
+#include "runner/models/decoder.h"
 #include "runner/models/decoder_config.h"
+#include "runner/models/gated_delta.h"
+#include "runner/models/moe.h"
 #include "runner/models/rope.h"
 
 namespace quire::runner::models {
@@ -30,5 +34,12 @@ struct Qwen3NextConfig {
 };
 
 Qwen3NextConfig ReadQwen3NextConfig(ConfigReader& read);
+
+// A delta net, all but its place in the cache; and the experts, all but the shared one.
+GatedDeltaNet BindQwenDelta(const TensorScope& scope, const Qwen3NextConfig& config);
+MixtureOfExperts BindQwenExperts(const TensorScope& scope, const Qwen3NextConfig& config);
+inline constexpr MlpNames kQwenSharedNames = {.gate = {"mlp.shared_expert.gate_proj", "ffn_gate_shexp"},
+                                              .up = {"mlp.shared_expert.up_proj", "ffn_up_shexp"},
+                                              .down = {"mlp.shared_expert.down_proj", "ffn_down_shexp"}};
 
 }  // namespace quire::runner::models
