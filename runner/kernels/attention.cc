@@ -28,6 +28,7 @@ void Attention(ThreadPool& pool, const AttentionLayer& at, AttentionPlan& plan, 
          g.value_dim <= kMaxHeadDim);
   [[maybe_unused]] const size_t queries = static_cast<size_t>(at.row_begin.back()) * g.heads;
   assert(q.size() == queries * g.dim && out.size() == queries * g.value_dim);
+  assert(scoring.slopes.empty() || scoring.slopes.size() == g.heads);
   assert(scoring.sinks.empty() || scoring.sinks.size() == g.heads);
   const auto items = plan.items();
   const auto run = TaskFunctionFor(g.group);

@@ -67,12 +67,13 @@ class AttentionPlan {
 };
 
 // How a dot product of query and key becomes a score: s = scale * q k, then cap * tanh(s / cap) if there is a
-// cap.
+// cap, less slope * distance if there are slopes.
 struct Scoring {
   float scale = 1;     // > 0
   float soft_cap = 0;  // 0 = none
   // [heads], or empty: a score of no key and no value that takes its share of the softmax.
   std::span<const float> sinks = {};
+  std::span<const float> slopes = {};  // [heads]: ALiBi; or empty
 };
 
 // out [rows, heads, value_dim] = softmax(score(q, k)) v over the keys each row may see: its own position and

@@ -56,6 +56,17 @@ HWY_INLINE void CapScores(float* scores, size_t begin, size_t end, float cap) {
   }
 }
 
+// scores [begin, end) less slope * the distance from the query; whole vectors. The distance is `distance` of
+// column 0, and 1 less for each further column. The slope is in units of log2.
+HWY_INLINE void ApplySlope(float* scores, size_t begin, size_t end, float slope, float distance) {
+  const F32 d;
+  const VF32 by = hn::Set(d, slope);
+  for (size_t i = begin; i < end; i += kLanes) {
+    const VF32 away = hn::Sub(hn::Set(d, distance - static_cast<float>(i)), hn::Iota(d, 0));
+    hn::Store(hn::NegMulAdd(by, away, hn::Load(d, scores + i)), d, scores + i);
+  }
+}
+
 // Columns of a row of scores: whole vectors [begin, end), of which it sees keys [first, last).
 struct ScoreColumns {
   size_t begin, end;

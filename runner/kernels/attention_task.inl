@@ -113,6 +113,9 @@ class AttentionTask {
     const size_t row = static_cast<size_t>(at_.row_begin[sequence_]) + (begin_ + r) / g_.share;
     return row * g_.heads + kv_head_ * g_.share + (begin_ + r) % g_.share;
   }
+  cache::Position PositionOf(size_t r) const {
+    return at_.step->offset(sequence_) + static_cast<cache::Position>((begin_ + r) / g_.share);
+  }
   // The first key of all rows.
   cache::Position FirstKey() const {
     return pages_.empty() ? s_.oldest[0] : std::max(s_.oldest[0], pages_.front().first);
@@ -329,6 +332,11 @@ class AttentionTask {
         continue;
       }
       if (scoring_.soft_cap > 0) CapScores(scores, columns.begin, columns.end, scoring_.soft_cap);
+      if (!scoring_.slopes.empty()) {
+        const float slope = scoring_.slopes[HeadIndex(r) % g_.heads] * kLog2OfE;
+        const auto distance = static_cast<float>(PositionOf(r) - tile);
+        ApplySlope(scores, columns.begin, columns.end, slope, distance);
+      }
       largest[r] = LargestScore(scores, seen);
       RowSums& sums = s_.segment[r];
       const float max = sums.weight == 0.0F ? largest[r] : std::max(sums.max, largest[r]);

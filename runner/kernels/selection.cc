@@ -427,6 +427,7 @@ void SelectKeys(ThreadPool& pool, const AttentionLayer& at, const IndexRule& rul
 
 void SelectedAttention(ThreadPool& pool, std::span<const SelectedKeys> sources, int32_t heads,
                        const Scoring& scoring, std::span<const float> q, std::span<float> out) {
+  assert(scoring.slopes.empty());  // gathered keys have other distances
   const AttentionLayer& first = sources[0].at;
   const int32_t kv_heads = GroupOf(first).kv_heads, share = heads / kv_heads;
   const std::vector<Query> queries = QueriesOf(first);

@@ -53,6 +53,17 @@ void NormAndRotate(ForwardContext& ctx, const Attention& attention, const RmsNor
 
 }  // namespace
 
+std::vector<float> AlibiSlopes(int32_t heads, float largest) {
+  std::vector<float> slopes;
+  slopes.reserve(static_cast<size_t>(heads));
+  const double below = std::exp2(std::floor(std::log2(heads)));
+  for (int32_t i = 0; i < heads; ++i) {
+    const double at = i < below ? i + 1 : 2 * (i - below) + 1, of = i < below ? below : 2 * below;
+    slopes.push_back(static_cast<float>(std::exp2(-static_cast<double>(largest) * at / of)));
+  }
+  return slopes;
+}
+
 void QueryGrowth::Apply(const ForwardContext& ctx, std::span<float> queries) const {
   if (beta == 0) return;
   const auto rows = static_cast<size_t>(ctx.rows());
@@ -130,7 +141,7 @@ void Attention::Run(ForwardContext& ctx, std::span<const float> x, std::span<flo
   if (k) StoreKeys(ctx, in, projected.k, projected.v);
   std::span<float> attended = ctx.work.attended.Get(static_cast<int64_t>(queries.size()));
   const float factor = scale != 0 ? scale : static_cast<float>(1 / std::sqrt(static_cast<double>(head_dim)));
-  const kernels::Scoring scoring{.scale = factor, .soft_cap = soft_cap, .sinks = sinks};
+  const kernels::Scoring scoring{.scale = factor, .soft_cap = soft_cap, .sinks = sinks, .slopes = slopes};
   if (indexer && !ctx.work.selection.all) {
     const kernels::SelectedKeys chosen{.at = LayerOf(ctx, *this), .chosen = &ctx.work.selection};
     kernels::SelectedAttention(ctx.pool, {&chosen, 1}, heads, scoring, queries, attended);
@@ -146,6 +157,7 @@ void Attention::Run(ForwardContext& ctx, std::span<const float> x, std::span<flo
     kernels::SigmoidMul(ctx.pool, ctx.work.attention_gate.Get(static_cast<int64_t>(attended.size())),
                         attended);
   }
+  if (out_norm) out_norm.Run(ctx.pool, attended, attended);
   out.Run(ctx.pool, ctx.Input(attended), y);
 }
 

@@ -17,6 +17,10 @@
 
 namespace quire::runner::models {
 
+// The slopes of ALiBi (Press et al. 2022), whose largest bias is `largest`, for any number of heads: those of
+// the power of 2 below, then every other one of twice as many.
+std::vector<float> AlibiSlopes(int32_t heads, float largest);
+
 // Queries at position p grow by 1 + beta log(1 + floor((p + offset) / context)) (Llama 4); beta 0: they do
 // not.
 struct QueryGrowth {
@@ -29,7 +33,7 @@ struct QueryGrowth {
 };
 
 //   q = rope(norm(q(x)))   k = rope(norm(k(x)))   v = norm(v(x))
-//   y = out(softmax(cap(scale q k)) v)
+//   y = out(norm(softmax(cap(scale q k)) v))
 // Norms are of each head or of all heads of a row, as their weights have it, before the rotation, or behind
 // it with norm_rotated; norms and the rotation are optional.
 struct Attention {
@@ -38,6 +42,7 @@ struct Attention {
   Linear v;  // none, with k: the values are k(x)
   LowRank q_adapter, k_adapter, v_adapter;  // added to q(x), k(x) and v(x)
   RmsNorm q_norm, k_norm, v_norm;
+  RmsNorm out_norm;  // of what all heads attended to together; or none
   std::vector<float> q_weights,
       k_weights;  // [heads, head_dim] of what is normed, where heads have their own; or empty
   bool norm_rotated = false;
@@ -46,12 +51,13 @@ struct Attention {
   const RotaryEmbedding* rotary = nullptr;  // none: positions are not encoded
   int32_t heads = 0;
   int32_t head_dim = 0;
-  int32_t value_dim = 0;     // of a head's value; 0 = head_dim. The cache has heads of the larger size
-  float key_scale = 1;       // of k(x)
-  float value_scale = 1;     // of v(x)
-  float scale = 0;           // of the dot products; 0 = 1 / sqrt(head_dim)
-  float soft_cap = 0;        // of the scaled dot products; 0 = none
-  std::vector<float> sinks;  // [heads] scores beside those of the keys, or empty
+  int32_t value_dim = 0;      // of a head's value; 0 = head_dim. The cache has heads of the larger size
+  float key_scale = 1;        // of k(x)
+  float value_scale = 1;      // of v(x)
+  float scale = 0;            // of the dot products; 0 = 1 / sqrt(head_dim)
+  float soft_cap = 0;         // of the scaled dot products; 0 = none
+  std::vector<float> sinks;   // [heads] scores beside those of the keys, or empty
+  std::vector<float> slopes;  // [heads] of ALiBi, or empty
   QueryGrowth growth = {};
   std::optional<Indexer> indexer;  // chooses the keys that are seen
   // q(x) is [heads, query and gate, head_dim], and y = out(sigmoid(gate) * attended).

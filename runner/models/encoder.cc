@@ -11,25 +11,10 @@
 #include <utility>
 #include <vector>
 
+#include "runner/models/attention.h"
 #include "runner/models/distance_bias.h"
 
 namespace quire::runner::models {
-namespace {
-
-// The slopes of ALiBi for any number of heads: those of the power of 2 below, then every other one of twice
-// as many.
-std::vector<float> AlibiSlopes(int32_t heads, float largest) {
-  std::vector<float> slopes;
-  slopes.reserve(static_cast<size_t>(heads));
-  const double below = std::exp2(std::floor(std::log2(heads)));
-  for (int32_t i = 0; i < heads; ++i) {
-    const double at = i < below ? i + 1 : 2 * (i - below) + 1, of = i < below ? below : 2 * below;
-    slopes.push_back(static_cast<float>(std::exp2(-static_cast<double>(largest) * at / of)));
-  }
-  return slopes;
-}
-
-}  // namespace
 
 Encoder::Encoder(std::shared_ptr<const weights::ModelFiles> files, TensorBinder& bind,
                  const EncoderForm& form, EncoderHead head)

@@ -76,14 +76,15 @@ struct Case {
   float soft_cap = 0;
   bool sinks = false;
   int32_t latent = 0;
+  bool slopes = false;
 
   int32_t value_dim() const { return latent > 0 ? latent : dim; }
 };
 
 inline std::string Name(const Case& c) {
-  return testing::PrintToString(std::vector<int>{c.heads, c.kv_heads, c.dim, c.page_tokens, c.window,
-                                                 static_cast<int>(c.element), static_cast<int>(c.soft_cap),
-                                                 static_cast<int>(c.sinks), c.latent});
+  return testing::PrintToString(std::vector<int>{
+      c.heads, c.kv_heads, c.dim, c.page_tokens, c.window, static_cast<int>(c.element),
+      static_cast<int>(c.soft_cap), static_cast<int>(c.sinks), c.latent, static_cast<int>(c.slopes)});
 }
 
 inline cache::Layout LayoutOf(const Case& c) {
@@ -119,6 +120,13 @@ inline std::vector<float> SinksOf(const Case& c) {
   std::vector<float> sinks = Random(12).Floats(static_cast<size_t>(c.heads));
   sinks[0] = 9;  // above most scores
   return sinks;
+}
+
+inline std::vector<float> SlopesOf(const Case& c) {
+  std::vector<float> slopes;
+  for (int32_t head = 0; head < c.heads && c.slopes; ++head)
+    slopes.push_back(0.3F / static_cast<float>(1 + head));
+  return slopes;
 }
 
 inline void AppendRows(const std::vector<float>& from, int32_t begin, int32_t end, int32_t row_size,
@@ -170,10 +178,11 @@ inline std::vector<std::vector<float>> Attend(ThreadPool& pool, const Case& c, c
                             .row_begin = row_begin,
                             .seen_end = seen_end};
     std::vector<float> out(static_cast<size_t>(row_begin.back() * c.heads * c.value_dim()));
-    const std::vector<float> sinks = SinksOf(c);
+    const std::vector<float> sinks = SinksOf(c), slopes = SlopesOf(c);
     StoreKeyValue(pool, at, k, v);
     plan.Prepare(row_begin, c.heads, layout.groups[0], pool.threads());
-    Attention(pool, at, plan, {.scale = kScale, .soft_cap = c.soft_cap, .sinks = sinks}, q, out);
+    Attention(pool, at, plan, {.scale = kScale, .soft_cap = c.soft_cap, .sinks = sinks, .slopes = slopes}, q,
+              out);
     for (size_t s = 0; s < in.lengths.size(); ++s) {
       AppendRows(out, row_begin[s], row_begin[s + 1], c.heads * c.value_dim(), &result[s]);
     }
@@ -225,7 +234,7 @@ inline double Expected(const Case& c, const Inputs& in, size_t s, int32_t p, int
     return c.latent > 0 ? at(in.k[s], key, c.dim - c.latent + d) : at(in.v[s], key, d);
   };
   const int32_t first = c.window == 0 ? 0 : std::max(0, p - c.window + 1);
-  const std::vector<float> sinks = SinksOf(c);
+  const std::vector<float> sinks = SinksOf(c), slopes = SlopesOf(c);
   double weight = c.sinks ? std::exp(static_cast<double>(sinks[static_cast<size_t>(head)])) : 0, sum = 0;
   for (int32_t key = first; key < end; ++key) {
     double score = 0;
@@ -234,6 +243,7 @@ inline double Expected(const Case& c, const Inputs& in, size_t s, int32_t p, int
     }
     score *= kScale;
     if (c.soft_cap > 0) score = c.soft_cap * std::tanh(score / c.soft_cap);
+    if (c.slopes) score -= static_cast<double>(slopes[static_cast<size_t>(head)]) * (p - key);
     const double e = std::exp(score);
     weight += e;
     sum += e * value(key);
