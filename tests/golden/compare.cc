@@ -49,6 +49,17 @@ double LogSumExp(std::span<const float> logits) {
   return std::log(sum) + largest;
 }
 
+// Largest difference of rows [vocab] of logits.
+float LogitDifference(const GoldenFile& golden, std::vector<float> actual, std::span<const float> expected) {
+  const auto vocab = static_cast<size_t>(golden.vocab);
+  for (size_t i = 0; golden.normalized && i < actual.size(); i += vocab) {
+    const std::span<float> row = std::span(actual).subspan(i, vocab);
+    const auto sum = static_cast<float>(LogSumExp(row));
+    for (float& logit : row) logit -= sum;
+  }
+  return MaxAbsDifference(actual, expected);
+}
+
 // Whether the state is the keys or values of a layer that slides.
 bool Slides(const models::Model& model, const std::string& name) {
   const auto bindings = model.cache_bindings();
@@ -82,6 +93,25 @@ bool IsLatent(const models::Model& model, const std::string& name) {
   return false;
 }
 
+// Keys or values [heads, tokens, head_dim] of the cache's KV heads: some references repeat them for all query
+// heads.
+GoldenState OfKvHeads(const models::Model& model, const std::string& name, GoldenState state) {
+  for (const models::CacheBinding& binding : model.cache_bindings()) {
+    if (!name.starts_with(fmt::format("layer{}.", binding.decoder_layer)) || binding.recurrent) continue;
+    const int64_t kv_heads = model.cache_layout().groups[binding.index].kv_heads;
+    if ((!name.ends_with(".k") && !name.ends_with(".v")) || state.shape.front() % kv_heads != 0) continue;
+    const auto heads = static_cast<size_t>(state.shape.front()), kept = static_cast<size_t>(kv_heads);
+    const size_t size = state.values.size() / heads;
+    for (size_t head = 0; head < kept; ++head) {
+      const auto from = state.values.begin() + static_cast<ptrdiff_t>(head * (heads / kept) * size);
+      std::copy_n(from, size, state.values.begin() + static_cast<ptrdiff_t>(head * size));
+    }
+    state.values.resize(kept * size);
+    state.shape.front() = kv_heads;
+  }
+  return state;
+}
+
 // The newest tokens of the reference's keys or values [heads, tokens, head_dim], as many as there are in
 // `size` numbers: some references keep what has slid out of a window.
 std::vector<float> Newest(const GoldenState& state, size_t size) {
@@ -100,10 +130,11 @@ void CompareStates(GoldenRun& run, const GoldenPrompt& golden, size_t i, Compari
     const StateDump dump = run.States(std::span(golden.ids).first(offset));
     float largest = 0;
     size_t compared = 0;
-    for (const auto& [name, state] : states) {
+    for (const auto& [name, stored] : states) {
       if (IsLatent(run.model(), name) || EndsItsChunk(run.model(), name, static_cast<size_t>(offset)))
         continue;
       ++compared;
+      const GoldenState state = OfKvHeads(run.model(), name, stored);
       const auto found = dump.find(name);
       float difference = std::numeric_limits<float>::infinity();
       if (found != dump.end()) {
@@ -203,11 +234,11 @@ Comparison Compare(GoldenRun& run, const GoldenFile& golden, const CompareOption
 
     size_t equal = 0;
     for (size_t t = 0; t < prompt.greedy.size(); ++t) equal += actual.greedy[t] == prompt.greedy[t] ? 1 : 0;
-    float difference = MaxAbsDifference(actual.logits, prompt.logits);
+    float difference = LogitDifference(golden, actual.logits, prompt.logits);
     // After another continuation the last logits answer another question.
     const bool comparable = equal == prompt.greedy.size() && !prompt.last_logits.empty();
     if (comparable)
-      difference = std::max(difference, MaxAbsDifference(actual.last_logits, prompt.last_logits));
+      difference = std::max(difference, LogitDifference(golden, actual.last_logits, prompt.last_logits));
     std::string line = fmt::format("p{}: {} tokens, max_abs={:.3g} over {} positions{}, greedy {}/{}", i,
                                    prompt.ids.size(), difference, prompt.logit_rows.size(),
                                    comparable ? " and the end" : "", equal, prompt.greedy.size());

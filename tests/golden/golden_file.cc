@@ -113,6 +113,7 @@ api::Result<GoldenFile> ReadGolden(const std::filesystem::path& directory) {
     return Bad(path, "vocab_size is missing or not a vocabulary's size");
   }
   golden.vocab = vocab->get<int32_t>();
+  golden.normalized = json->value("normalized", Json(false)) == Json(true);
   const auto prompts = json->find("prompts");
   if (prompts == json->end() || !prompts->is_array()) return Bad(path, "prompts is missing or not a list");
   for (size_t i = 0; i < prompts->size(); ++i) {

@@ -55,6 +55,7 @@ struct GoldenPrompt {
 
 struct GoldenFile {
   int32_t vocab = 0;
+  bool normalized = false;  // logits are log-probabilities, as servers give them
   std::vector<GoldenPrompt> prompts;
 };
 

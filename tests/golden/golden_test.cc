@@ -139,6 +139,17 @@ INSTANTIATE_TEST_SUITE_P(
                     FamilyGolden{"phi3_long", 2e-4F, "phi3_long.f16.gguf"},
                     FamilyGolden{"smollm3", 2e-4F, "smollm3.f16.gguf"}),
     [](const auto& tested) { return std::string(tested.param.name); });
+// The same of the third set.
+INSTANTIATE_TEST_SUITE_P(ThirdSet, FamilyTest,
+                         testing::Values(FamilyGolden{"bitnet", 2e-4F, nullptr},
+                                         FamilyGolden{"falcon7", 2e-4F, nullptr},
+                                         FamilyGolden{"falcon40", 2e-4F, "falcon40.f16.gguf"},
+                                         FamilyGolden{"gemma4_unified", 2e-4F, "gemma4_unified.f16.gguf"},
+                                         FamilyGolden{"gpt2", 2e-4F, "gpt2.f16.gguf"},
+                                         FamilyGolden{"gpt_bigcode", 2e-4F, "gpt_bigcode.f16.gguf"},
+                                         FamilyGolden{"gpt_neox", 2e-4F, "gpt_neox.f16.gguf"},
+                                         FamilyGolden{"nanochat", 2e-4F, nullptr}),
+                         [](const auto& tested) { return std::string(tested.param.name); });
 // Wider rows, as the quantized types want them; too large for tests/data.
 INSTANTIATE_TEST_SUITE_P(Fixtures, FamilyTest,
                          testing::Values(FamilyGolden{"lfm2_k256", 2e-4F, "lfm2_k256.f16.gguf"},
