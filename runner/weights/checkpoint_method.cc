@@ -20,7 +20,8 @@ struct KnownMethod {
 constexpr KnownMethod kMethods[] = {{"fp8", Kind::kFp8},
                                     {"gptq", Kind::kGptq},
                                     {"awq", Kind::kAwq},
-                                    {"compressed-tensors", Kind::kCompressedTensors}};
+                                    {"compressed-tensors", Kind::kCompressedTensors},
+                                    {"bitnet", Kind::kBitNet}};
 
 // Keys without a meaning for the weights: who made them and how, kernels, and modules that are not quantized,
 // which the tensors themselves say. How activations were to be quantized: here they are not.
@@ -210,6 +211,13 @@ void ReadAwq(MethodReader& read, CheckpointMethod& method) {
   }
 }
 
+// Weights that are made ternary while a model runs are of training.
+void ReadBitNet(MethodReader& read, CheckpointMethod& method) {
+  method.divides = read.Text("linear_class", Texts{"bitlinear", "autobitlinear"}) != "autobitlinear";
+  read.Text("quantization_mode", Texts{"offline"});
+  read.Know("rms_norm_eps");  // of use_rms_norm, which is refused
+}
+
 // One scheme of compressed-tensors. Bits and groups are those of the tensors.
 std::string CheckScheme(const ordered_json& scheme, const std::string& path) {
   MethodReader read(scheme, path);
@@ -272,6 +280,9 @@ api::Result<std::optional<CheckpointMethod>> ReadCheckpointMethod(const ordered_
       break;
     case Kind::kCompressedTensors:
       ReadCompressedTensors(object, read, error);
+      break;
+    case Kind::kBitNet:
+      ReadBitNet(read, method);
       break;
   }
   read.Finish();

@@ -12,13 +12,14 @@
 namespace quire::runner::weights {
 
 struct CheckpointMethod {
-  enum class Kind : uint8_t { kFp8, kGptq, kAwq, kCompressedTensors };
+  enum class Kind : uint8_t { kFp8, kGptq, kAwq, kCompressedTensors, kBitNet };
   Kind kind = Kind::kFp8;
   int32_t bits = 4;           // GPTQ, AWQ: of a code
   int64_t group = 0;          // GPTQ, AWQ: inputs that share a scale; 0: all
   bool symmetric = false;     // GPTQ: every zero point is half of the codes
   bool any_order = false;     // GPTQ: desc_act; inputs of a group lie anywhere
   bool zeros_as_are = false;  // GPTQ: version 2 of the format; in version 1 zero points are stored less 1
+  bool divides = false;       // BitNet: by scales, which else multiply
   int64_t block_rows = 0, block_columns = 0;  // FP8: of a scale; 0: one scale, or one for each row
 };
 

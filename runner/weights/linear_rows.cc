@@ -44,6 +44,23 @@ constexpr auto kFloat8 = [] {
 }();
 
 bool IsNumber(uint8_t code) { return (code & 0x7F) != 0x7F; }
+bool IsTernary(uint8_t code) { return code <= 2; }
+
+// Codes of whole blocks, in the order of TQ2_0.
+void EncodeTernary(std::span<const uint8_t> from, float scale, std::byte* to) {
+  constexpr size_t kHalf = BlockTQ2_0::kElements / 2, kStride = kHalf / 4;
+  for (size_t begin = 0; begin < from.size(); begin += kHalf) {
+    const std::span<const uint8_t> half = from.subspan(begin, kHalf);
+    for (size_t i = 0; i < kStride; ++i) {
+      const int byte =
+          half[i] | half[kStride + i] << 2 | half[2 * kStride + i] << 4 | half[3 * kStride + i] << 6;
+      *to++ = static_cast<std::byte>(byte);
+    }
+    if (begin % BlockTQ2_0::kElements == 0) continue;
+    StoreF16(scale, to);
+    to += sizeof(BlockTQ2_0::d);
+  }
+}
 
 }  // namespace
 
@@ -53,7 +70,7 @@ float QuantizedLinear::Scale(int64_t row, int64_t group_index) const {
   float value = 0;
   const size_t bytes = RowBytes(scales->type, 1);
   Dequantize(scales->type, scales->data.data() + static_cast<size_t>(index) * bytes, 1, &value);
-  return value;
+  return inverse_scales ? 1 / value : value;
 }
 
 int32_t QuantizedLinear::Zero(int64_t row, int64_t group_index) const {
@@ -112,6 +129,15 @@ void QuantizedLinear::Unpack(int64_t first, int64_t rows, std::span<uint8_t> to)
     if (packing == Packing::kInt8) {
       for (uint8_t& byte : to.first(static_cast<size_t>(rows * columns))) byte ^= 0x80U;
     }
+  } else if (packing == Packing::kTernary) {
+    const int64_t quarter = out() / 4;
+    for (int64_t row = first; row < first + rows; ++row) {
+      const std::byte* const from = codes->data.data() + row % quarter * columns;
+      for (int64_t c = 0; c < columns; ++c) {
+        at(row, c) =
+            static_cast<uint8_t>(std::to_integer<uint32_t>(from[c]) >> (row / quarter * bits) & mask);
+      }
+    }
   } else if (packing == Packing::kRows) {
     for (int64_t row = first; row < first + rows; ++row) {
       for (int64_t c = 0; c < columns; ++c)
@@ -151,6 +177,7 @@ void QuantizedLinear::EncodeRow(int64_t row, std::span<const uint8_t> from, std:
     }
     return;
   }
+  if (type == DataType::kTQ2_0) return EncodeTernary(from, scale[0], to);
   for (size_t begin = 0; begin < from.size(); begin += BlockQ4_0::kElements) {
     const std::span<const uint8_t> block = from.subspan(begin, BlockQ4_0::kElements);
     const auto g = static_cast<size_t>(static_cast<int64_t>(begin) / group);
@@ -177,6 +204,7 @@ bool QuantizedLinear::CopyRows(int64_t first, int64_t rows, std::byte* to) const
     Unpack(at, count, unpacked);
     const auto all = std::span<const uint8_t>(unpacked).first(static_cast<size_t>(count) * columns);
     if (packing == Packing::kFp8 && !std::ranges::all_of(all, IsNumber)) return false;
+    if (packing == Packing::kTernary && !std::ranges::all_of(all, IsTernary)) return false;
     for (int64_t i = 0; i < count; ++i, to += row_bytes) {
       EncodeRow(at + i, all.subspan(static_cast<size_t>(i) * columns, columns), to);
     }

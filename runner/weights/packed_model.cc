@@ -256,7 +256,7 @@ api::Result<void> PackQuantized(const ModelFiles& files, const QuantizedCheckpoi
     if (on_progress) on_progress(static_cast<float>(written) / static_cast<float>(total));
   });
   if (no_number.empty()) return to.Finish();
-  return RefusePacked(files.path(), fmt::format("tensor {}: a code of FP8 is no number", Quoted(no_number)));
+  return RefusePacked(files.path(), fmt::format("tensor {}: a code is no number", Quoted(no_number)));
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ api::Result<ConvertedBytes> Converted(const QuantizedCheckpoint& checkpoint, con
     if (auto checked = linear.Check(path); !checked) return std::unexpected(checked.error());
     if (!ConvertLayer(linear, threads, scratch->data().subspan(at, BytesOf(linear)))) {
       return api::Fail(api::ErrorCode::kBadModel,
-                       fmt::format("{}: tensor {}: a code of FP8 is no number", path, Quoted(linear.name)));
+                       fmt::format("{}: tensor {}: a code is no number", path, Quoted(linear.name)));
     }
     at += SpaceOf(linear);
   }

@@ -62,6 +62,7 @@ class LinearFinder {
     }
     const auto layer = stem(".weight");
     if (!layer) return std::nullopt;
+    if (method_.kind == Kind::kBitNet) return Ternary(*layer, raw);
     if (raw.dtype == "F8_E4M3") return Float8(*layer, raw);
     if (raw.dtype == "I8" && method_.kind == Kind::kCompressedTensors) return Int8(*layer, raw);
     return std::nullopt;
@@ -133,6 +134,19 @@ class LinearFinder {
     linear.zero = 128;
     RowScales(linear, layer + ".weight_scale");
     Choose(linear, true, false);
+    return linear;
+  }
+
+  QuantizedLinear Ternary(const std::string& layer, const RawTensor& codes) {
+    constexpr int64_t kPerByte = 4, kTernaryBlock = 256;
+    QuantizedLinear linear = Start(layer, codes, Packing::kTernary);
+    if (!Is(codes, "U8", {-1, -1})) return linear;
+    linear.shape = {codes.shape[0] * kPerByte, codes.shape[1]};
+    linear.bits = 2;
+    linear.zero = 1;
+    linear.inverse_scales = method_.divides;
+    linear.type = linear.in() % kTernaryBlock == 0 ? DataType::kTQ2_0 : DataType::kF16;
+    RowScales(linear, layer + ".weight_scale");
     return linear;
   }
 

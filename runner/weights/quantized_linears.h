@@ -1,5 +1,5 @@
-// The linear layers of a checkpoint that was quantized elsewhere: FP8, GPTQ, AWQ, compressed-tensors. A layer
-// is several tensors in the file and becomes one weight in a type that this engine multiplies:
+// The linear layers of a checkpoint that was quantized elsewhere: FP8, GPTQ, AWQ, compressed-tensors, BitNet.
+// A layer is several tensors in the file and becomes one weight in a type that this engine multiplies:
 //
 //   codes                                    becomes   because
 //   4 bits, every zero point 8               Q4_0      the same numbers: the scale is float16 (1)
@@ -9,6 +9,8 @@
 //   are no whole blocks of 32; 8 bits with
 //   other zero points                        F16       rounded to nearest
 //   FP8                                      BF16      rounded to nearest
+//   -1, 0 and 1                              TQ2_0     the same numbers (1); F16, where rows are no whole
+//                                                      blocks of 256
 //
 // (1) Scales that are bfloat16 or float32 in the file are rounded to float16.
 #pragma once
@@ -28,7 +30,7 @@ namespace quire::runner::weights {
 
 class QuantizedLinear {
  public:
-  enum class Packing : uint8_t { kGptq, kAwq, kRows, kInt8, kFp8 };
+  enum class Packing : uint8_t { kGptq, kAwq, kRows, kInt8, kFp8, kTernary };
 
   std::string name;                // of the weight: "model.layers.0.mlp.up_proj.weight"
   DataType type = DataType::kF16;  // that it becomes
@@ -38,7 +40,8 @@ class QuantizedLinear {
   int32_t bits = 4;
   int32_t zero = 8;      // of every group, unless `zeros` has them
   int32_t zero_add = 0;  // to those in `zeros`
-  // GPTQ, AWQ: codes [in / per, out] and [in, out / per]; kRows: [out, in / per], where `per` are in 32 bits.
+  // GPTQ, AWQ: codes [in / per, out] and [in, out / per]; kRows: [out, in / per], where `per` are in 32 bits;
+  // kTernary: bytes [out / 4, in], in which output o has the bits 2 (o / (out / 4)) and the next.
   const RawTensor* codes = nullptr;
   const RawTensor* zeros = nullptr;  // GPTQ, AWQ: [groups, out / per]; kRows: [out / per, groups]
   const RawTensor* order = nullptr;  // the group of each input; null: in order
@@ -46,12 +49,14 @@ class QuantizedLinear {
   int64_t groups = 1, group = 0;     // scales of a row; inputs of a scale
   int64_t rows_per_scale = 1;        // FP8: outputs that share a scale
   bool scales_by_group = false;      // scales [groups, out], else [rows, groups]
+  bool inverse_scales = false;       // they divide
 
   int64_t out() const { return shape[0]; }
   int64_t in() const { return shape[1]; }
   // kBadModel names what its data contradict: zero points, groups, scales that are no finite float16.
   api::Result<void> Check(const std::string& file) const;
-  // Writes rows [first, first + rows) in `type`. False for an FP8 code that is no number. REQUIRES: Check().
+  // Writes rows [first, first + rows) in `type`. False for a code of FP8 or of three that is no number.
+  // REQUIRES: Check().
   bool CopyRows(int64_t first, int64_t rows, std::byte* to) const;
 
  private:
