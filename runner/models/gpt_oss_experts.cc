@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -69,10 +70,8 @@ void CopyRow(const Stored& from, size_t expert, size_t row, std::byte* to) {
   }
 }
 
-// The matrix of every `step`-th output from `first` on of one expert, [out / step, in]. What no panels hold
-// stays in `made`.
-kernels::Matrix One(const Stored& from, size_t expert, size_t first, size_t step,
-                    std::vector<std::unique_ptr<std::byte[]>>* made) {
+// The matrix of every `step`-th output from `first` on of one expert, [out / step, in].
+kernels::Matrix One(const Stored& from, size_t expert, size_t first, size_t step) {
   kernels::Matrix matrix{.type = from.type, .out = from.out / static_cast<int64_t>(step), .in = from.in};
   if (from.scope.failed()) return matrix;
   if (from.scope.metadata_only()) {
@@ -86,9 +85,7 @@ kernels::Matrix One(const Stored& from, size_t expert, size_t first, size_t step
     CopyRow(from, expert, o, memory.get() + o / step * row_bytes);
   }
   matrix.data = memory.get();
-  matrix = from.scope.InPanels(matrix, WeightUse::kMade);
-  if (matrix.panels == nullptr) made->push_back(std::move(memory));
-  return matrix;
+  return from.scope.InPanels(matrix, std::move(memory));
 }
 
 std::vector<float> EveryOther(const std::vector<float>& both, size_t first) {
@@ -113,9 +110,9 @@ void BindGptOssExperts(const TensorScope& scope, int64_t hidden, const MixtureCo
   const Stored gate_up = Find(scope, "mlp.experts.gate_up_proj", experts, 2 * width, hidden);
   const Stored down = Find(scope, "mlp.experts.down_proj", experts, hidden, width);
   for (size_t e = 0; e < static_cast<size_t>(experts); ++e) {
-    moe->gate.push_back(One(gate_up, e, 0, 2, &moe->made));
-    moe->up.push_back(One(gate_up, e, 1, 2, &moe->made));
-    moe->down.push_back(One(down, e, 0, 1, &moe->made));
+    moe->gate.push_back(One(gate_up, e, 0, 2));
+    moe->up.push_back(One(gate_up, e, 1, 2));
+    moe->down.push_back(One(down, e, 0, 1));
   }
   const std::vector<float> both = scope.Table({"mlp.experts.gate_up_proj_bias", ""}, experts, 2 * width);
   moe->gate_bias = EveryOther(both, 0);

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "runner/kernels/attention.h"
 #include "runner/kernels/elementwise.h"
@@ -37,9 +39,9 @@ double ScoreGrowth(ConfigReader& read) {
 }
 
 // The transpose of rows [begin, end) of `from`: as they are if floats, else dequantized. With panels where
-// they pay; if there are none, `made` keeps it.
-kernels::Matrix Transposed(const TensorScope& scope, const kernels::Matrix& from, int64_t begin, int64_t end,
-                           std::vector<std::unique_ptr<std::byte[]>>* made) {
+// they pay.
+kernels::Matrix Transposed(const TensorScope& scope, const kernels::Matrix& from, int64_t begin,
+                           int64_t end) {
   if (from.data == nullptr) return {};
   const kernels::Matrix rows = kernels::RowsOf(from, begin, end);
   const bool floats = kernels::IsFloat(from.type);
@@ -59,9 +61,7 @@ kernels::Matrix Transposed(const TensorScope& scope, const kernels::Matrix& from
     for (size_t o = 0; o < out; ++o) std::memcpy(memory.get() + (o * in + i) * bytes, row + o * bytes, bytes);
   }
   to.data = memory.get();
-  to = scope.InPanels(to, WeightUse::kMade);
-  if (to.panels == nullptr) made->push_back(std::move(memory));
-  return to;
+  return scope.InPanels(to, std::move(memory));
 }
 
 // W_kb and W_vb of each head.
@@ -80,7 +80,7 @@ void BindUp(const TensorScope& scope, const LatentAttentionShape& shape, TensorN
   const kernels::Matrix both = scope.Matrix(name, heads * (plain + value), latent);
   for (int64_t head = 0; head < heads && !scope.failed(); ++head) {
     const int64_t first = head * (plain + value);
-    attention->key_up.push_back(Transposed(scope, both, first, first + plain, &attention->made));
+    attention->key_up.push_back(Transposed(scope, both, first, first + plain));
     attention->value_up.push_back(
         scope.InPanels(kernels::RowsOf(both, first + plain, first + plain + value)));
   }

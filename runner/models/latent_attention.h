@@ -2,9 +2,7 @@
 // token, and only that vector and one rotated key are cached.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -68,8 +66,7 @@ struct LatentAttention {
   std::vector<kernels::Matrix> key_up;    // [heads] of [latent, plain]
   std::vector<kernels::Matrix> value_up;  // [heads] of [value, latent]
   Linear out;
-  std::vector<float> sinks;                        // [heads] scores beside those of the keys, or empty
-  std::vector<std::unique_ptr<std::byte[]>> made;  // memory of matrices that no file has
+  std::vector<float> sinks;  // [heads] scores beside those of the keys, or empty
   const RotaryEmbedding* rotary = nullptr;
   QueryGrowth growth = {};
   std::optional<Indexer> indexer;  // of the compressed queries

@@ -1,9 +1,7 @@
 // Mixtures of experts: each token runs through a few of many gated feed-forward layers.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -35,8 +33,7 @@ struct MixtureOfExperts {
   std::vector<float> gate_bias, up_bias, down_bias;  // [experts, width or hidden], or empty
   bool gathers = true;           // copies rows for gate and up; int8 products quantize them where they are
   Linear latent_in, latent_out;  // around the experts, which are narrower than the model; or none
-  ExpertPanels* expert_panels = nullptr;           // what products of `gate`, `up` and `down` pass; or null
-  std::vector<std::unique_ptr<std::byte[]>> made;  // memory of matrices that no file has
+  ExpertPanels* expert_panels = nullptr;  // what products of `gate`, `up` and `down` pass; or null
   Activation activation = Activation::kSilu;
   kernels::SwigluClamp clamp = {};
   float logit_cap = 0;  // of the router's logits; 0 = none

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "runner/kernels/matmul.h"
@@ -38,6 +39,9 @@ class PanelStore {
   // file that were read are given back to the system's cache.
   kernels::Matrix Add(ThreadPool& pool, kernels::Matrix matrix, WeightUse use);
 
+  // Memory of a matrix that was added as kMade and has no panels: mapped_bytes() counts it.
+  void Store(std::unique_ptr<std::byte[]> memory) { made_.push_back(std::move(memory)); }
+
   // Panels, and what threads fill for streamed matrices.
   int64_t bytes() const;
   // Bytes of the matrices that were added but stay in their file's layout: products read them in place. Where
@@ -68,6 +72,7 @@ class PanelStore {
   const bool counts_only_;
   const int64_t bytes_max_;
   std::vector<Piece> pieces_;
+  std::vector<std::unique_ptr<std::byte[]>> made_;
   ExpertPanels experts_;
   int64_t bytes_ = 0;          // of panels without the experts'
   int64_t limited_bytes_ = 0;  // of them, what counts towards bytes_max_

@@ -4,8 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
+#include <utility>
 
+#include "runner/kernels/float_panels.h"
 #include "runner/kernels/numa_plan.h"
 #include "runner/kernels/panels.h"
 
@@ -20,20 +23,57 @@ std::vector<float> ToFloat32(const weights::Tensor& tensor) {
   return values;
 }
 
+// Rows [begin, begin + size) of each of `count` groups of `stride` rows.
+struct RowGroups {
+  int64_t begin, size, stride, count;
+};
+
+std::vector<float> Gather(const RowGroups& rows, const std::vector<float>& from) {
+  std::vector<float> gathered;
+  for (int64_t group = 0; group < rows.count; ++group) {
+    const auto first = from.begin() + rows.begin + group * rows.stride;
+    gathered.insert(gathered.end(), first, first + rows.size);
+  }
+  return gathered;
+}
+
+kernels::Matrix GatherRows(TensorBinder& bind, const kernels::Matrix& from, const RowGroups& rows,
+                           bool metadata_only) {
+  kernels::Matrix to = from;
+  to.out = rows.size * rows.count;
+  if (metadata_only) return bind.InPanels(to, WeightUse::kMade);
+  const size_t row_bytes = weights::RowBytes(from.type, from.in);
+  const size_t bytes = static_cast<size_t>(rows.size) * row_bytes;
+  auto memory = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(rows.count) * bytes);
+  for (int64_t group = 0; group < rows.count; ++group) {
+    std::memcpy(memory.get() + static_cast<size_t>(group) * bytes,
+                from.data + static_cast<size_t>(rows.begin + group * rows.stride) * row_bytes, bytes);
+  }
+  to.data = memory.get();
+  return bind.InPanels(to, std::move(memory));
+}
+
 }  // namespace
 
 TensorBinder::TensorBinder(const weights::ModelFiles& files, PanelStore* panels)
     : files_(files), panels_(panels) {
   if (files.format() == weights::Format::kGguf) return;
   prefix_ = "model.";
-  for (const char* deeper : {"model.language_model.", "language_model.model.", "model.text_model."}) {
-    if (files.Find(std::string(deeper) + "embed_tokens.weight") != nullptr) prefix_ = deeper;
+  // The last one: saved as what is inside of a model that generates, as models that embed are.
+  constexpr const char* kPrefixes[] = {"model.language_model.",
+                                       "language_model.model.",
+                                       "model.text_model.",
+                                       "backbone.",
+                                       "transformer.",
+                                       "gpt_neox.",
+                                       ""};
+  constexpr const char* kEmbeddings[] = {"embed_tokens",    "embedding", "embeddings", "wte",
+                                         "word_embeddings", "embed_in",  "embed"};
+  for (const char* prefix : kPrefixes) {
+    for (const char* embedding : kEmbeddings) {
+      if (files.Find(fmt::format("{}{}.weight", prefix, embedding)) != nullptr) prefix_ = prefix;
+    }
   }
-  for (const char* embedding : {"backbone.embeddings.weight", "backbone.embedding.weight"}) {
-    if (files.Find(embedding) != nullptr) prefix_ = "backbone.";
-  }
-  // Saved as what is inside of a model that generates, as models that embed are; DeepSeek V4.
-  if (files.Find("embed_tokens.weight") != nullptr || files.Find("embed.weight") != nullptr) prefix_ = "";
 }
 
 TensorScope TensorBinder::Named(std::string prefix) { return {this, std::move(prefix)}; }
@@ -54,9 +94,8 @@ TensorScope TensorBinder::MtpLayerScope(size_t layers) {
   return gguf ? Layer(layers) : TensorScope(this, "mtp.layers.0.");
 }
 
-TensorScope TensorBinder::Layer(size_t index) {
-  const bool gguf = files_.format() == weights::Format::kGguf;
-  return {this, gguf ? fmt::format("blk.{}.", index) : fmt::format("{}layers.{}.", prefix_, index)};
+TensorScope TensorBinder::Layer(size_t index, std::string_view layers) {
+  return {this, gguf() ? fmt::format("blk.{}.", index) : fmt::format("{}{}.{}.", prefix_, layers, index)};
 }
 
 void TensorBinder::Fail(const std::string& name, const std::string& reason) {
@@ -71,6 +110,12 @@ kernels::Matrix TensorBinder::InPanels(const kernels::Matrix& matrix, WeightUse 
     pool_.emplace(files_.metadata_only() ? 1 : ComputeThreads());
   }
   return panels_->Add(*pool_, matrix, use);
+}
+
+kernels::Matrix TensorBinder::InPanels(const kernels::Matrix& matrix, std::unique_ptr<std::byte[]> memory) {
+  const kernels::Matrix packed = InPanels(matrix, WeightUse::kMade);
+  if (packed.panels == nullptr && panels_ != nullptr) panels_->Store(std::move(memory));
+  return packed;
 }
 
 int64_t TensorBinder::resident_bytes() const {
@@ -149,25 +194,57 @@ std::vector<kernels::Matrix> TensorScope::Stacked(TensorName name, int64_t count
   return matrices;
 }
 
+kernels::Matrix TensorScope::ColumnsOf(TensorName name, const kernels::Matrix& stored, int64_t begin,
+                                       int64_t end) const {
+  kernels::Matrix matrix{.data = stored.data, .type = stored.type, .out = end - begin, .in = stored.out};
+  if (failed()) return matrix;
+  if (!kernels::IsFloat(stored.type)) {
+    Fail(name, "is quantized across its inputs; only floats are supported");
+    return matrix;
+  }
+  if (metadata_only()) return binder_->InPanels(matrix, WeightUse::kMade);
+  const size_t bytes = weights::RowBytes(stored.type, 1), columns = static_cast<size_t>(stored.in);
+  const auto out = static_cast<size_t>(matrix.out), in = static_cast<size_t>(matrix.in);
+  const std::byte* const first = stored.data + static_cast<size_t>(begin) * bytes;
+  auto memory = std::make_unique_for_overwrite<std::byte[]>(out * in * bytes);
+  for (size_t i = 0; i < in; ++i) {
+    for (size_t o = 0; o < out; ++o) {
+      std::memcpy(memory.get() + (o * in + i) * bytes, first + (i * columns + o) * bytes, bytes);
+    }
+  }
+  matrix.data = memory.get();
+  return binder_->InPanels(matrix, std::move(memory));
+}
+
 Linear TensorScope::BindLinear(TensorName name, int64_t out, int64_t in, Bias bias) const {
-  Linear linear{.weight = InPanels(Matrix(name, out, in)), .bias = {}};
+  Linear linear{.weight = binder_->transposed_ ? ColumnsOf(name, Matrix(name, in, out), 0, out)
+                                               : InPanels(Matrix(name, out, in)),
+                .bias = {}};
   if (kernels::HasPanels(linear.weight.type)) RowWidths::Grow(widths().quantized, in);
   linear.bias = BiasOf(name, out, bias);
   return linear;
 }
 
 std::vector<Linear> TensorScope::BindRows(TensorName name, std::span<const int64_t> sizes, int64_t in,
-                                          Bias bias) const {
+                                          Bias bias, int64_t groups) const {
   const int64_t all = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
-  const kernels::Matrix matrix = Matrix(name, all, in);
+  const bool transposed = binder_->transposed_;
+  const kernels::Matrix matrix = transposed ? Matrix(name, in, all) : Matrix(name, all, in);
   const std::vector<float> biases = BiasOf(name, all, bias);
   std::vector<Linear> parts(sizes.size());
   if (failed()) return parts;
-  int64_t begin = 0;
-  for (size_t i = 0; i < parts.size(); begin += sizes[i++]) {
-    parts[i].weight = InPanels(kernels::RowsOf(matrix, begin, begin + sizes[i]));
+  int64_t begin = 0;  // of the part, in the first group
+  for (size_t i = 0; i < parts.size(); begin += sizes[i++] / groups) {
+    const RowGroups rows{.begin = begin, .size = sizes[i] / groups, .stride = all / groups, .count = groups};
+    if (transposed) {
+      parts[i].weight = ColumnsOf(name, matrix, begin, begin + sizes[i]);
+    } else if (groups == 1) {
+      parts[i].weight = InPanels(kernels::RowsOf(matrix, begin, begin + sizes[i]));
+    } else {
+      parts[i].weight = GatherRows(*binder_, matrix, rows, metadata_only());
+    }
     if (kernels::HasPanels(parts[i].weight.type)) RowWidths::Grow(widths().quantized, in);
-    if (!biases.empty()) parts[i].bias.assign(biases.begin() + begin, biases.begin() + begin + sizes[i]);
+    if (!biases.empty()) parts[i].bias = Gather(rows, biases);
   }
   return parts;
 }

@@ -2,11 +2,14 @@
 // ConfigReader, it is asked for everything and then for the first error.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "api/base/error.h"
@@ -43,13 +46,19 @@ class TensorBinder {
   // MTP layer: "mtp.layers.0.self_attn.q_proj", or "blk.24.attn_q".
   TensorScope MtpScope(size_t layers);
   TensorScope MtpLayerScope(size_t layers);
-  // Names of decoder layer `index`: "model.layers.3.self_attn.q_proj", or "blk.3.attn_q".
-  TensorScope Layer(size_t index);
+  // Names of decoder layer `index`: "model.layers.3.self_attn.q_proj", or "blk.3.attn_q". `layers` is what a
+  // checkpoint calls them.
+  TensorScope Layer(size_t index, std::string_view layers = "layers");
+  // A checkpoint stores the matrices of linear layers that are bound from here on [in, out].
+  void ExpectTransposed() { transposed_ = !gguf(); }
 
   // The same matrix for many products: with panels, where they pay. Of metadata-only files it stays as it is,
   // and its panels are counted. kMade, where `matrix` lies in memory that its caller frees when it has
   // panels.
   kernels::Matrix InPanels(const kernels::Matrix& matrix, WeightUse use = WeightUse::kAlways);
+  // A matrix that no file has as it is. Its memory is freed when it has panels, else the store keeps it.
+  // REQUIRES: `memory` is that of `matrix`; the binder has panels.
+  kernels::Matrix InPanels(const kernels::Matrix& matrix, std::unique_ptr<std::byte[]> memory);
   // What products of experts pass, bound so far; null where all are in panels.
   ExpertPanels* expert_panels() { return panels_ == nullptr ? nullptr : panels_->experts(); }
 
@@ -82,6 +91,7 @@ class TensorBinder {
   PanelStore* const panels_;
   std::optional<ThreadPool> pool_;  // fills panels
   std::string prefix_;              // of the text model
+  bool transposed_ = false;
   int64_t parameters_ = 0;
   int64_t bytes_ = 0;
   int64_t float32_bytes_ = 0;
@@ -103,9 +113,12 @@ class TensorScope {
   std::vector<kernels::Matrix> Stacked(TensorName name, int64_t count, int64_t out, int64_t in) const;
   // With its ".bias" beside it, or the certainty that there is none.
   Linear BindLinear(TensorName name, int64_t out, int64_t in, Bias bias = Bias::kAbsent) const;
-  // As BindLinear, the rows of one stored matrix apart: a matrix of sizes[i] rows each.
+  // As BindLinear, the rows of one stored matrix apart: a matrix of sizes[i] rows each. With `groups`, the
+  // stored rows are as many times a share of all sizes, each 1 / groups.
   std::vector<Linear> BindRows(TensorName name, std::span<const int64_t> sizes, int64_t in,
-                               Bias bias = Bias::kAbsent) const;
+                               Bias bias = Bias::kAbsent, int64_t groups = 1) const;
+  // Columns [begin, end) of floats [in, columns] as the rows of a matrix.
+  kernels::Matrix ColumnsOf(TensorName name, const kernels::Matrix& stored, int64_t begin, int64_t end) const;
   // The ".bias" beside a weight, or the certainty that there is none.
   std::vector<float> BiasOf(TensorName name, int64_t size, Bias bias) const;
   // A vector [size] as float32; the complete name.
@@ -144,6 +157,9 @@ class TensorScope {
   void Fail(TensorName name, const std::string& reason) const { binder_->Fail(Full(name, ""), reason); }
   kernels::Matrix InPanels(const kernels::Matrix& matrix, WeightUse use = WeightUse::kAlways) const {
     return binder_->InPanels(matrix, use);
+  }
+  kernels::Matrix InPanels(const kernels::Matrix& matrix, std::unique_ptr<std::byte[]> memory) const {
+    return binder_->InPanels(matrix, std::move(memory));
   }
   ExpertPanels* expert_panels() const { return binder_->expert_panels(); }
   RowWidths& widths() const { return binder_->widths(); }
