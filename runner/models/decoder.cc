@@ -73,6 +73,15 @@ void Decoder::BindEmbedding(TensorBinder& bind, TensorName name) {
   embedding_ = bind.Global().Matrix(name, config_.vocab, config_.hidden);
 }
 
+void Decoder::BindPositions(TensorBinder& bind, TensorName name) {
+  positions_ = bind.Global().Matrix(name, config_.context, config_.hidden);
+  keys_rotate_ = false;  // they hold what their tokens' positions added
+}
+
+void Decoder::BindEmbeddingNorm(TensorBinder& bind, TensorName name) {
+  embedding_norm_ = BindLayerNorm(bind.Global(), name);
+}
+
 void Decoder::BindHead(TensorBinder& bind, TensorName final_norm, TensorName head) {
   const bool named = !final_norm.hugging_face.empty() || !final_norm.gguf.empty();
   if (named) final_norm_ = BindLayerNorm(bind.Global(), final_norm);
@@ -110,8 +119,8 @@ RmsNorm Decoder::BindNorm(const TensorScope& scope, TensorName name, int32_t siz
 }
 
 Norm Decoder::BindLayerNorm(const TensorScope& scope, TensorName name) const {
-  if (config_.norm == NormKind::kPlainLayer) {
-    return {.kind = NormKind::kLayer,
+  if (config_.norm == NormKind::kPlainLayer || config_.norm == NormKind::kPlainRms) {
+    return {.kind = config_.norm == NormKind::kPlainRms ? NormKind::kRms : NormKind::kLayer,
             .weight = std::vector<float>(static_cast<size_t>(config_.hidden), 1.0F),
             .bias = {},
             .eps = config_.norm_eps};
@@ -134,7 +143,8 @@ Attention Decoder::BindAttention(const TensorScope& scope, const AttentionShape&
   const int64_t from_q = shape.gated ? 2 * queries : queries;
   if (scope.HasWeight(names.qkv)) {
     const int64_t sizes[] = {from_q, keys, values};
-    std::vector<Linear> parts = scope.BindRows(names.qkv, sizes, hidden, shape.bias);
+    const int64_t groups = names.grouped && !scope.gguf() ? shape.kv_heads : 1;
+    std::vector<Linear> parts = scope.BindRows(names.qkv, sizes, hidden, shape.bias, groups);
     attention.q = std::move(parts[0]);
     attention.k = std::move(parts[1]);
     attention.v = std::move(parts[2]);
@@ -161,6 +171,9 @@ Attention Decoder::BindAttention(const TensorScope& scope, const AttentionShape&
     const bool heads = shape.qk_norm != QkNorm::kRow;
     attention.q_norm = BindNorm(scope, names.q_norm, shape.head_dim * (heads ? 1 : shape.heads));
     attention.k_norm = BindNorm(scope, names.k_norm, shape.head_dim * (heads ? 1 : shape.kv_heads));
+  }
+  if (!names.out_norm.hugging_face.empty()) {
+    attention.out_norm = BindNorm(scope, names.out_norm, shape.heads * shape.head_dim);
   }
   attention.norm_rotated = shape.qk_norm == QkNorm::kRotatedHeads;
   // A norm's weights between two rotations are in the way.
@@ -194,6 +207,7 @@ GatedMlp Decoder::BindMlp(const TensorScope& scope, int32_t width, const MlpName
     mlp.up = scope.BindLinear(names.up, width, config_.hidden, bias);
   }
   mlp.down = scope.BindLinear(names.down, config_.hidden, width, bias);
+  if (!names.norm.hugging_face.empty()) mlp.norm = BindNorm(scope, names.norm, width);
   return mlp;
 }
 
@@ -323,6 +337,17 @@ void Decoder::EmbedRows(const Batch& batch, ThreadPool& pool, std::span<float> h
   }
 }
 
+void Decoder::AddPositions(ForwardContext& ctx, std::span<float> h) {
+  position_rows_.clear();
+  for (const int64_t position : ctx.work.positions) {
+    // Drafts may lie behind the context's end. What follows from them is never sampled.
+    position_rows_.push_back(static_cast<TokenId>(std::min<int64_t>(position, positions_.out - 1)));
+  }
+  const std::span<float> rows = ctx.work.mixed.Get(static_cast<int64_t>(h.size()));
+  kernels::EmbeddingRows(positions_, position_rows_, rows);
+  kernels::Add(ctx.pool, rows, h);
+}
+
 void Decoder::AddBehind(const Batch& batch, size_t layer, ThreadPool& pool, std::span<float> h) const {
   const auto width = static_cast<size_t>(config_.hidden);
   for (const EmbeddedRows& image : batch.embedded) {
@@ -339,6 +364,8 @@ void Decoder::Forward(const Batch& batch, const cache::StepView& step, ThreadPoo
   ctx.Prepare(config_.heads, group_heads_);
   const std::span<float> h = work_.hidden.Get(rows * config_.hidden * streams_);
   EmbedRows(batch, pool, h);
+  if (positions_.data != nullptr) AddPositions(ctx, h);
+  if (embedding_norm_) embedding_norm_.Run(pool, h, h);
   Report(hook, "hidden.embed", h, rows);
   PrepareForward(ctx, h);
   for (size_t layer = 0; layer < layers(); ++layer) {

@@ -29,13 +29,16 @@ struct AttentionNames {
   TensorName k_norm = {"self_attn.k_norm", "attn_k_norm"};
   TensorName gate = {"self_attn.gate_proj", "attn_gate"};       // OutputGate
   TensorName sinks = {"self_attn.sinks", "attn_sinks.weight"};  // complete
-  TensorName qkv = {};  // rows of q, k and v in one matrix, where a family stores them so
+  TensorName qkv = {};       // rows of q, k and v in one matrix, where a family stores them so
+  bool grouped = false;      // a checkpoint's qkv has for each KV head its queries, its key and its value
+  TensorName out_norm = {};  // Attention::out_norm, where a family has one
 };
 struct MlpNames {
   TensorName gate = {"mlp.gate_proj", "ffn_gate"};
   TensorName up = {"mlp.up_proj", "ffn_up"};
   TensorName down = {"mlp.down_proj", "ffn_down"};
   TensorName gate_up = {};  // rows of gate and up in one matrix, where a family stores them so
+  TensorName norm = {};     // GatedMlp::norm, where a family has one
 };
 
 // RMS norms of queries and keys: over each head, before the rotation or behind it, or over all heads of a row
@@ -101,6 +104,10 @@ class Decoder : public Model {
                            ThreadPool& pool);
 
   void BindEmbedding(TensorBinder& bind, TensorName name = {"embed_tokens", "token_embd"});
+  // What is behind the embedded tokens of a family that has it: a table of positions [context, hidden], and a
+  // norm.
+  void BindPositions(TensorBinder& bind, TensorName name);
+  void BindEmbeddingNorm(TensorBinder& bind, TensorName name);
   // No final norm where it has no name.
   void BindHead(TensorBinder& bind, TensorName final_norm = {"norm", "output_norm"},
                 TensorName head = {"lm_head", "output"});
@@ -108,6 +115,8 @@ class Decoder : public Model {
   void ShareEmbeddingAndHead(const Decoder& target, const TensorScope& scope, TensorName final_norm,
                              TensorBinder& bind);
   RmsNorm BindNorm(const TensorScope& scope, TensorName name, int32_t size) const;
+  // The final norm of h, in place.
+  void NormFinally(ForwardContext& ctx, std::span<float> h) const { final_norm_.Run(ctx.pool, h, h); }
   // A norm of the hidden size and the configuration's kind.
   Norm BindLayerNorm(const TensorScope& scope, TensorName name) const;
   // Binds the layer to a new part of the cache.
@@ -145,6 +154,8 @@ class Decoder : public Model {
  private:
   // Tokens' embeddings, and between them what the batch has for the rows of images; in each stream.
   void EmbedRows(const Batch& batch, ThreadPool& pool, std::span<float> h) const;
+  // h [rows, hidden]: adds their positions' rows of a table.
+  void AddPositions(ForwardContext& ctx, std::span<float> h);
   // Adds what the batch has for the rows of images behind this layer.
   void AddBehind(const Batch& batch, size_t layer, ThreadPool& pool, std::span<float> h) const;
   // Final norm of the rows named, of one stream.
@@ -172,6 +183,9 @@ class Decoder : public Model {
   int64_t streamed_bytes_ = 0;
   RowWidths widths_;
   kernels::Matrix embedding_;
+  kernels::Matrix positions_;  // without data where a model has no such table
+  std::vector<TokenId> position_rows_;
+  Norm embedding_norm_;
   Norm final_norm_;
   Linear head_;
   Workspace work_;

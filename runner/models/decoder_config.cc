@@ -25,8 +25,8 @@ std::optional<int64_t> VocabFallback(ConfigReader& read, int32_t given) {
 bool ReadTied(ConfigReader& read, TiedByDefault by_default) {
   const auto stored = [&](const char* name) { return read.files().Find(name) != nullptr; };
   if (read.gguf()) return !stored("output.weight");
-  const bool has_head =
-      stored("lm_head.weight") || stored("language_model.lm_head.weight") || stored("head.weight");
+  const bool has_head = stored("lm_head.weight") || stored("language_model.lm_head.weight") ||
+                        stored("embed_out.weight") || stored("head.weight");
   const bool tied =
       read.Boolean({"tie_embedding|tie_word_embeddings", ""}, by_default == TiedByDefault::kYes || !has_head);
   // A multimodal configuration may say otherwise than its text_config. What is stored then decides.
@@ -39,8 +39,8 @@ bool ReadTied(ConfigReader& read, TiedByDefault by_default) {
 void ReadActivation(ConfigReader& read, const DecoderConfig& given, DecoderConfig* config) {
   config->activation = given.activation;
   config->plain_activation = given.plain_activation;
-  const std::string name = read.Text({"hidden_activation|hidden_act|activation_function", ""}, "");
-  const bool erf = name == "gelu";
+  const std::string name = read.Text({"hidden_activation|hidden_act|activation_function|activation", ""}, "");
+  const bool erf = name == "gelu" || name == "gelu_python";
   const bool gelu = name == "gelu_pytorch_tanh" || name == "gelu_new" || name == "gelu_fast";
   if (name.empty()) return;
   if (given.plain_activation) {
@@ -50,6 +50,8 @@ void ReadActivation(ConfigReader& read, const DecoderConfig& given, DecoderConfi
       config->plain_activation = PlainActivation::kGeluErf;
     } else if (name == "silu" || name == "swish") {
       config->plain_activation = PlainActivation::kSilu;
+    } else if (name == "relu") {
+      config->plain_activation = PlainActivation::kRelu;
     } else if (name == "relu2" || name == "sqrelu") {
       config->plain_activation = PlainActivation::kSquaredRelu;
     } else if (name != "xielu" || given.plain_activation != PlainActivation::kXielu) {
@@ -59,6 +61,8 @@ void ReadActivation(ConfigReader& read, const DecoderConfig& given, DecoderConfi
     config->activation = Activation::kGelu;
   } else if (erf) {
     config->activation = Activation::kGeluErf;
+  } else if (name == "relu2") {
+    config->activation = Activation::kSquaredRelu;
   } else if (name == "silu" || name == "swish") {
     config->activation = Activation::kSilu;
   } else if (name == "swigluoai" && given.clamp.limit > 0) {
@@ -74,23 +78,27 @@ DecoderConfig ReadDecoderConfig(ConfigReader& read, const DecoderConfig& given, 
   const auto known = [](int32_t value) { return value > 0 ? std::optional<int64_t>(value) : std::nullopt; };
   DecoderConfig config;
   config.vocab = read.Small({"vocab_size", "vocab_size"}, 1, kMaxVocab, VocabFallback(read, given.vocab));
-  config.hidden = read.Small({"hidden_size", "embedding_length"}, 1, kMaxWidth, known(given.hidden));
-  config.layers = read.Small({"num_hidden_layers", "block_count"}, 1, kMaxLayers, known(given.layers));
+  config.hidden =
+      read.Small({"hidden_size|n_embd|n_embed", "embedding_length"}, 1, kMaxWidth, known(given.hidden));
+  config.layers =
+      read.Small({"num_hidden_layers|n_layer", "block_count"}, 1, kMaxLayers, known(given.layers));
   config.heads = 1;
   if (given.heads >= 0)
-    config.heads = read.Small({"num_attention_heads|num_heads", "attention.head_count"}, 1, kMaxHeads,
+    config.heads = read.Small({"num_attention_heads|num_heads|n_head", "attention.head_count"}, 1, kMaxHeads,
                               known(given.heads));
   config.kv_heads = config.heads;
   if (given.kv_heads >= 0) {
     config.kv_heads = read.Small({"num_key_value_heads", "attention.head_count_kv"}, 1, kMaxHeads,
                                  given.kv_heads > 0 ? given.kv_heads : config.heads);
   }
-  config.context =
-      read.Small({"max_position_embeddings", "context_length"}, 1, kMaxContext, known(given.context));
+  config.context = read.Small({"max_position_embeddings|n_positions", "context_length"}, 1, kMaxContext,
+                              known(given.context));
   const auto eps = given.norm_eps > 0 ? std::optional<double>(given.norm_eps) : std::nullopt;
-  constexpr ConfigKey kRmsEps = {"norm_eps|rms_norm_eps|block_norm_eps", "attention.layer_norm_rms_epsilon"};
+  constexpr ConfigKey kRmsEps = {"norm_eps|rms_norm_eps|block_norm_eps|layer_norm_epsilon",
+                                 "attention.layer_norm_rms_epsilon"};
   // A family with layer norms may call their epsilon as one with RMS norms does.
-  const bool layer_norms = given.norm != NormKind::kRms && given.norm != NormKind::kZeroCenteredRms;
+  const bool layer_norms = given.norm == NormKind::kLayer || given.norm == NormKind::kZeroCenteredLayer ||
+                           given.norm == NormKind::kPlainLayer;
   constexpr ConfigKey kLayerEps = {"layer_norm_eps|norm_epsilon|layer_norm_epsilon|norm_eps|rms_norm_eps",
                                    "attention.layer_norm_epsilon|attention.layer_norm_rms_epsilon"};
   config.norm = given.norm;
@@ -124,8 +132,9 @@ float ReadMultiplier(ConfigReader& read, ConfigKey key) {
   return static_cast<float>(read.Positive(key, 1e6, 1));
 }
 
-int32_t ReadFeedForward(ConfigReader& read) {
-  return read.Small({"intermediate_size", "feed_forward_length"}, 1, kMaxWidth);
+int32_t ReadFeedForward(ConfigReader& read, int32_t given) {
+  return read.Small({"intermediate_size|n_inner|ffn_hidden_size", "feed_forward_length"}, 1, kMaxWidth,
+                    given > 0 ? std::optional<int64_t>(given) : std::nullopt);
 }
 
 std::vector<int32_t> ReadWindows(ConfigReader& read, int32_t layers, bool (*slides)(int32_t, int32_t),

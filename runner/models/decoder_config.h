@@ -59,8 +59,8 @@ void CheckHeads(ConfigReader& read, int32_t heads, int32_t kv_heads, int32_t hea
 // 1 where the configuration does not have the key.
 float ReadMultiplier(ConfigReader& read, ConfigKey key);
 
-// The width of the feed-forward layers.
-int32_t ReadFeedForward(ConfigReader& read);
+// The width of the feed-forward layers; the given one where there is no such key, 0: it must be there.
+int32_t ReadFeedForward(ConfigReader& read, int32_t given = 0);
 
 // The window of each layer, 0 = full attention: `sliding_window` where layer_types (or the truth values that
 // GGUF has for them) say so, else where `slides(layer)`. The given one where there is no such key; all 0

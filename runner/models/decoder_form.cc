@@ -24,6 +24,8 @@ struct DeclaredBlock {
   std::variant<GatedMlp, PlainMlp, MixtureOfExperts> feed_forward;
   Norm post_mlp_norm;
   HyperConnection attention_connection, mlp_connection;  // of a residual with several streams
+  Norm beside_norm;
+  MixtureOfExperts beside;  // MixtureForm::beside_norm
 };
 
 kernels::XieluShape BindXielu(const TensorScope& scope) {
@@ -36,14 +38,21 @@ class DeclaredDecoder : public Decoder {
   DeclaredDecoder(std::shared_ptr<const weights::ModelFiles> files, TensorBinder& bind,
                   const DecoderForm& form)
       : DeclaredDecoder(std::move(files), form) {
-    BindEmbedding(bind, form.names.embedding);
+    const BlockNames& names = form.names;
+    BindEmbedding(bind, names.embedding);
+    if (!names.positions.hugging_face.empty()) BindPositions(bind, names.positions);
+    if (!names.embedding_norm.hugging_face.empty()) BindEmbeddingNorm(bind, names.embedding_norm);
+    if (form.transposed) bind.ExpectTransposed();
     for (size_t i = 0; i < form.layers.size() && !bind.error(); ++i) {
-      AddBlock(bind.Layer(i), i);
+      AddBlock(bind.Layer(i, names.layers), i);
     }
     if (form.streams) {
       end_ = BindConnection(bind.Global(), form.streams->shape, form.streams->end, /*writes=*/false);
     }
-    BindHead(bind, form.names.final_norm);
+    for (size_t i = 0; i + form.layers.size() < form.layers.size() * static_cast<size_t>(form.loops); ++i) {
+      AddLoop(i);
+    }
+    BindHead(bind, names.final_norm, names.head);
   }
 
   void SetContext(int64_t tokens) override {
@@ -58,6 +67,7 @@ class DeclaredDecoder : public Decoder {
       : Decoder(std::move(files), form.decoder),
         form_(form),
         parallel_(form.norms == NormPlaces::kParallel),
+        beside_(form.norms == NormPlaces::kBeside),
         residual_scale_(form.residual_scale),
         rotaries_(form.ropes.begin(), form.ropes.end()) {
     if (form.streams) streams_ = form.streams->shape.streams;
@@ -69,6 +79,16 @@ class DeclaredDecoder : public Decoder {
                         form.ropes, [](const RopeSpec& rope) { return !rope.axes.empty(); })};
   }
 
+  // The next layer is a former one again.
+  void AddLoop(size_t layer) {
+    DeclaredBlock block = blocks_[layer];
+    std::visit(
+        [&](auto& attention) {
+          attention.binding = AddAttention(layout().groups[attention.binding.index], attention.rotary);
+        },
+        block.attention);
+    blocks_.push_back(std::move(block));
+  }
   void AddBlock(const TensorScope& scope, size_t layer) { blocks_.push_back(BindBlock(scope, form_, layer)); }
   void RunLayer(ForwardContext& ctx, size_t layer, std::span<float> h) override;
 
@@ -92,6 +112,7 @@ class DeclaredDecoder : public Decoder {
     if (after) block.post_attention_norm = BindLayerNorm(scope, names.post_attention_norm);
     if (before && !parallel_) block.mlp_norm = BindLayerNorm(scope, names.mlp_norm);
     BindFeedForward(scope, form, layer, &block);
+    if (beside_) RowWidths::Grow(scope.widths().outputs, config().hidden);
     if (after) block.post_mlp_norm = BindLayerNorm(scope, names.post_mlp_norm);
     return block;
   }
@@ -99,7 +120,13 @@ class DeclaredDecoder : public Decoder {
   void BindFeedForward(const TensorScope& scope, const DecoderForm& form, size_t layer,
                        DeclaredBlock* block) const {
     const BlockNames& names = form.names;
-    if (form.mixture.config.experts > 0 && form.mixture.config.sparse[layer]) {
+    const bool sparse = form.mixture.config.experts > 0 && form.mixture.config.sparse[layer];
+    if (sparse && !form.mixture.beside_norm.gguf.empty()) {
+      RowWidths::Grow(scope.widths().outputs, config().hidden);
+      block->beside_norm = BindLayerNorm(scope, form.mixture.beside_norm);
+      block->beside = BindDeclaredMixture(scope, form.mixture);
+      block->feed_forward = BindMlp(scope, form.feed_forward, names.mlp, form.mlp_bias);
+    } else if (sparse) {
       block->feed_forward = BindDeclaredMixture(scope, form.mixture);
     } else if (form.decoder.plain_activation) {
       PlainMlp plain = BindPlainMlp(scope, form.feed_forward, names.mlp.up, names.mlp.down, form.mlp_bias);
@@ -221,11 +248,12 @@ class DeclaredDecoder : public Decoder {
     if (IndexerUse(index) == IndexerForm::Use::kOwn) {
       attention.indexer = BindHeadIndexer(scope, *form.indexer);
     }
-    attention.scale = form.attention_scale;
+    attention.scale = layer.attention_scale > 0 ? layer.attention_scale : form.attention_scale;
     attention.soft_cap = form.score_cap;
     attention.clip = form.clip_qkv;
     attention.value_scale = form.value_scale;
     if (!rotated || !form.growth_unrotated) attention.growth = form.query_growth;
+    if (form.alibi > 0) attention.slopes = AlibiSlopes(decoder.heads, form.alibi);
     return attention;
   }
 
@@ -257,7 +285,7 @@ class DeclaredDecoder : public Decoder {
   }
 
   const DecoderForm form_;
-  const bool parallel_;
+  const bool parallel_, beside_;
   const float residual_scale_;
   std::vector<RotaryEmbedding> rotaries_;  // [ropes]; layers point into it
   std::vector<DeclaredBlock> blocks_;
@@ -266,6 +294,7 @@ class DeclaredDecoder : public Decoder {
 
 void DeclaredDecoder::RunLayer(ForwardContext& ctx, size_t layer, std::span<float> h) {
   const DeclaredBlock& block = blocks_[layer];
+  if (form_.loop_norm && layer > 0 && layer % form_.layers.size() == 0) NormFinally(ctx, h);
   const auto attention = [&](auto x, auto y) {
     std::visit([&](const auto& part) { part.Run(ctx, x, y); }, block.attention);
   };
@@ -292,8 +321,20 @@ void DeclaredDecoder::RunLayer(ForwardContext& ctx, size_t layer, std::span<floa
     AddTo(ctx, h, normed, feed_forward, block.post_mlp_norm);
     return;
   }
+  if (beside_) {
+    // As above, and the attention's norm is elsewhere.
+    const std::span<float> normed = ctx.work.outputs.Get(static_cast<int64_t>(h.size()));
+    block.mlp_norm.Run(ctx.pool, h, normed);
+    AddTo(ctx, h, Normed(ctx, block.attention_norm, h), attention, block.post_attention_norm);
+    AddTo(ctx, h, normed, feed_forward, block.post_mlp_norm);
+    return;
+  }
+  const bool experts_beside = static_cast<bool>(block.beside_norm);
+  const std::span<float> beside = ctx.work.outputs.Get(experts_beside ? static_cast<int64_t>(h.size()) : 0);
+  if (experts_beside) block.beside.Run(ctx, Normed(ctx, block.beside_norm, h), beside);
   AddTo(ctx, h, Normed(ctx, block.attention_norm, h), attention, block.post_attention_norm);
   AddTo(ctx, h, Normed(ctx, block.mlp_norm, h), feed_forward, block.post_mlp_norm);
+  if (experts_beside) kernels::Add(ctx.pool, beside, h);
 }
 
 // A joined input, one block, a norm and the target's head. As vllm's deepseek_mtp and glm4_moe_mtp have it;
@@ -330,8 +371,8 @@ void DecoderForm::SetWindows(const std::vector<int32_t>& windows) {
 }
 
 DecoderForm ReadDecoderForm(ConfigReader& read, const FormQuery& query) {
-  DecoderForm form{.decoder = ReadDecoderConfig(read, query.given, query.tied),
-                   .feed_forward = ReadFeedForward(read)};
+  DecoderForm form{.decoder = ReadDecoderConfig(read, query.given, query.tied), .feed_forward = 0};
+  form.feed_forward = ReadFeedForward(read, query.given_feed_forward * form.decoder.hidden);
   RopeQuery rope = query.rope;
   rope.head_dim = form.decoder.head_dim;
   if (query.given.head_dim < 0) {
@@ -339,8 +380,9 @@ DecoderForm ReadDecoderForm(ConfigReader& read, const FormQuery& query) {
     form.latent = ReadLatentAttention(read, form.decoder.heads, query.value_is_share ? share : 0);
     rope.head_dim = form.latent->rotary;
   }
-  form.ropes.push_back(ReadRope(read, rope));
+  if (rope.default_theta >= 0) form.ropes.push_back(ReadRope(read, rope));
   form.SetWindows(ReadWindows(read, form.decoder.layers, query.slides, query.period, query.given_window));
+  for (LayerForm& layer : form.layers) layer.rope = form.ropes.empty() ? LayerForm::kNoRope : 0;
   return form;
 }
 

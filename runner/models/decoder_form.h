@@ -25,11 +25,15 @@ enum class NormPlaces : uint8_t {
   kAfter,     // h += n(a(h)); h += n(f(h))
   kAround,    // h += n(a(n(h))); h += n(f(n(h)))
   kParallel,  // x = n(h); h += a(x) + f(x)
+  kBeside,    // h += a(n(h)) + f(n(h))
 };
 
 // The tensor names of a block. Norms in places that a form does not have are not looked at.
 struct BlockNames {
+  std::string_view layers = "layers";  // what a checkpoint calls them, see TensorBinder::Layer
   TensorName embedding = {"embed_tokens", "token_embd"};
+  TensorName positions = {};       // of a table that is added to the embedding, where a family has one
+  TensorName embedding_norm = {};  // of the embedded tokens, where a family has one
   TensorName attention_norm = {"input_layernorm", "attn_norm"};
   TensorName post_attention_norm = {"post_attention_layernorm", "post_attention_norm"};
   TensorName mlp_norm = {"post_attention_layernorm", "ffn_norm"};
@@ -38,6 +42,7 @@ struct BlockNames {
   MlpNames mlp = {};  // of a plain feed-forward layer: up and down
   TensorName final_norm = {"norm", "output_norm"};
   TensorName latent_gate = {};  // LatentAttention::gate, where there is one
+  TensorName head = {"lm_head", "output"};
 };
 
 struct LayerForm {
@@ -47,6 +52,7 @@ struct LayerForm {
   int32_t rope = 0;                 // index of DecoderForm::ropes; kNoRope: positions are not encoded
   int32_t heads = 0, kv_heads = 0;  // 0: those of DecoderForm::decoder
   bool sinks = false;               // a score per head beside those of the keys
+  float attention_scale = 0;        // in place of DecoderForm::attention_scale; 0 = that
 };
 
 // The experts of the layers that have them, in place of their feed-forward layer.
@@ -57,6 +63,9 @@ struct MixtureForm {
   // Binds the experts of a layer that no file stores as BindExperts() has it; or null.
   void (*bind_experts)(const TensorScope& scope, int64_t hidden, const MixtureConfig& config,
                        MixtureOfExperts* moe) = nullptr;
+  // A norm of the block's input for experts that are beside the feed-forward layer: h += f(m(h)) with the h
+  // before the block. Or none.
+  TensorName beside_norm = {};
 };
 
 // The indexers that choose what layers see: DeepSeek V3.2's with latent attention, MiniMax-M3's without.
@@ -75,6 +84,7 @@ struct DecoderForm {
   int32_t feed_forward = 0;  // width, of layers without experts
   std::vector<RopeSpec> ropes = {};
   std::vector<LayerForm> layers = {};  // [decoder.layers]
+  bool transposed = false;             // a checkpoint stores the matrices of layers [in, out]
   NormPlaces norms = NormPlaces::kBefore;
   std::optional<LatentAttentionShape> latent = {};  // in place of grouped-query attention
   std::optional<StreamForm> streams = {};           // of the residual, where there are several
@@ -86,6 +96,7 @@ struct DecoderForm {
   float qk_eps = 0;                     // of kUnitHeads; 0 = that of the other norms
   float clip_qkv = 0;                   // Attention::clip
   Bias attention_bias = Bias::kAbsent;  // of q, k and v
+  float alibi = 0;                      // the largest bias of ALiBi; 0 = none
   Bias out_bias = Bias::kAbsent;
   Bias mlp_bias = Bias::kAbsent;
   std::vector<kernels::XieluShape> xielu = {};  // [decoder.layers], or empty: stored as tensors of the layers
@@ -99,6 +110,8 @@ struct DecoderForm {
   float logit_cap = 0;  // of the scaled logits; 0 = none
   MixtureForm mixture = {};
   bool images_both_ways = false;  // ImageRules::both_ways
+  int32_t loops = 1;              // how often the layers run, each time with keys of their own
+  bool loop_norm = true;          // the final norm is between two loops
   int32_t mtp_layers = 0;         // behind the last layer, where they are stored
   BlockNames names = {};
 
@@ -114,11 +127,13 @@ struct FormQuery {
   bool (*slides)(int32_t layer, int32_t period) = [](int32_t, int32_t) { return true; };
   int32_t period = 0;
   int32_t given_window = 0;
-  bool value_is_share = false;  // of latent attention: hidden / heads where the configuration does not say
+  bool value_is_share = false;     // of latent attention: hidden / heads where the configuration does not say
+  int32_t given_feed_forward = 0;  // as a multiple of the hidden size
 };
 
-// The properties that most families spell alike: the shape, one rotary embedding for all layers, the windows.
-// With latent attention where query.given.head_dim is negative.
+// The properties that most families spell alike: the shape, one rotary embedding for all layers (none where
+// query.rope.default_theta is negative), the windows. With latent attention where query.given.head_dim is
+// negative.
 DecoderForm ReadDecoderForm(ConfigReader& read, const FormQuery& query = {});
 
 // As ReadDecoderForm, of a family with experts. Windows are left to the family. MTP layers are counted apart.

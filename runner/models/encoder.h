@@ -168,6 +168,7 @@ class Encoder {
   Work work_;  // of one slice
 };
 
+std::vector<Architecture> EncoderArchitectures();
 // Whether the files hold an encoder rather than a decoder.
 bool IsEncoder(const weights::ModelFiles& files);
 // As LoadModel. REQUIRES: IsEncoder(*files).

@@ -1,11 +1,16 @@
+#include <string>
+
 #include "runner/models/decoder_config.h"
 #include "runner/models/decoder_form.h"
 #include "runner/models/encoder_families.h"
 
 namespace quire::runner::models {
 
-// EuroBERT (Boizard et al. 2025): the layers of Llama, whose tokens see both ways.
+// EuroBERT (Boizard et al. 2025): the layers of Llama, whose tokens see both ways. Llama Embed and
+// NeoBERT are the same in GGUF files whose rows are permuted; NeoBERT has gate and up in one matrix.
 Encoding ReadEuroBert(ConfigReader& read) {
+  const std::string architecture = read.files().architecture();
+  const bool neo = architecture == "neo-bert", permuted = neo || architecture == "llama-embed";
   Encoding made;
   EncoderForm& form = made.form = ReadSizes(read);
   ReadSharedHeads(read, form);
@@ -16,14 +21,17 @@ Encoding ReadEuroBert(ConfigReader& read) {
   form.mlp_bias = form.down_bias = ReadBias(read, "mlp_bias");
   form.gated = true;
   form.activation = ReadEncoderActivation(read, "hidden_act", "silu");
-  form.ropes.push_back(ReadRope(read, {.head_dim = form.head_dim, .default_theta = 10000}));
+  using kernels::RopePairs;
+  form.ropes.push_back(ReadRope(read, {.head_dim = form.head_dim,
+                                       .default_theta = 10000,
+                                       .gguf_pairs = permuted ? RopePairs::kAdjacent : RopePairs::kHalves}));
   form.rope_of.assign(static_cast<size_t>(form.layers), 0);
   read.Ignore({"tie_word_embeddings", "clf_pooling"});
   EncoderNames& names = form.names;
   names.prefix = FindPrefix(read, {"", "model."}, "embed_tokens.weight");
   names.layers = "layers.";
   names.tokens = {"embed_tokens", "token_embd"};
-  names.final_norm = {"norm", "output_norm"};
+  names.final_norm = {"norm", neo ? "enc.output_norm" : "output_norm"};
   names.attention_norm = {"input_layernorm", "attn_norm"};
   names.mlp_norm = {"post_attention_layernorm", "ffn_norm"};
   names.qkv = {"", "attn_qkv"};
@@ -34,6 +42,7 @@ Encoding ReadEuroBert(ConfigReader& read) {
   names.gate = {"mlp.gate_proj", "ffn_gate"};
   names.up = {"mlp.up_proj", "ffn_up"};
   names.down = {"mlp.down_proj", "ffn_down"};
+  if (neo) names.gate_up = {"", "ffn_up"};
   made.score_dense = {"dense", "cls"};
   made.score_out = {"classifier", "cls.output"};
   made.score_activation = HeadActivation::kGelu;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "runner/models/panel_store.h"
 
@@ -32,6 +33,8 @@ constexpr std::array kEncoders = {
     EncoderFamily{{"Jina embeddings v3", "jina_embeddings_v3", "jina-bert-v3"}, ReadJinaV3},
     EncoderFamily{{"GTE", "new|gte", ""}, ReadGte},
     EncoderFamily{{"EuroBERT", "eurobert", "eurobert"}, ReadEuroBert},
+    EncoderFamily{{"Llama Embed", "", "llama-embed"}, ReadEuroBert},
+    EncoderFamily{{"NeoBERT", "", "neo-bert"}, ReadEuroBert},
 };
 
 bool Names(std::string_view list, std::string_view name) {
@@ -83,6 +86,12 @@ void BindScore(ConfigReader& read, TensorBinder& bind, const Encoding& made, Sco
 }
 
 }  // namespace
+
+std::vector<Architecture> EncoderArchitectures() {
+  std::vector<Architecture> architectures;
+  for (const EncoderFamily& family : kEncoders) architectures.push_back(family.architecture);
+  return architectures;
+}
 
 bool IsEncoder(const ModelFiles& files) {
   if (FindEncoder(files) == nullptr) return false;

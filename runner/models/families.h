@@ -21,6 +21,9 @@ ModelLoader LoadApertus;
 // Arcee (AFM): Llama with plain feed-forward layers of squared ReLUs.
 ModelLoader LoadArcee;
 
+// BitNet: Llama with squared ReLUs as gates and a norm before the last matrix of each part.
+ModelLoader LoadBitNet;
+
 // Cohere (Command R, R+): attention and feed-forward side by side behind one layer norm; R+ also has layer
 // norms of each query and key head.
 ModelLoader LoadCohere;
@@ -49,6 +52,10 @@ ModelLoader LoadBamba;
 ModelLoader LoadExaone4;
 // The same with norms before, and experts.
 ModelLoader LoadExaoneMoe;
+
+// Falcon: attention and plain feed-forward layers side by side behind one layer norm (7B), behind one each
+// (40B) or one after the other.
+ModelLoader LoadFalcon;
 
 // Falcon-H1: attention and Mamba-2 side by side in every layer. Cache layout: one full-attention group, one
 // recurrent layer per layer.
@@ -152,6 +159,10 @@ ModelLoader LoadMiniMax;
 // of Mistral Small 3.1.
 ModelLoader LoadMinistral3, LoadMistral3, LoadMistral4;
 
+// nanochat: norms without weights, also of the embedding, plain feed-forward layers of squared ReLUs, pairs
+// that turn the other way.
+ModelLoader LoadNanoChat;
+
 // Nemotron, dense: zero-centered layer norms, squared ReLUs, half of each head is rotated.
 ModelLoader LoadNemotron;
 
@@ -194,6 +205,14 @@ ModelLoader LoadGlm, LoadGlm4;
 
 // GLM-4.5 and GLM-4.6: half of each head is rotated, experts behind dense layers.
 ModelLoader LoadGlm4Moe;
+
+// GPT-2: learned positions, layer norms, plain feed-forward layers, biases. GPT-BigCode: the same with one KV
+// head.
+ModelLoader LoadGpt2, LoadGptBigCode;
+
+// GPT-NeoX and Pythia: attention and plain feed-forward side by side behind a layer norm each, partly rotated
+// heads.
+ModelLoader LoadGptNeoX;
 
 // gpt-oss: attention sinks, a window in every other layer, experts with biases and a clamped SwiGLU, in MXFP4
 // as published.
@@ -242,8 +261,18 @@ ModelLoader LoadStarCoder2;
 // recurrent layer per layer.
 ModelLoader LoadZamba2;
 
+// BLOOM and MPT: layer norms, plain feed-forward layers, ALiBi in place of positions.
+ModelLoader LoadBloom, LoadMpt;
+
 // CWM: Llama with windows in three of four layers. Helium: Llama with rotated pairs that lie side by side.
-ModelLoader LoadCwm, LoadHelium;
+// EXAONE 3: Llama.
+ModelLoader LoadCwm, LoadHelium, LoadExaone;
+
+// DBRX: layer norms, experts, queries, keys and values clipped.
+ModelLoader LoadDbrx;
+
+// GPT-J: attention and plain feed-forward side by side behind one layer norm, partly rotated heads.
+ModelLoader LoadGptJ;
 
 // HyperCLOVA X: Granite, with norms behind attention and feed-forward too.
 ModelLoader LoadHyperClovaX;
@@ -256,6 +285,15 @@ ModelLoader LoadJais2;
 
 // Mellum 2: Qwen3-MoE with windows and rotary angles per kind of layer.
 ModelLoader LoadMellum;
+
+// GGUF files alone, of relatives of Llama. Arctic: experts beside the feed-forward layers. Baichuan:
+// 13B has ALiBi. CodeShell: layer norms, plain feed-forward layers. Grok 1: experts, capped scores.
+// Jais: layer norms, ALiBi. Maincoder: norms of each query and key head behind their rotation.
+// MiniCPM: Granite's multipliers. Nanbeige: the layers run several times. Orion: layer norms. Pangu
+// Embedded: biases. PLaMo: attention and feed-forward side by side behind one norm. PLM: latent
+// attention, plain feed-forward layers. Qwen: biases. Refact: ALiBi.
+ModelLoader LoadArctic, LoadNanbeige, LoadBaichuan, LoadCodeShell, LoadGrok, LoadJais, LoadMaincoder,
+    LoadMiniCpm, LoadOrion, LoadPanguEmbedded, LoadPlamo, LoadPlm, LoadQwen, LoadRefact;
 
 // OLMo: Llama with layer norms that have no weights.
 ModelLoader LoadOlmo;

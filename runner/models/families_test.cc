@@ -1,5 +1,6 @@
 // The families by what sets them apart, and what they refuse. That they compute the right thing is tested
 // against goldens in runner/golden.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -326,6 +327,8 @@ TEST(SupportedArchitectures, AreThoseOfTheDocumentation) {
       }
       row += cell;
     }
+    const std::string_view reference = architecture.hugging_face.empty() ? "llama.cpp" : "transformers";
+    row += fmt::format(" {} |", architecture.reference.empty() ? reference : architecture.reference);
     EXPECT_THAT(text, HasSubstr(row));
   }
 }

@@ -48,6 +48,7 @@ enum class NormKind : uint8_t {
   kLayer,              // y = (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias
   kZeroCenteredLayer,  // the same, stored likewise
   kPlainLayer,         // a layer norm without weights and bias
+  kPlainRms,           // an RMS norm without weights
 };
 struct Norm {
   NormKind kind = NormKind::kRms;

@@ -18,6 +18,9 @@ void Gate(ThreadPool& pool, Activation activation, const kernels::SwigluClamp& c
       return kernels::Mul(pool, up, gate);
     case Activation::kRelu:
       return kernels::ReluMul(pool, up, gate);
+    case Activation::kSquaredRelu:
+      kernels::SquaredRelu(pool, gate);
+      return kernels::Mul(pool, up, gate);
   }
 }
 
@@ -30,6 +33,7 @@ void GatedMlp::Run(ForwardContext& ctx, std::span<const float> x, std::span<floa
   gate_adapter.AddTo(ctx, in, gated);
   up_adapter.AddTo(ctx, in, wide);
   Gate(ctx.pool, activation, clamp, wide, gated);
+  if (norm) norm.Run(ctx.pool, gated, gated);
   down.Run(ctx.pool, ctx.Input(gated), y);
 }
 
@@ -45,6 +49,9 @@ void PlainMlp::Run(ForwardContext& ctx, std::span<const float> x, std::span<floa
       break;
     case PlainActivation::kSilu:
       kernels::Silu(ctx.pool, wide);
+      break;
+    case PlainActivation::kRelu:
+      kernels::Relu(ctx.pool, wide);
       break;
     case PlainActivation::kSquaredRelu:
       kernels::SquaredRelu(ctx.pool, wide);

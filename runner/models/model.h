@@ -152,7 +152,19 @@ struct Architecture {
   std::string_view hugging_face;  // model_types, "|" between them
   std::string_view gguf;          // architectures, likewise
   bool draft = false;             // a draft model (draft_model.h), of no use alone
+  // What its results are compared with in tests: transformers or, of GGUF files alone, llama.cpp, unless
+  // another is named.
+  std::string_view reference = {};
 };
 std::vector<Architecture> SupportedArchitectures();
+
+// Architectures of either format that are known and not loaded, and why.
+struct RefusedArchitecture {
+  std::string_view reason;  // what it is: "a diffusion model"
+  std::string_view names;   // "|" between them
+};
+std::vector<RefusedArchitecture> RefusedArchitectures();
+// The reason, or nothing for a name that is not among them.
+std::string_view RefusalOf(std::string_view architecture);
 
 }  // namespace quire::runner::models

@@ -84,7 +84,8 @@ bool IsSavedWithoutHead(const weights::ModelFiles& files) {
   const PoolingJson& name = names->front();
   if (!name.is_string()) return false;
   const auto& of_class = name.get_ref<const std::string&>();
-  return of_class.ends_with("Model") || of_class.ends_with("ForSequenceClassification");
+  const bool headless = of_class.ends_with("Model") && !of_class.ends_with("LMHeadModel");
+  return headless || of_class.ends_with("ForSequenceClassification");
 }
 
 }  // namespace quire::runner::models
