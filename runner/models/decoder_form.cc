@@ -421,79 +421,82 @@ IndexerForm ReadIndexer(ConfigReader& read, const DecoderForm& form, int32_t def
                           indexer.dim, form.latent->rotary));
   }
   return indexer;
-  void ReadLayerHeads(ConfigReader & read, ConfigKey heads, ConfigKey kv_heads, DecoderForm * form) {
-    DecoderConfig& decoder = form->decoder;
-    const int32_t stored = decoder.layers + (read.gguf() ? form->mtp_layers : 0);
-    const std::vector<int64_t> queries = read.Integers(heads, stored, 1, kMaxHeads);
-    const std::vector<int64_t> keys = read.Integers(kv_heads, stored, 1, kMaxHeads);
-    for (size_t i = 0; i < form->layers.size(); ++i) {
-      LayerForm& layer = form->layers[i];
-      layer.heads = static_cast<int32_t>(queries[i]);
-      layer.kv_heads = static_cast<int32_t>(keys[i]);
-      CheckHeads(read, layer.heads, layer.kv_heads, decoder.head_dim);
-    }
-    decoder.heads = static_cast<int32_t>(queries[0]);
-    decoder.kv_heads = static_cast<int32_t>(keys[0]);
-  }
+}
 
-  QueryGrowth ReadQueryGrowth(ConfigReader & read, std::string_view gguf_context) {
-    // Said twice.
-    read.Ignore({"rope_parameters/max_position_embeddings", "rope_scaling/max_position_embeddings"});
-    constexpr ConfigKey kBeta = {"rope_parameters/llama_4_scaling_beta|rope_scaling/llama_4_scaling_beta",
-                                 "attention.temperature_scale"};
-    const auto* const beta = read.Find(kBeta);
-    if (beta == nullptr || *beta == 0) return {};
-    return {.beta = static_cast<float>(read.Positive(kBeta, 1e3)),
-            .context = read.Integer({"rope_parameters/original_max_position_embeddings|"
-                                     "rope_scaling/original_max_position_embeddings",
-                                     gguf_context},
-                                    1, kMaxContext)};
+void ReadLayerHeads(ConfigReader& read, ConfigKey heads, ConfigKey kv_heads, DecoderForm* form) {
+  DecoderConfig& decoder = form->decoder;
+  const int32_t stored = decoder.layers + (read.gguf() ? form->mtp_layers : 0);
+  const std::vector<int64_t> queries = read.Integers(heads, stored, 1, kMaxHeads);
+  const std::vector<int64_t> keys = read.Integers(kv_heads, stored, 1, kMaxHeads);
+  for (size_t i = 0; i < form->layers.size(); ++i) {
+    LayerForm& layer = form->layers[i];
+    layer.heads = static_cast<int32_t>(queries[i]);
+    layer.kv_heads = static_cast<int32_t>(keys[i]);
+    CheckHeads(read, layer.heads, layer.kv_heads, decoder.head_dim);
   }
+  decoder.heads = static_cast<int32_t>(queries[0]);
+  decoder.kv_heads = static_cast<int32_t>(keys[0]);
+}
 
-  void ReadSlidingRope(ConfigReader & read, RopeQuery query, DecoderForm * form) {
-    query.theta = {"", "rope.freq_base_swa"};
-    if (read.Find(query.theta) == nullptr) return;
-    query.head_dim = form->decoder.head_dim;
-    form->ropes.push_back(ReadRope(read, query));
-    for (LayerForm& layer : form->layers) {
-      if (layer.window > 0) layer.rope = static_cast<int32_t>(form->ropes.size()) - 1;
-    }
-  }
+QueryGrowth ReadQueryGrowth(ConfigReader& read, std::string_view gguf_context) {
+  // Said twice.
+  read.Ignore({"rope_parameters/max_position_embeddings", "rope_scaling/max_position_embeddings"});
+  constexpr ConfigKey kBeta = {"rope_parameters/llama_4_scaling_beta|rope_scaling/llama_4_scaling_beta",
+                               "attention.temperature_scale"};
+  const auto* const beta = read.Find(kBeta);
+  if (beta == nullptr || *beta == 0) return {};
+  return {.beta = static_cast<float>(read.Positive(kBeta, 1e3)),
+          .context = read.Integer({"rope_parameters/original_max_position_embeddings|"
+                                   "rope_scaling/original_max_position_embeddings",
+                                   gguf_context},
+                                  1, kMaxContext)};
+}
 
-  kernels::XieluShape MakeXielu(float alpha_p, float alpha_n, float beta, float eps) {
-    return {.positive = kernels::Softplus(alpha_p),
-            .negative = beta + kernels::Softplus(alpha_n),
-            .beta = beta,
-            .eps = eps};
+void ReadSlidingRope(ConfigReader& read, RopeQuery query, DecoderForm* form) {
+  query.theta = {"", "rope.freq_base_swa"};
+  if (read.Find(query.theta) == nullptr) return;
+  query.head_dim = form->decoder.head_dim;
+  form->ropes.push_back(ReadRope(read, query));
+  for (LayerForm& layer : form->layers) {
+    if (layer.window > 0) layer.rope = static_cast<int32_t>(form->ropes.size()) - 1;
   }
+}
 
-  Bias ReadBias(ConfigReader & read, const char* key, bool fallback) {
-    if (read.gguf()) return Bias::kIfStored;
-    return read.Boolean({key, ""}, fallback) ? Bias::kPresent : Bias::kAbsent;
-  }
+kernels::XieluShape MakeXielu(float alpha_p, float alpha_n, float beta, float eps) {
+  return {.positive = kernels::Softplus(alpha_p),
+          .negative = beta + kernels::Softplus(alpha_n),
+          .beta = beta,
+          .eps = eps};
+}
 
-  api::Result<std::unique_ptr<Model>> BuildDeclared(
-      ConfigReader & read, std::shared_ptr<const weights::ModelFiles> files, const DecoderForm& form) {
-    return BuildModel<DeclaredDecoder>(read, std::move(files), form);
-  }
+Bias ReadBias(ConfigReader& read, const char* key, bool fallback) {
+  if (read.gguf()) return Bias::kIfStored;
+  return read.Boolean({key, ""}, fallback) ? Bias::kPresent : Bias::kAbsent;
+}
 
-  api::Result<std::unique_ptr<MtpLayer>> LoadDeclaredMtp(std::shared_ptr<const weights::ModelFiles> files,
-                                                         const Model& target, api::KvType kv_type) {
-    const auto* const declared = dynamic_cast<const DeclaredDecoder*>(&target);
-    if (declared == nullptr || declared->form().mtp_layers == 0) return nullptr;
-    PanelStore* const panels = AttachPanels(&files);
-    TensorBinder bind(*files, panels);
-    DecoderForm form = declared->form();
-    const auto layer = static_cast<size_t>(form.decoder.layers);
-    const TensorScope scope =
-        files->format() == weights::Format::kGguf ? bind.MtpScope(layer) : bind.Layer(layer);
-    if (!scope.HasWeight({"eh_proj", "eh_proj"})) return nullptr;  // many checkpoints leave it out
-    form.decoder.layers = 1;
-    form.layers = {form.layers.back()};
-    form.mixture.config.sparse = {true};
-    if (form.indexer) form.indexer->layers = {IndexerForm::Use::kOwn};
-    auto mtp = std::make_unique<DeclaredMtp>(files, bind, form, layer, *declared);
-    return FinishMtpLayer(bind, std::move(mtp), kv_type);
-  }
+api::Result<std::unique_ptr<Model>> BuildDeclared(ConfigReader& read,
+                                                  std::shared_ptr<const weights::ModelFiles> files,
+                                                  const DecoderForm& form) {
+  return BuildModel<DeclaredDecoder>(read, std::move(files), form);
+}
+
+api::Result<std::unique_ptr<MtpLayer>> LoadDeclaredMtp(std::shared_ptr<const weights::ModelFiles> files,
+                                                       const Model& target, api::KvType kv_type) {
+  const auto* const declared = dynamic_cast<const DeclaredDecoder*>(&target);
+  if (declared == nullptr || declared->form().mtp_layers == 0) return nullptr;
+  PanelStore* const panels = AttachPanels(&files);
+  TensorBinder bind(*files, panels);
+  DecoderForm form = declared->form();
+  const auto layer = static_cast<size_t>(form.decoder.layers);
+  const TensorScope scope =
+      files->format() == weights::Format::kGguf ? bind.MtpScope(layer) : bind.Layer(layer);
+  if (!scope.HasWeight({"eh_proj", "eh_proj"})) return nullptr;  // many checkpoints leave it out
+  form.decoder.layers = 1;
+  form.layers = {form.layers.back()};
+  form.mixture.config.sparse = {true};
+  if (form.indexer) form.indexer->layers = {IndexerForm::Use::kOwn};
+  auto mtp = std::make_unique<DeclaredMtp>(files, bind, form, layer, *declared);
+  return FinishMtpLayer(bind, std::move(mtp), kv_type);
+}
 
 }  // namespace quire::runner::models
