@@ -84,6 +84,8 @@ api::Result<std::unique_ptr<Model>> LoadBailingHybrid(std::shared_ptr<const weig
   KimiConfig config{.decoder = ReadDecoderConfig(
                         read, {.kv_heads = -1, .head_dim = -1, .context = context, .norm_eps = 1e-6F})};
   DecoderConfig& decoder = config.decoder;
+  // Whatever tie_word_embeddings says, a stored head is used.
+  if (!read.gguf() && files->Find("lm_head.weight") != nullptr) decoder.tied = false;
   if (decoder.activation != Activation::kSilu) read.Fail("hidden_act: only silu is supported");
   const int32_t mtp_layers = read.Small({"num_nextn_predict_layers|num_mtp_layers", "nextn_predict_layers"},
                                         0, read.gguf() ? decoder.layers - 1 : kMaxLayers, 0);

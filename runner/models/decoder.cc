@@ -109,7 +109,9 @@ void Decoder::ShareEmbeddingAndHead(const Decoder& target, const TensorScope& sc
 }
 
 RmsNorm Decoder::BindNorm(const TensorScope& scope, TensorName name, int32_t size) const {
-  RmsNorm norm{.weight = scope.Norm(name, size), .eps = config_.norm_eps};
+  // Some GGUF files have norms without ".weight".
+  const bool bare = scope.gguf() && !scope.HasWeight(name) && scope.Has(name);
+  RmsNorm norm{.weight = bare ? scope.Values(name, size) : scope.Norm(name, size), .eps = config_.norm_eps};
   const bool centered =
       config_.norm == NormKind::kZeroCenteredRms || config_.norm == NormKind::kZeroCenteredLayer;
   if (centered && !scope.gguf()) {

@@ -50,4 +50,18 @@ api::Result<std::unique_ptr<Model>> LoadDeepSeek(std::shared_ptr<const weights::
   return BuildDeclared(read, std::move(files), form);
 }
 
+// Llama's attention, and softmax experts whose weights need not add up to 1.
+api::Result<std::unique_ptr<Model>> LoadDeepSeekV1(std::shared_ptr<const weights::ModelFiles> files) {
+  ConfigReader read(*files);
+  DecoderForm form =
+      ReadMixtureForm(read,
+                      {.given = {.norm_eps = 1e-6F},
+                       .rope = {.default_theta = 10000, .gguf_pairs = kernels::RopePairs::kAdjacent}},
+                      {.normalize = false, .shared = 2, .greedy = true, .as_stored = true});
+  if (form.mixture.config.groups != 1) read.Fail("n_group: only 1 is supported for this family");
+  read.Ignore({"ep_size"});
+  form.attention_bias = form.out_bias = ReadBias(read, "attention_bias");
+  return BuildDeclared(read, std::move(files), form);
+}
+
 }  // namespace quire::runner::models

@@ -31,6 +31,9 @@ ModelLoader LoadCohere;
 // of four layers with a window and rotated pairs that lie side by side, in the fourth without either.
 ModelLoader LoadCohere2;
 
+// Ling 1 and 2, Sarvam-MoE: Llama's attention, in version 2 with norms of each query and key head; experts.
+ModelLoader LoadBailingMoe;
+
 // Ling 3: delta nets with a decay of each channel, and latent attention whose heads are gated; experts. Cache
 // layout as Kimi Linear's.
 ModelLoader LoadBailingHybrid;
@@ -199,6 +202,8 @@ ModelLoader LoadDeepSeek;
 // DeepSeek V3.2 and GLM-5: the same, and an indexer that chooses the tokens that a layer sees. Cache layout:
 // a group of index keys besides.
 ModelLoader LoadDeepSeekV32, LoadGlmMoeDsa;
+// DeepSeek of 2024: Llama with experts.
+ModelLoader LoadDeepSeekV1;
 
 // GLM-4, dense: half of each head is rotated, pairs lie side by side; in 2025's with norms around both parts.
 ModelLoader LoadGlm, LoadGlm4;
@@ -220,6 +225,12 @@ ModelLoader LoadGptOss;
 
 // Mixtral: Mistral with experts. GGUF calls it "llama"; LoadLlama passes files with experts on.
 ModelLoader LoadMixtral;
+
+// SmallThinker: experts of ReLU gates, chosen by what their layer sees.
+ModelLoader LoadSmallThinker;
+
+// PLaMo 3: norms around attention and feed-forward, and of each query and key head; windows.
+ModelLoader LoadPlamo3;
 
 // Qwen2-MoE: Qwen2 with experts beside a shared one with a gate.
 ModelLoader LoadQwen2Moe;

@@ -203,11 +203,12 @@ class HybridDecoder final : public Decoder {
 
   HybridBlock BindBlock(const TensorScope& scope, const HybridLayer& layer, int32_t index) {
     HybridBlock block;
-    if (layer.attends || layer.mamba) block.mixer_norm = BindFormNorm(scope, form_.names.mixer_norm);
+    if (layer.attends || layer.mamba)
+      block.mixer_norm = BindNorm(scope, form_.names.mixer_norm, config().hidden);
     if (layer.mamba) BindMamba(scope, index, &block);
     if (layer.attends) block.attention = BindFormAttention(scope, index);
     if (layer.feed == HybridLayer::Feed::kNone) return block;
-    block.feed_norm = BindFormNorm(scope, form_.names.feed_norm);
+    block.feed_norm = BindNorm(scope, form_.names.feed_norm, config().hidden);
     if (layer.feed == HybridLayer::Feed::kExperts) {
       block.feed = BindFormExperts(scope);
     } else if (form_.decoder.plain_activation) {
@@ -219,14 +220,6 @@ class HybridDecoder final : public Decoder {
       block.feed = std::move(mlp);
     }
     return block;
-  }
-
-  // Some GGUF files have norms without ".weight".
-  RmsNorm BindFormNorm(const TensorScope& scope, TensorName name) const {
-    if (scope.gguf() && !scope.HasWeight(name) && scope.Has(name)) {
-      return {.weight = scope.Values(name, config().hidden), .eps = config().norm_eps};
-    }
-    return BindNorm(scope, name, config().hidden);
   }
 
   void BindMamba(const TensorScope& scope, int32_t index, HybridBlock* block) {

@@ -68,7 +68,7 @@ class MiniMax final : public Decoder {
   void BindBlock(const TensorScope& scope, size_t layer) {
     const DecoderConfig& decoder = config_.decoder;
     MiniMaxBlock block;
-    block.mixer_norm = BindNorm(scope, {"input_layernorm", ""}, decoder.hidden);
+    block.mixer_norm = BindNorm(scope, {"input_layernorm", "attn_norm"}, decoder.hidden);
     if (config_.attends[layer]) {
       block.mixer = BindAttention(scope,
                                   {.heads = decoder.heads,
@@ -79,9 +79,9 @@ class MiniMax final : public Decoder {
     } else {
       block.mixer = BindLightning(scope, layer);
     }
-    block.mlp_norm = BindNorm(scope, {"post_attention_layernorm", ""}, decoder.hidden);
+    block.mlp_norm = BindNorm(scope, {"post_attention_layernorm", "ffn_norm"}, decoder.hidden);
     MixtureNames names;
-    names.router = {"block_sparse_moe.gate", ""};
+    names.router = {"block_sparse_moe.gate", "ffn_gate_inp"};
     names.experts = kMixtralExperts;
     block.mlp = BindMixture(scope, decoder.hidden, config_.mixture, names);
     blocks_.push_back(std::move(block));
@@ -93,10 +93,11 @@ class MiniMax final : public Decoder {
     LightningAttention lightning;
     lightning.heads = decoder.heads;
     lightning.head_dim = decoder.head_dim;
-    lightning.qkv = scope.BindLinear({"self_attn.qkv_proj", ""}, 3 * inner, decoder.hidden);
-    lightning.gate = scope.BindLinear({"self_attn.output_gate", ""}, inner, decoder.hidden);
-    lightning.out = scope.BindLinear({"self_attn.out_proj", ""}, decoder.hidden, inner);
-    lightning.norm = {.weight = scope.Norm({"self_attn.norm", ""}, inner), .eps = kLightningNormEps};
+    lightning.qkv = scope.BindLinear({"self_attn.qkv_proj", "attn_qkv"}, 3 * inner, decoder.hidden);
+    lightning.gate = scope.BindLinear({"self_attn.output_gate", "attn_gate"}, inner, decoder.hidden);
+    lightning.out = scope.BindLinear({"self_attn.out_proj", "attn_output"}, decoder.hidden, inner);
+    lightning.norm = {.weight = scope.Norm({"self_attn.norm", "attn_norm_2"}, inner),
+                      .eps = kLightningNormEps};
     lightning.decay = LightningDecay(decoder.heads, layer, decoder.layers);
     CheckSlopes(scope, lightning.decay);
     lightning.GrowWidths(scope.widths());
@@ -107,7 +108,7 @@ class MiniMax final : public Decoder {
   // What transformers stores of the slopes is the formula, rounded; other ones would be another model.
   static void CheckSlopes(const TensorScope& scope, std::span<const float> decay) {
     constexpr TensorName kSlopes = {"self_attn.slope_rate", ""};
-    if (!scope.CanRead(kSlopes)) return;
+    if (scope.gguf() || !scope.CanRead(kSlopes)) return;
     const std::vector<float> stored = scope.Elements(kSlopes, std::ssize(decay));
     for (size_t i = 0; i < stored.size(); ++i) {
       const float slope = -std::log(decay[i]);
@@ -147,6 +148,15 @@ class MiniMax final : public Decoder {
 
 // By name, or by number: 1 is full attention. Without a list, every other layer, the first among them.
 std::vector<bool> ReadMiniMaxKinds(ConfigReader& read, int32_t layers) {
+  if (read.gguf()) {
+    const int32_t period = read.Small({"", "full_attention_interval"}, 1, kMaxLayers, 8);
+    const auto stored = read.Booleans({"", "attention.recurrent_layers"}, layers);
+    std::vector<bool> kinds(static_cast<size_t>(layers));
+    for (size_t i = 0; i < kinds.size(); ++i) {
+      kinds[i] = stored ? !(*stored)[i] : (i + 1) % static_cast<size_t>(period) == 0;
+    }
+    return kinds;
+  }
   constexpr ConfigKey kTypes = {"layer_types", ""}, kNumbers = {"attn_type_list", ""};
   const bool numbered = read.Find(kNumbers) != nullptr;
   if (const auto listed = read.Kinds(kTypes, layers, "full_attention", "linear_attention")) return *listed;
@@ -162,6 +172,8 @@ std::vector<bool> ReadMiniMaxKinds(ConfigReader& read, int32_t layers) {
 }
 
 ResidualScales ReadScales(ConfigReader& read, std::string_view name, std::string_view published) {
+  // GGUF files are of models with one alpha for all, and without betas.
+  if (read.gguf()) return {.alpha = ReadMultiplier(read, {"", "residual_scale"})};
   const auto factor = [&](const char* kind) {
     const std::string key = fmt::format("{}_{}_factor|layernorm_{}_{}", name, kind, published, kind);
     return ReadMultiplier(read, {key, ""});
@@ -178,10 +190,10 @@ void ReadOriginalKeys(ConfigReader& read, const MiniMaxConfig& config) {
   }
   read.Ignore({"shared_moe_mode", "block_size"});
   if (read.files().architecture() == "minimax") return;
-  if (!read.Boolean({"postnorm", ""}, false)) read.Fail("postnorm: only true is supported");
+  if (!read.Boolean({"postnorm", ""}, read.gguf())) read.Fail("postnorm: only true is supported");
   // For other numbers of heads the original code has other slopes.
   if (!std::has_single_bit(static_cast<uint32_t>(config.decoder.heads))) {
-    read.Fail("num_attention_heads: only powers of 2 are supported");
+    read.Fail("num_attention_heads (attention.head_count): only powers of 2 are supported");
   }
 }
 

@@ -8,6 +8,7 @@ namespace quire::runner::models {
 // DeepSeek V3's attention and experts, but softmax scores, queries that grow with their position, and
 // products that do not grow with YaRN.
 api::Result<std::unique_ptr<Model>> LoadMistral4(std::shared_ptr<const weights::ModelFiles> files) {
+  if (files->format() == weights::Format::kGguf) return LoadDeepSeek(std::move(files));
   ConfigReader read(*files);
   DecoderForm form = ReadMixtureForm(read,
                                      {.given = {.kv_heads = -1, .head_dim = -1, .norm_eps = 1e-6F},

@@ -57,17 +57,26 @@ api::Result<std::unique_ptr<Model>> LoadQwen3VlMoe(std::shared_ptr<const weights
 // Mellum: windows in some layers, which have rotary angles of their own.
 api::Result<std::unique_ptr<Model>> LoadMellum(std::shared_ptr<const weights::ModelFiles> files) {
   ConfigReader read(*files);
-  const auto rope = [](std::string_view type, double theta) {
-    return RopeQuery{
-        .head_dim = 0, .layer_type = type, .theta = {}, .default_theta = theta, .partial_allowed = true};
+  const auto rope = [](std::string_view type, double theta, std::string_view gguf_theta) {
+    return RopeQuery{.head_dim = 0,
+                     .layer_type = type,
+                     .theta = {"", gguf_theta},
+                     .default_theta = theta,
+                     .partial_allowed = true};
   };
-  DecoderForm form = ReadMixtureForm(
-      read, {.given = {.head_dim = 128, .norm_eps = 1e-6F}, .rope = rope("full_attention", 500000)}, {});
-  RopeQuery sliding = rope("sliding_attention", 10000);
+  constexpr std::string_view kBase = "rope.freq_base", kSlidingBase = "rope.freq_base_swa";
+  DecoderForm form = ReadMixtureForm(read,
+                                     {.given = {.head_dim = read.gguf() ? 0 : 128, .norm_eps = 1e-6F},
+                                      .rope = rope("full_attention", 500000, kBase)},
+                                     {});
+  const bool own = read.Find({"", kSlidingBase}) != nullptr;
+  RopeQuery sliding = rope("sliding_attention", 10000, own ? kSlidingBase : kBase);
   sliding.head_dim = form.decoder.head_dim;
+  sliding.scaled = !read.gguf();
   form.ropes.push_back(ReadRope(read, sliding));
   form.SetWindows(ReadWindows(
-      read, form.decoder.layers, [](int32_t, int32_t) { return false; }, 0, 1024));
+      read, form.decoder.layers, [](int32_t layer, int32_t every) { return every > 0 && layer % every != 3; },
+      read.gguf() ? 4 : 0, read.gguf() ? 0 : 1024));
   for (LayerForm& layer : form.layers) layer.rope = layer.window > 0 ? 1 : 0;
   form.qk_norm = QkNorm::kHeads;
   form.attention_bias = form.out_bias = ReadBias(read, "attention_bias");

@@ -19,10 +19,9 @@ constexpr std::array kRefused = {
     RefusedArchitecture{"a model of images, whose text side is not loaded alone",
                         "chameleon|cogvlm|deepseek2-ocr|paddleocr|muse-glimmer|hunyuan_vl|glm5-next"},
     RefusedArchitecture{"not implemented",
-                        "bailingmoe|bailingmoe2|clef|deci|deepseek|deepseek4|dots3note|"
-                        "gemma-embedding2|graniteswitch|grovemoe|hrm_text|hy_v4|k2-horizon|kimi-k3|"
-                        "maion-coder|maple|minimax-01|openelm|plamo3|qwen4exp|rwkv6|rwkv6qwen2|"
-                        "smallthinker|spark2_5|step35|talkie|vllm-decision2"},
+                        "clef|deci|deepseek4|dots3note|gemma-embedding2|graniteswitch|grovemoe|"
+                        "hrm_text|hy_v4|k2-horizon|kimi-k3|maion-coder|maple|openelm|qwen4exp|"
+                        "rwkv6|rwkv6qwen2|spark2_5|step35|talkie|vllm-decision2"},
 };
 
 }  // namespace
