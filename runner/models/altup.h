@@ -1,4 +1,4 @@
-// Alternating updates (Gemma 3n): a residual of several streams, of which a layer computes one and predicts and
+// Alternating updates (Gemma 3n), a residual of several streams: a layer computes one, and predicts and
 // corrects the others.
 #pragma once
 
@@ -38,8 +38,8 @@ struct AltUp {
 
 AltUp BindAltUp(const TensorScope& scope, const AltUpShape& shape, float eps);
 
-// Between embedded tokens and streams: stream i > 0 is a map of stream 0 with its size, row by row; and back, the
-// mean of all streams.
+// Between embedded tokens and streams: stream i > 0 is a map of stream 0 with its size, row by row; and
+// back, the mean of all streams.
 struct AltUpEnds {
   AltUpShape shape;
   std::vector<Linear> in, out;  // [streams - 1] of [hidden, hidden]

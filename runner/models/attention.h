@@ -76,7 +76,7 @@ struct Attention {
   };
   Projections Project(ForwardContext& ctx, const kernels::MatMulInput& x) const;
   int32_t value_size() const { return value_dim > 0 ? value_dim : head_dim; }
-  // Of a head in the cache.
+  // What a head has in the cache.
   int32_t cached_size() const { return std::max(head_dim, value_size()); }
   std::span<float> Queries(ForwardContext& ctx, const kernels::MatMulInput& x,
                            std::span<float> projected) const;

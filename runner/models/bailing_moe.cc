@@ -27,7 +27,7 @@ MixtureConfig::Score ReadBailingScore(ConfigReader& read, bool second) {
 
 api::Result<std::unique_ptr<Model>> LoadBailingMoe(std::shared_ptr<const weights::ModelFiles> files) {
   ConfigReader read(*files);
-  // Of version 2, which has the same model_type; Sarvam's has another one, and heads that rotate as a whole.
+  // Version 2 can have version 1's model_type; Sarvam's is its own, and its heads rotate as a whole.
   const bool sarvam = files->architecture() == "sarvam_moe";
   const bool second = sarvam || files->architecture() == "bailingmoe2";
   DecoderForm form = ReadMixtureForm(

@@ -72,8 +72,8 @@ ModelLoader LoadGemma;
 // query and key heads are normed.
 ModelLoader LoadGemma2, LoadGemma3;
 
-// Gemma 3n: a residual of several streams, low-rank additions beside attention, inputs of each layer's own from the
-// token, gates that are cut off, keys shared between layers. Cache layout as Gemma 4's.
+// Gemma 3n: a residual of several streams, low-rank additions beside attention, each layer's own inputs from
+// the token, gates that are cut off, keys shared between layers. Cache layout as Gemma 4's.
 ModelLoader LoadGemma3n;
 
 // Gemma 4: sliding and full attention with heads of two sizes, keys shared between layers, inputs of each
@@ -114,8 +114,8 @@ ModelLoader LoadKimiLinear;
 // Laguna: heads of each layer's own number, whose results are gated by a softplus; experts.
 ModelLoader LoadLaguna;
 
-// LongCat-Flash: two halves of latent attention and feed-forward layer, with experts beside them, some of which
-// give their input. Cache layout: one latent group with two layers for each of the model.
+// LongCat-Flash: two halves of latent attention and feed-forward layer, with experts beside them, some of
+// which give their input. Cache layout: one latent group with two layers for each of the model.
 ModelLoader LoadLongcatFlash;
 
 // MiMo-V2: layers with a window have sinks and KV heads of their own number; values are smaller than keys;

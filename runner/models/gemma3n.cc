@@ -255,8 +255,8 @@ double NormalQuantile(double below) {
   return (low + high) / 2;
 }
 
-// Shares of the gates that are cut off; GGUF files have their quantiles, minus infinity for none. Without either,
-// 95 % in the first 10 layers of more.
+// Shares of the gates that are cut off; GGUF files have their quantiles, minus infinity for none. Without
+// either, 95 % in the first 10 layers of more.
 void ReadCutoffs(ConfigReader& read, Gemma3nConfig* config) {
   constexpr ConfigKey kShares = {"activation_sparsity_pattern", "activation_sparsity_scale"};
   const auto layers = static_cast<size_t>(config->decoder.layers);

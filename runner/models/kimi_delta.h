@@ -1,5 +1,5 @@
-// Kimi Delta Attention (Kimi Linear, Ling 3): a gated delta net whose state decays at a rate of its own in each
-// key channel.
+// Kimi Delta Attention (Kimi Linear, Ling 3): a gated delta net whose state decays at a rate of its own in
+// each key channel.
 #pragma once
 
 #include <span>

@@ -13,8 +13,8 @@
 namespace quire::runner::models {
 
 // y = sum over the chosen e of weight_e * down_e(activation(gate_e(x)) * up_e(x)), in ascending order of e,
-// plus shared_scale * shared(x) if there is a shared expert, times sigmoid(shared_gate(x)) if that has a gate.
-// The router may know more experts than there are matrices: the others give x itself. With `clamp`,
+// plus shared_scale * shared(x) if there is a shared expert, times sigmoid(shared_gate(x)) if that has a
+// gate. The router may know more experts than there are matrices: the others give x itself. With `clamp`,
 // activation(g) * u is kernels::ClampedSwiglu.
 struct MixtureOfExperts {
   Linear router;  // [experts, hidden], the experts without matrices last

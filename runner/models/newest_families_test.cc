@@ -1,5 +1,5 @@
-// What the newest families refuse, and which spellings of a configuration say the same. Their checkpoints are in the
-// third set of fixtures.
+// What the newest families refuse, and which spellings of a configuration say the same. Their checkpoints are
+// in the third set of fixtures.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -66,8 +66,8 @@ TEST_P(RefusedConfigurationTest, NamesTheKey) {
 
 INSTANTIATE_TEST_SUITE_P(Newest, RefusedConfigurationTest, testing::ValuesIn(kRefused));
 
-// As the published configuration has it: the window without the query's own token, layers as truth values, bases of
-// the rotation outside of rope_parameters.
+// As the published configuration has it: the window without the query's own token, layers as truth values,
+// bases of the rotation outside of rope_parameters.
 TEST(MimoV2, HasTwoSpellings) {
   QUIRE_FIND_OR_SKIP(path, "models/mimo_v2");
   const auto published = [](PatchedModelFiles& files) {
