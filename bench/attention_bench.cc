@@ -30,7 +30,7 @@ using cache::Position;
 
 struct Options {
   int threads = 1, heads = 16, kv_heads = 8, dim = 64, depth = 4000, repeats = 20;
-  int select = 0, index_heads = 16, index_dim = 128, stride = 1;
+  int latent = 0, select = 0, index_heads = 16, index_dim = 128, stride = 1;
   std::vector<int> tokens = {1, 43, 512};
   ElementType type = ElementType::kF16;
   std::optional<runner::kernels::PanelTarget> target;
@@ -124,9 +124,11 @@ std::string MeasureSelection(const Options& options, runner::ThreadPool& pool,
 }
 
 void Measure(const Options& options, int tokens, runner::ThreadPool& pool, double peak) {
-  cache::Layout layout{
-      .groups = {
-          {.layers = 1, .kv_heads = options.kv_heads, .head_dim = options.dim, .element = options.type}}};
+  cache::Layout layout{.groups = {{.layers = 1,
+                                   .kv_heads = options.kv_heads,
+                                   .head_dim = options.dim,
+                                   .element = options.type,
+                                   .latent = options.latent}}};
   if (options.select > 0) {
     layout.groups.push_back({.layers = 1,
                              .kv_heads = 1,
@@ -143,18 +145,19 @@ void Measure(const Options& options, int tokens, runner::ThreadPool& pool, doubl
   const auto width = static_cast<size_t>(options.kv_heads) * static_cast<size_t>(options.dim);
   step.SetStep(0, end);
   const std::vector<float> kept = RandomNumbers(static_cast<size_t>(end) * width, 1);
-  runner::kernels::StoreKeyValue(pool, at(all), kept, kept);
+  runner::kernels::StoreKeyValue(pool, at(all), kept, options.latent > 0 ? std::span<const float>() : kept);
   step.SetStep(options.depth, tokens);
   const auto queries =
       static_cast<size_t>(tokens) * static_cast<size_t>(options.heads) * static_cast<size_t>(options.dim);
   const std::vector<float> q = RandomNumbers(queries, 0.3F);
-  std::vector<float> out(queries);
+  const auto value = static_cast<size_t>(layout.groups[0].value_dim());
+  std::vector<float> out(queries / static_cast<size_t>(options.dim) * value);
   runner::kernels::AttentionPlan plan;
   plan.Prepare(rows, options.heads, layout.groups[0], pool.threads());
   const double best = LeastTime(
       options, pool, [&] { runner::kernels::Attention(pool, at(rows), plan, {.scale = 0.125F}, q, out); });
   const double keys = options.depth + (tokens + 1) / 2.0;
-  const double gflop = 4e-9 * static_cast<double>(queries) * keys / best;
+  const double gflop = 2e-9 * static_cast<double>(queries + out.size()) * keys / best;
   fmt::print("| {} | {:.3f} | {:.1f} | {} |{}\n", tokens, best * 1e3, gflop,
              peak > 0 ? fmt::format("{:.0f} %", 100 * gflop / peak) : "",
              options.select > 0 ? MeasureSelection(options, pool, at(rows), tokens, q, out) : "");
@@ -184,7 +187,7 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   app.add_option("--dim", options.dim, "of a head, a multiple of 32")
-      ->check(CLI::Range(32, 512))
+      ->check(CLI::Range(32, 640))
       ->capture_default_str();
   app.add_option("-d,--depth", options.depth, "tokens before the new ones")
       ->check(CLI::Range(0, 1 << 18))
@@ -192,6 +195,9 @@ int main(int argc, char** argv) {
   app.add_option("-p,--tokens", options.tokens, "new tokens")
       ->delimiter(',')
       ->check(CLI::Range(1, 1 << 14))
+      ->capture_default_str();
+  app.add_option("--latent", options.latent, "numbers of a key that are its value too, with one KV head")
+      ->check(CLI::Range(0, 512))
       ->capture_default_str();
   app.add_option("--select", options.select, "keys that a row sees at most; 0 = all")
       ->check(CLI::Range(0, 1 << 18))
@@ -209,7 +215,8 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 100'000))
       ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
-  if (options.heads % options.kv_heads != 0 || options.dim % 32 != 0) {
+  if (options.heads % options.kv_heads != 0 || options.dim % 32 != 0 ||
+      (options.latent > 0 && options.kv_heads != 1)) {
     fmt::print(stderr, "attention_bench: --heads must be a multiple of --kv-heads, --dim of 32\n");
     return 2;
   }

@@ -1,7 +1,7 @@
 #include "runner/kernels/index_scores.h"
 
 #include <algorithm>
-#include <cstring>
+#include <cstddef>
 
 // foreach_target.h re-includes this file, so it comes before all that is compiled once per target.
 // clang-format off
@@ -9,13 +9,11 @@
 #define HWY_TARGET_INCLUDE "runner/kernels/index_scores.cc"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
-#include "runner/kernels/rows.inl"
+#include "runner/kernels/attention_tiles.inl"
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();
 namespace quire::runner::kernels::HWY_NAMESPACE {
-
-constexpr size_t kIndexTile = 64;  // keys
 
 class IndexScorer {
  public:
@@ -25,37 +23,44 @@ class IndexScorer {
         task_(task),
         dim_(static_cast<size_t>(at.layout->groups[at.group].head_dim)),
         heads_(static_cast<size_t>(rule.heads)),
-        lists_(static_cast<size_t>(rule.lists)) {}
+        lists_(static_cast<size_t>(rule.lists)) {
+    for (size_t i = 0; i < kTileVectors; ++i) {
+      columns_[i] = {reinterpret_cast<const std::byte*>(keys_ + i * kLanes), kTile * sizeof(float)};
+    }
+  }
 
   void Run() {
-    for (cache::Position first = task_.first; first < task_.last; first += kIndexTile) {
-      const auto count = static_cast<size_t>(std::min<cache::Position>(kIndexTile, task_.last - first));
-      const size_t most = task_.rows * heads_;
+    constexpr auto kStep = static_cast<cache::Position>(kTile);
+    for (cache::Position first = task_.first; first < task_.last; first += kStep) {
+      const auto count = static_cast<size_t>(std::min(kStep, task_.last - first));
+      Transpose(first, count);
+      const size_t most = task_.rows * heads_, vectors = (count + kLanes - 1) / kLanes;
       for (size_t begin = 0; begin < most; begin += kIndexRows) {
         const size_t end = std::min(begin + kIndexRows, most);
-        Multiply(first, count, begin, end);
-        for (size_t i = begin; i < end; ++i) Add(first, count, i, products_ + (i - begin) * kIndexTile);
+        ScoreKeys(task_.q + begin * dim_, end - begin, dim_, columns_, vectors, products_, ahead_);
+        for (size_t i = begin; i < end; ++i) Add(first, count, i, products_ + (i - begin) * kTile);
       }
     }
   }
 
  private:
-  // Products of query heads [begin, end) of all rows with the keys.
-  void Multiply(cache::Position first, size_t count, size_t begin, size_t end) {
-    const cache::AttentionGroup& group = at_.layout->groups[at_.group];
-    size_t done = 0;
-    while (done < count) {
-      const cache::Position key = first + static_cast<cache::Position>(done);
-      const cache::Position position = (key + 1) * group.stride - 1;
-      const std::byte* const rows = PlaceOfRow(at_, task_.sequence, position);
-      // Keys of the same page follow each other.
-      const cache::Position page_end =
-          position - position % at_.layout->page_tokens + at_.layout->page_tokens;
-      const auto in_page = static_cast<size_t>((page_end - 1 - position) / group.stride + 1);
-      const size_t some = std::min(in_page, count - done);
-      DotBlock<F32Row>(task_.q + begin * dim_, dim_, end - begin, rows, F32Row::Bytes(dim_), some, dim_,
-                       products_ + done, kIndexTile);
-      done += some;
+  // The keys, [dim, kTile]: scores of several are computed at once. A few at a time, whose rows and places
+  // stay in the first-level cache.
+  void Transpose(cache::Position first, size_t count) {
+    constexpr size_t kFew = 16;
+    const cache::Position stride = at_.layout->groups[at_.group].stride;
+    const float* rows[kFew];
+    for (size_t key = 0; key < count; key += kFew) {
+      for (size_t i = 0; i < kFew; ++i) {
+        // Behind the last key, that key again: its scores are not looked at.
+        const auto place = static_cast<cache::Position>(std::min(key + i, count - 1));
+        const std::byte* const row = PlaceOfRow(at_, task_.sequence, (first + place + 1) * stride - 1);
+        rows[i] = reinterpret_cast<const float*>(row);
+      }
+      for (size_t c = 0; c < dim_; ++c) {
+        float* const to = keys_ + c * kTile + key;
+        for (size_t i = 0; i < kFew; ++i) to[i] = rows[i][c];
+      }
     }
   }
 
@@ -78,7 +83,10 @@ class IndexScorer {
   const IndexRule& rule_;
   const IndexTask& task_;
   const size_t dim_, heads_, lists_;
-  alignas(64) float products_[kIndexRows * kIndexTile];
+  MemoryAhead ahead_;
+  KeyColumn columns_[kTileVectors];
+  alignas(64) float keys_[kMaxHeadDim * kTile];
+  alignas(64) float products_[kIndexRows * kTile];
 };
 
 void ScoreIndexKeysOfTarget(const AttentionLayer& at, const IndexRule& rule, const IndexTask& task) {

@@ -56,7 +56,7 @@ TEST(RecordedBits, Activations) {
     add([&](std::vector<float>& y) { SiluMul(pool, up, y); });
     add([&](std::vector<float>& y) { GeluMul(pool, up, y); });
     add([&](std::vector<float>& y) { GeluErf(pool, y); });
-    add([&](std::vector<float>& y) { ClampedSwiglu(pool, 7, up, y); });
+    add([&](std::vector<float>& y) { ClampedSwiglu(pool, {.limit = 7}, up, y); });
     add([&](std::vector<float>& y) { Xielu(pool, {0.8F, 0.7F, 0.5F, -1e-6F}, y); });
     add([&](std::vector<float>& y) { SigmoidMul(pool, up, y); });
     add([&](std::vector<float>& y) { SigmoidMulRows(pool, std::span(up).first(kRecordedRows), y); });

@@ -320,7 +320,7 @@ TEST(RecordedBits, DeltaRuleAndConvolution) {
       }
     }
     for (const ConvForm form : {ConvForm::kGated, ConvForm::kSilu}) {
-      for (const std::vector<float>& y : Conv(form, 37, 4).Run(pool, 40).y) hash.Add(y);
+      for (const std::vector<float>& y : Conv(form, 37, 4, 1).Run(pool, 40).y) hash.Add(y);
     }
   });
 }

@@ -181,7 +181,8 @@ class Chooser {
   void Score(ThreadPool& pool, const Turn& turn) {
     const auto heads = static_cast<size_t>(rule_.heads), lists = static_cast<size_t>(rule_.lists);
     const auto dim = static_cast<size_t>(GroupOf(at_).head_dim);
-    const size_t most = std::max<size_t>(1, kIndexRows / heads);
+    constexpr size_t kHeadsOfTask = 512;  // they share transposed keys
+    const size_t most = std::max<size_t>(1, kHeadsOfTask / heads);
     std::vector<IndexTask> tasks;
     for (size_t i = turn.begin; i < turn.end;) {
       size_t end = i + 1;
