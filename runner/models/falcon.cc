@@ -41,7 +41,7 @@ api::Result<std::unique_ptr<Model>> LoadFalcon(std::shared_ptr<const weights::Mo
       read.Small({"num_kv_heads|n_head_kv", "attention.head_count_kv"}, 1, kMaxHeads, heads);
   if (one) form.decoder.kv_heads = 1;
   CheckHeads(read, heads, form.decoder.kv_heads, form.decoder.head_dim);
-  read.Require("alibi", false);
+  read.Require("alibi", false);  // in transformers, its two kinds of attention differ then
   read.Require("apply_residual_connection_post_layernorm", false);
   read.Ignore({"ff_factor", "multi_query"});
   form.attention_bias = form.out_bias = form.mlp_bias = ReadBias(read, "bias");

@@ -306,6 +306,10 @@ ModelLoader LoadMellum;
 ModelLoader LoadArctic, LoadNanbeige, LoadBaichuan, LoadCodeShell, LoadGrok, LoadJais, LoadMaincoder,
     LoadMiniCpm, LoadOrion, LoadPanguEmbedded, LoadPlamo, LoadPlm, LoadQwen, LoadRefact;
 
+// GGUF files alone. OpenELM: Llama whose layers differ in size, with norms of each query and key head.
+// Deci: some layers have no attention, a matrix in its place or no feed-forward layer.
+ModelLoader LoadOpenElm, LoadDeci;
+
 // OLMo: Llama with layer norms that have no weights.
 ModelLoader LoadOlmo;
 

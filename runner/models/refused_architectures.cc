@@ -19,8 +19,8 @@ constexpr std::array kRefused = {
     RefusedArchitecture{"a model of images, whose text side is not loaded alone",
                         "chameleon|cogvlm|deepseek2-ocr|paddleocr|muse-glimmer|hunyuan_vl|glm5-next"},
     RefusedArchitecture{"not implemented",
-                        "clef|deci|deepseek4|dots3note|gemma-embedding2|graniteswitch|grovemoe|"
-                        "hrm_text|hy_v4|k2-horizon|kimi-k3|maion-coder|maple|openelm|qwen4exp|"
+                        "clef|deepseek4|dots3note|gemma-embedding2|graniteswitch|grovemoe|"
+                        "hrm_text|hy_v4|k2-horizon|kimi-k3|maion-coder|maple|qwen4exp|"
                         "rwkv6|rwkv6qwen2|spark2_5|step35|talkie|vllm-decision2"},
 };
 
