@@ -142,6 +142,9 @@ DecoderForm ReadMixtureForm(ConfigReader& read, const FormQuery& query, const Mi
 // The indexer of a family with latent attention, whose queries have been compressed: index_n_heads,
 // index_head_dim, index_topk, and which layers have one of their own. All use `form`'s first rope.
 IndexerForm ReadIndexer(ConfigReader& read, const DecoderForm& form, int32_t default_heads);
+// GLM-5, Hunyuan 4: which layers have an indexer of their own, as a list, as a pattern of letters, or as a
+// rhythm.
+std::vector<IndexerForm::Use> ReadIndexerLayers(ConfigReader& read, int32_t layers, int32_t default_freq);
 // Query heads and KV heads of each layer: a list, or one number for all. REQUIRES: MTP layers are counted as
 // ReadMixtureForm does it, and given.heads and given.kv_heads were negative.
 void ReadLayerHeads(ConfigReader& read, ConfigKey heads, ConfigKey kv_heads, DecoderForm* form);

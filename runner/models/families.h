@@ -47,6 +47,19 @@ ModelLoader LoadDots1;
 // ERNIE 4.5: Llama with rotated pairs that lie side by side; with experts in some layers.
 ModelLoader LoadErnie45, LoadErnie45Moe;
 
+// DeepSeek V4: a residual of several streams; one key for all heads, which is its value too, in a window and
+// for blocks of tokens before, of which some layers choose; experts of the first layers by token. Cache layout:
+// a window group, and for each rate a group of blocks and one of what waits for its block.
+ModelLoader LoadDeepSeekV4;
+
+// Hunyuan 4: DeepSeek V3.2's attention with sinks and a gate, and a residual of several streams.
+ModelLoader LoadHyV4;
+
+// Qwen4-Exp (Qwen3.8-Flash-Next): Qwen3.5's layers around a residual of several streams, attention to chosen
+// blocks of tokens, embeddings of n-grams. Cache layout: attention, its indexer's rows, a recurrent layer for
+// each delta net and two for each layer with n-grams.
+ModelLoader LoadQwen4Exp;
+
 // Bamba: Granite's hybrid without its multipliers and experts, with positions.
 ModelLoader LoadBamba;
 

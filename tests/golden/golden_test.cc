@@ -140,7 +140,7 @@ INSTANTIATE_TEST_SUITE_P(
                     FamilyGolden{"smollm3", 2e-4F, "smollm3.f16.gguf"}),
     [](const auto& tested) { return std::string(tested.param.name); });
 // The same of the third set.
-INSTANTIATE_TEST_SUITE_P(ThirdSet, FamilyTest,
+INSTANTIATE_TEST_SUITE_P(Classics, FamilyTest,
                          testing::Values(FamilyGolden{"bitnet", 2e-4F, nullptr},
                                          FamilyGolden{"falcon7", 2e-4F, nullptr},
                                          FamilyGolden{"falcon40", 2e-4F, "falcon40.f16.gguf"},
@@ -185,15 +185,20 @@ constexpr FamilyGolden kThirdSet[] = {
     {"bailing_hybrid", 1e-3F, "bailing_hybrid.f16.gguf"},
     {"cohere2_moe", 2e-4F, "cohere2_moe.f16.gguf"},
     {"deepseek_v32", 2e-4F, "deepseek_v32.f16.gguf"},
+    {"deepseek_v4", 2e-4F, nullptr},
+    {"deepseek_v4_128", 2e-4F, "deepseek_v4_128.f16.gguf"},
     {"gemma3n", 2e-4F, nullptr},
     {"glm_moe_dsa", 2e-4F, "glm_moe_dsa.f16.gguf"},
     {"granite_swa", 2e-4F, "granite_swa.f16.gguf"},
     {"granitemoe_swa", 2e-4F, "granitemoe_swa.f16.gguf"},
+    {"hy_v4", 2e-4F, nullptr},
     {"laguna", 2e-4F, "laguna.f16.gguf"},
     {"longcat_flash", 2e-4F, nullptr},
     {"mimo_v2", 2e-4F, "mimo_v2.f16.gguf"},
     {"minicpm3", 2e-4F, nullptr},
     {"minimax_m3", 2e-4F, "minimax_m3.f16.gguf"},
+    {"qwen4_exp", 1e-3F, "qwen4_exp.f16.gguf"},
+    {"qwen4_exp_2ple", 1e-3F, nullptr},
 };
 INSTANTIATE_TEST_SUITE_P(ThirdSet, FamilyTest, testing::ValuesIn(kThirdSet),
                          [](const auto& tested) { return std::string(tested.param.name); });
@@ -220,6 +225,12 @@ TEST(Golden, GptOssInMxfp4) {
     EXPECT_TRUE(rounded.bit_identical) << testing::PrintToString(rounded.lines);
   }
   fs::remove(packed);
+}
+
+// transformers rotates halves, llama.cpp neighbors: the file has goldens of its own.
+TEST(Golden, HyV4AsGguf) {
+  QUIRE_FIND_OR_SKIP(directory, fs::path("models") / "hy_v4_pairs");
+  ExpectGolden(test_data::Find("gguf/hy_v4_pairs.f16.gguf"), ReadGolden(directory), 2e-4F);
 }
 
 TEST(Golden, AssistantDraftsWhatItsReferenceDrafted) {
