@@ -19,16 +19,9 @@ constexpr std::array kRefused = {
     RefusedArchitecture{"a model of images, whose text side is not loaded alone",
                         "chameleon|cogvlm|deepseek2-ocr|paddleocr|muse-glimmer|hunyuan_vl|glm5-next"},
     RefusedArchitecture{"not implemented",
-<<<<<<< HEAD
                         "clef|dots3note|gemma-embedding2|graniteswitch|grovemoe|"
                         "hrm_text|k2-horizon|kimi-k3|maion-coder|maple|"
                         "rwkv6|rwkv6qwen2|spark2_5|step35|talkie|vllm-decision2"},
-=======
-                        "bailingmoe|bailingmoe2|clef|deci|deepseek|dots3note|"
-                        "gemma-embedding2|graniteswitch|grovemoe|hrm_text|k2-horizon|kimi-k3|"
-                        "maion-coder|maple|minimax-01|openelm|plamo3|rwkv6|rwkv6qwen2|"
-                        "smallthinker|spark2_5|step35|talkie|vllm-decision2"},
->>>>>>> eb17c1b8 (models: DeepSeek V4, Hunyuan 4, Qwen4-Exp (3e-5 of transformers))
 };
 
 }  // namespace

@@ -74,6 +74,7 @@ constexpr std::array kFamilies = {
     Family{{"Grok 1", "", "grok"}, LoadGrok},
     Family{{"Helium", "helium", ""}, LoadHelium},
     Family{{"Hunyuan 3", "hy_v3", "hy_v3"}, LoadHyV3},
+    Family{{"Hunyuan 4", "hy_v4", "hy_v4"}, LoadHyV4},
     Family{{"Hunyuan, dense", "hunyuan_v1_dense", "hunyuan-dense"}, LoadHunyuanDense},
     Family{{"Hunyuan with experts", "hunyuan_v1_moe", "hunyuan-moe"}, LoadHunyuanMoe},
     Family{{"HyperCLOVA X", "hyperclovax", ""}, LoadHyperClovaX},
