@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <string_view>
 
 #include "runner/kernels/elementwise.h"
 #include "runner/kernels/parallel_rows.h"
@@ -58,8 +59,9 @@ void MixRow(const StreamShape& shape, const float* post, const float* mix, const
 }  // namespace
 
 void ReadStreams(ConfigReader& read, StreamShape* shape) {
-  constexpr ConfigKey kCount = {"hc_mult|hc_count", "hyper_connection.count"};
-  shape->streams = read.Small(kCount, 2, kMaxStreams, read.gguf() ? std::nullopt : std::optional<int64_t>(4));
+  const std::string_view name = shape->form == Form::kLowRank ? "hc_count" : "hc_mult";
+  shape->streams = read.Small({name, "hyper_connection.count"}, 2, kMaxStreams,
+                              read.gguf() ? std::nullopt : std::optional<int64_t>(4));
   if (shape->form == Form::kLowRank) {
     shape->rank = read.Small({"hc_lowrank", "hyper_connection.low_rank"}, 1, 1 << 18,
                              read.gguf() ? std::nullopt : std::optional<int64_t>(320));

@@ -51,7 +51,7 @@ TEST(Qwen4Exp, RefusesWhatItDoesNotCompute) {
                                    {"ngram_size", 2, "the n-grams' hashes are not 2 multipliers"},
                                    {"split_ngram_parts", 3, "has no rows"},
                                    {"output_gate_type", "tanh", "output_gate_type: \"tanh\""},
-                                   {"num_experts", 0, "a model without experts"},
+                                   {"num_experts", 0, "lacks intermediate_size"},
                                    {"another_key", 3, "the configuration has another_key"}});
 }
 
