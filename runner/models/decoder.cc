@@ -78,13 +78,14 @@ void Decoder::BindPositions(TensorBinder& bind, TensorName name) {
   keys_rotate_ = false;  // they hold what their tokens' positions added
 }
 
-void Decoder::BindEmbeddingNorm(TensorBinder& bind, TensorName name) {
-  embedding_norm_ = BindLayerNorm(bind.Global(), name);
+void Decoder::BindEmbeddingNorm(TensorBinder& bind, TensorName name, std::optional<NormKind> kind) {
+  embedding_norm_ = BindLayerNorm(bind.Global(), name, kind);
 }
 
-void Decoder::BindHead(TensorBinder& bind, TensorName final_norm, TensorName head) {
+void Decoder::BindHead(TensorBinder& bind, TensorName final_norm, TensorName head,
+                       std::optional<NormKind> norm_kind) {
   const bool named = !final_norm.hugging_face.empty() || !final_norm.gguf.empty();
-  if (named) final_norm_ = BindLayerNorm(bind.Global(), final_norm);
+  if (named) final_norm_ = BindLayerNorm(bind.Global(), final_norm, norm_kind);
   head_.weight =
       bind.InPanels(config_.tied ? embedding_ : bind.Outside().Matrix(head, config_.vocab, config_.hidden));
   if (config_.head_bias != Bias::kAbsent) {
@@ -108,27 +109,29 @@ void Decoder::ShareEmbeddingAndHead(const Decoder& target, const TensorScope& sc
   weight_bytes_ = bind.bytes();
 }
 
-RmsNorm Decoder::BindNorm(const TensorScope& scope, TensorName name, int32_t size) const {
+RmsNorm Decoder::BindNorm(const TensorScope& scope, TensorName name, int32_t size,
+                          std::optional<NormKind> kind) const {
   // Some GGUF files have norms without ".weight".
   const bool bare = scope.gguf() && !scope.HasWeight(name) && scope.Has(name);
   RmsNorm norm{.weight = bare ? scope.Values(name, size) : scope.Norm(name, size), .eps = config_.norm_eps};
-  const bool centered =
-      config_.norm == NormKind::kZeroCenteredRms || config_.norm == NormKind::kZeroCenteredLayer;
+  const NormKind of = kind.value_or(config_.norm);
+  const bool centered = of == NormKind::kZeroCenteredRms || of == NormKind::kZeroCenteredLayer;
   if (centered && !scope.gguf()) {
     for (float& weight : norm.weight) weight += 1;
   }
   return norm;
 }
 
-Norm Decoder::BindLayerNorm(const TensorScope& scope, TensorName name) const {
-  if (config_.norm == NormKind::kPlainLayer || config_.norm == NormKind::kPlainRms) {
-    return {.kind = config_.norm == NormKind::kPlainRms ? NormKind::kRms : NormKind::kLayer,
+Norm Decoder::BindLayerNorm(const TensorScope& scope, TensorName name, std::optional<NormKind> kind) const {
+  const NormKind of = kind.value_or(config_.norm);
+  if (of == NormKind::kPlainLayer || of == NormKind::kPlainRms) {
+    return {.kind = of == NormKind::kPlainRms ? NormKind::kRms : NormKind::kLayer,
             .weight = std::vector<float>(static_cast<size_t>(config_.hidden), 1.0F),
             .bias = {},
             .eps = config_.norm_eps};
   }
-  RmsNorm plain = BindNorm(scope, name, config_.hidden);
-  Norm norm{.kind = config_.norm, .weight = std::move(plain.weight), .bias = {}, .eps = plain.eps};
+  RmsNorm plain = BindNorm(scope, name, config_.hidden, of);
+  Norm norm{.kind = of, .weight = std::move(plain.weight), .bias = {}, .eps = plain.eps};
   if (norm.kind == NormKind::kZeroCenteredLayer) norm.kind = NormKind::kLayer;
   if (norm.kind == NormKind::kLayer) norm.bias = scope.BiasOf(name, config_.hidden, Bias::kIfStored);
   return norm;

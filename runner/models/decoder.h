@@ -107,18 +107,19 @@ class Decoder : public Model {
   // What is behind the embedded tokens of a family that has it: a table of positions [context, hidden], and a
   // norm.
   void BindPositions(TensorBinder& bind, TensorName name);
-  void BindEmbeddingNorm(TensorBinder& bind, TensorName name);
-  // No final norm where it has no name.
+  void BindEmbeddingNorm(TensorBinder& bind, TensorName name, std::optional<NormKind> kind = {});
+  // No final norm where it has no name; of the configuration's kind if none is given.
   void BindHead(TensorBinder& bind, TensorName final_norm = {"norm", "output_norm"},
-                TensorName head = {"lm_head", "output"});
+                TensorName head = {"lm_head", "output"}, std::optional<NormKind> norm_kind = {});
   // In place of the two above: the target's embedding and head, behind a final norm of its own.
   void ShareEmbeddingAndHead(const Decoder& target, const TensorScope& scope, TensorName final_norm,
                              TensorBinder& bind);
-  RmsNorm BindNorm(const TensorScope& scope, TensorName name, int32_t size) const;
+  RmsNorm BindNorm(const TensorScope& scope, TensorName name, int32_t size,
+                   std::optional<NormKind> kind = {}) const;
   // The final norm of h, in place.
   void NormFinally(ForwardContext& ctx, std::span<float> h) const { final_norm_.Run(ctx.pool, h, h); }
-  // A norm of the hidden size and the configuration's kind.
-  Norm BindLayerNorm(const TensorScope& scope, TensorName name) const;
+  // A norm of the hidden size and the configuration's kind, or another.
+  Norm BindLayerNorm(const TensorScope& scope, TensorName name, std::optional<NormKind> kind = {}) const;
   // Binds the layer to a new part of the cache.
   Attention BindAttention(const TensorScope& scope, const AttentionShape& shape,
                           const RotaryEmbedding* rotary, const AttentionNames& names = {});

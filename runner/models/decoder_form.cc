@@ -41,7 +41,9 @@ class DeclaredDecoder : public Decoder {
     const BlockNames& names = form.names;
     BindEmbedding(bind, names.embedding);
     if (!names.positions.hugging_face.empty()) BindPositions(bind, names.positions);
-    if (!names.embedding_norm.hugging_face.empty()) BindEmbeddingNorm(bind, names.embedding_norm);
+    if (!names.embedding_norm.hugging_face.empty()) {
+      BindEmbeddingNorm(bind, names.embedding_norm, form.embedding_norm);
+    }
     if (form.transposed) bind.ExpectTransposed();
     for (size_t i = 0; i < form.layers.size() && !bind.error(); ++i) {
       AddBlock(bind.Layer(i, names.layers), i);
@@ -52,7 +54,7 @@ class DeclaredDecoder : public Decoder {
     for (size_t i = 0; i + form.layers.size() < form.layers.size() * static_cast<size_t>(form.loops); ++i) {
       AddLoop(i);
     }
-    BindHead(bind, names.final_norm, names.head);
+    BindHead(bind, names.final_norm, names.head, form.final_norm);
   }
 
   void SetContext(int64_t tokens) override {
@@ -109,12 +111,18 @@ class DeclaredDecoder : public Decoder {
     } else {
       block.attention = BindGroupedQuery(scope, form, layer);
     }
-    if (after) block.post_attention_norm = BindLayerNorm(scope, names.post_attention_norm);
+    if (after) block.post_attention_norm = BindPostNorm(scope, names.post_attention_norm);
     if (before && !parallel_) block.mlp_norm = BindLayerNorm(scope, names.mlp_norm);
     BindFeedForward(scope, form, layer, &block);
     if (beside_) RowWidths::Grow(scope.widths().outputs, config().hidden);
-    if (after) block.post_mlp_norm = BindLayerNorm(scope, names.post_mlp_norm);
+    if (after) block.post_mlp_norm = BindPostNorm(scope, names.post_mlp_norm);
     return block;
+  }
+
+  Norm BindPostNorm(const TensorScope& scope, TensorName name) const {
+    Norm norm = BindLayerNorm(scope, name);
+    if (form_.post_norm_eps > 0) norm.eps = form_.post_norm_eps;
+    return norm;
   }
 
   void BindFeedForward(const TensorScope& scope, const DecoderForm& form, size_t layer,
@@ -145,6 +153,7 @@ class DeclaredDecoder : public Decoder {
     MixtureOfExperts moe = BindRouter(scope, hidden, mixture, form.names);
     if (form.early) RowWidths::Grow(scope.widths().per_layer, hidden);
     moe.activation = config().activation;
+    if (mixture.group_size > 0) BindGroupExperts(scope, hidden, mixture, &moe);
     if (form.bind_experts != nullptr) {
       form.bind_experts(scope, hidden, mixture, &moe);
     } else {
@@ -229,7 +238,7 @@ class DeclaredDecoder : public Decoder {
     const DecoderConfig& decoder = form.decoder;
     const LayerForm& layer = form.layers[index];
     const bool rotated = layer.rope != LayerForm::kNoRope;
-    const bool unit = form.qk_norm == QkNorm::kUnitHeads;
+    const bool unit = form.qk_norm == QkNorm::kUnitHeads && !form.norm_unrotated;
     Attention attention =
         BindAttention(scope,
                       {.heads = layer.heads > 0 ? layer.heads : decoder.heads,

@@ -86,13 +86,16 @@ struct DecoderForm {
   std::vector<LayerForm> layers = {};  // [decoder.layers]
   bool transposed = false;             // a checkpoint stores the matrices of layers [in, out]
   NormPlaces norms = NormPlaces::kBefore;
+  std::optional<NormKind> embedding_norm = {}, final_norm = {};  // where they are not decoder.norm
+  float post_norm_eps = 0;  // of norms behind attention and feed-forward; 0 = decoder.norm_eps
   std::optional<LatentAttentionShape> latent = {};  // in place of grouped-query attention
   std::optional<StreamForm> streams = {};           // of the residual, where there are several
   std::optional<IndexerForm> indexer = {};
   OutputGate::Kind output_gate = OutputGate::Kind::kNone;
-  int32_t value_dim = 0;                // of a head's value; 0 = head_dim
-  float value_scale = 1;                // of values
-  QkNorm qk_norm = QkNorm::kNone;       // kUnitHeads: of layers with positions only
+  int32_t value_dim = 0;  // of a head's value; 0 = head_dim
+  float value_scale = 1;  // of values
+  QkNorm qk_norm = QkNorm::kNone;
+  bool norm_unrotated = true;           // kUnitHeads: of layers without positions too
   float qk_eps = 0;                     // of kUnitHeads; 0 = that of the other norms
   float clip_qkv = 0;                   // Attention::clip
   Bias attention_bias = Bias::kAbsent;  // of q, k and v

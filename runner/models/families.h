@@ -239,6 +239,16 @@ ModelLoader LoadGptOss;
 // Mixtral: Mistral with experts. GGUF calls it "llama"; LoadLlama passes files with experts on.
 ModelLoader LoadMixtral;
 
+// GroveMoE: Qwen3-MoE with a second, small expert for each group of experts.
+ModelLoader LoadGroveMoe;
+
+// Muse Glimmer: the embedding is normed; attention's results have gates; one layer of four sees all, without
+// positions.
+ModelLoader LoadMuseGlimmer;
+
+// Spark 2.5: a factor for each head's result; layers with a window are rotated by other angles.
+ModelLoader LoadSpark;
+
 // SmallThinker: experts of ReLU gates, chosen by what their layer sees.
 ModelLoader LoadSmallThinker;
 

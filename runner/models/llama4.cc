@@ -105,6 +105,7 @@ api::Result<std::unique_ptr<Model>> LoadLlama4(std::shared_ptr<const weights::Mo
   const bool norms = read.Boolean({"use_qk_norm", "use_qk_norm"}, !read.gguf() || mixture.experts != 128);
   if (norms) {
     form.qk_norm = QkNorm::kUnitHeads;
+    form.norm_unrotated = false;
     // The norms are behind the rotation, which they undo the growth of, but for its part of the epsilon.
     form.qk_eps = form.decoder.norm_eps / (form.ropes[0].magnitude * form.ropes[0].magnitude);
     form.ropes[0].magnitude = form.ropes[0].short_magnitude = 1;

@@ -200,6 +200,28 @@ MixtureOfExperts BindRouter(const TensorScope& scope, int64_t hidden, const Mixt
   return moe;
 }
 
+void BindGroupExperts(const TensorScope& scope, int64_t hidden, const MixtureConfig& config,
+                      MixtureOfExperts* moe) {
+  MixtureOfExperts group = *moe;
+  group.scale *= config.group_scale;
+  const auto bind = [&](std::string_view name, int64_t out, int64_t in) {
+    std::vector<kernels::Matrix> matrices;
+    for (const kernels::Matrix& one :
+         scope.Stacked({"", name}, config.experts / config.group_size, out, in)) {
+      matrices.insert(matrices.end(), static_cast<size_t>(config.group_size),
+                      scope.InPanels(one, WeightUse::kExpert));
+    }
+    return matrices;
+  };
+  group.gate = bind("ffn_gate_chexps.weight", config.group_width, hidden);
+  group.up = bind("ffn_up_chexps.weight", config.group_width, hidden);
+  group.down = bind("ffn_down_chexps.weight", hidden, config.group_width);
+  group.expert_panels = scope.expert_panels();
+  FinishExperts(scope, hidden, config.group_width, &group);
+  RowWidths::Grow(scope.widths().shared, hidden);
+  moe->added.push_back(std::move(group));
+}
+
 MixtureOfExperts BindMixture(const TensorScope& scope, int64_t hidden, const MixtureConfig& config,
                              const MixtureNames& names) {
   MixtureOfExperts moe = BindRouter(scope, hidden, config, names);

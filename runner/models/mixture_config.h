@@ -31,7 +31,10 @@ struct MixtureConfig {
   float logit_cap = 0;              // MixtureOfExperts
   float shared_scale = 1;           // MixtureOfExperts
   kernels::SwigluClamp clamp = {};  // MixtureOfExperts
-  std::vector<bool> sparse;         // [layers]: whether a layer has experts
+  // A second, small expert for each group of experts, which is chosen with them.
+  int32_t group_size = 0, group_width = 0;  // 0: there are none
+  float group_scale = 1;                    // of their results
+  std::vector<bool> sparse;                 // [layers]: whether a layer has experts
 };
 
 // What configurations of a family may leave out; the second half of Hugging Face only.
@@ -71,6 +74,10 @@ struct MixtureNames {
 MixtureNames GraniteMixtureNames();
 
 // The mixture but for its shared experts, which the decoder binds.
+// After the rest of `moe` but its experts.
+void BindGroupExperts(const TensorScope& scope, int64_t hidden, const MixtureConfig& config,
+                      MixtureOfExperts* moe);
+
 MixtureOfExperts BindMixture(const TensorScope& scope, int64_t hidden, const MixtureConfig& config,
                              const MixtureNames& names);
 // The same without its experts' matrices.

@@ -84,6 +84,11 @@ void MixtureOfExperts::Run(ForwardContext& ctx, std::span<const float> router_x,
     RunChosen(ctx, x, y);
   }
   if (shared.gate || plain_shared.up) AddShared(ctx, x, y);
+  for (const MixtureOfExperts& other : added) {
+    const std::span<float> extra = ctx.work.shared.Get(static_cast<int64_t>(y.size()));
+    other.Run(ctx, router_x, x, extra);
+    kernels::Add(ctx.pool, extra, y);
+  }
 }
 
 void MixtureOfExperts::RunGates(ForwardContext& ctx, std::span<const float> x, std::span<float> gated) const {

@@ -38,9 +38,10 @@ struct MixtureOfExperts {
   kernels::SwigluClamp clamp = {};
   float logit_cap = 0;  // of the router's logits; 0 = none
   float shared_scale = 1;
-  GatedMlp shared;        // without weights where there is none
-  PlainMlp plain_shared;  // likewise
-  Linear shared_gate;     // [1, hidden]
+  GatedMlp shared;                      // without weights where there is none
+  PlainMlp plain_shared;                // likewise
+  Linear shared_gate;                   // [1, hidden]
+  std::vector<MixtureOfExperts> added;  // others, whose results are added
 
   void Run(ForwardContext& ctx, std::span<const float> x, std::span<float> y) const { Run(ctx, x, x, y); }
   // The router sees other rows than the experts.

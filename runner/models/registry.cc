@@ -72,6 +72,7 @@ constexpr std::array kFamilies = {
     Family{{"Granite 3 with experts", "granitemoe|granitemoeshared", "granitemoe"}, LoadGraniteMoe},
     Family{{"Granite 4 hybrid", "granitemoehybrid", "granitehybrid"}, LoadGraniteHybrid},
     Family{{"Grok 1", "", "grok"}, LoadGrok},
+    Family{{"GroveMoE", "", "grovemoe"}, LoadGroveMoe},
     Family{{"Helium", "helium", ""}, LoadHelium},
     Family{{"Hunyuan 3", "hy_v3", "hy_v3"}, LoadHyV3},
     Family{{"Hunyuan 4", "hy_v4", "hy_v4"}, LoadHyV4},
@@ -110,6 +111,7 @@ constexpr std::array kFamilies = {
     Family{{"Mistral 4", "mistral4", "mistral4"}, LoadMistral4},
     Family{{"Mixtral", "mixtral", "llama"}, LoadMixtral},  // LoadLlama has the GGUF files
     Family{{"MPT", "mpt", "mpt"}, LoadMpt},
+    Family{{"Muse Glimmer", "muse_glimmer|muse_glimmer_text", "muse-glimmer"}, LoadMuseGlimmer},
     Family{{"Nanbeige", "", "nanbeige"}, LoadNanbeige},
     Family{{"nanochat", "nanochat", ""}, LoadNanoChat},
     Family{{"Nemotron, dense", "nemotron", "nemotron"}, LoadNemotron},
@@ -148,6 +150,7 @@ constexpr std::array kFamilies = {
     Family{{"SmallThinker", "", "smallthinker"}, LoadSmallThinker},
     Family{{"SmolLM3", "smollm3", "smollm3"}, LoadSmolLm3},
     Family{{"Solar Open", "solar_open", ""}, LoadSolarOpen},
+    Family{{"Spark 2.5", "", "spark2_5"}, LoadSpark},
     Family{{"StableLM", "stablelm", "stablelm"}, LoadStableLm},
     Family{{"StarCoder2", "starcoder2", "starcoder2"}, LoadStarCoder2},
     Family{{"XVERSE", "", "xverse"}, LoadLlama},
