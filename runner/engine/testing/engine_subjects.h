@@ -27,9 +27,10 @@ inline std::vector<Subject> Subjects() {
     if (!path.filename().string().ends_with("_assistant")) models.push_back(path.string());
   }
   // The other sets of fixtures, where they are there.
-  for (const char* name : {"deepseek_v3", "deepseek_v32", "falcon_h1", "glm4_moe", "gpt_oss_mxfp4",
-                           "granitemoehybrid", "jamba", "kimi_linear", "mamba2", "minimax", "minimax_m3",
-                           "nemotron_h_moe", "olmo_hybrid", "qwen3_moe", "zamba2"}) {
+  for (const char* name :
+       {"deepseek_v3", "deepseek_v32", "deepseek_v4", "falcon_h1", "gemma3n", "glm4_moe", "gpt_oss_mxfp4",
+        "granitemoehybrid", "hy_v4", "jamba", "kimi_linear", "mamba2", "minimax", "minimax_m3",
+        "nemotron_h_moe", "olmo_hybrid", "qwen3_moe", "qwen4_exp", "zamba2"}) {
     const std::filesystem::path path = test_data::Find(std::filesystem::path("models") / name);
     if (!path.empty()) models.push_back(path.string());
   }
