@@ -327,8 +327,9 @@ TEST(SupportedArchitectures, AreThoseOfTheDocumentation) {
       }
       row += cell;
     }
-    const std::string_view reference = architecture.hugging_face.empty() ? "llama.cpp" : "transformers";
-    row += fmt::format(" {} |", architecture.reference.empty() ? reference : architecture.reference);
+    const std::string_view reference = architecture.hugging_face.empty() ? " llama.cpp" : "";
+    row += architecture.reference.empty() ? fmt::format("{} |", reference)
+                                          : fmt::format(" {} |", architecture.reference);
     EXPECT_THAT(text, HasSubstr(row));
   }
 }
