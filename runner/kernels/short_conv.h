@@ -14,10 +14,10 @@ enum class ConvForm : uint8_t {
   kSilu,   // input rows are u, y = silu(v): before the gated delta rule
 };
 
-// v[t] = bias + sum_k taps[k] * u[t - (kernel - 1 - k) * dilation], per channel. `u` before a sequence's first
-// new row comes from its tail, which afterwards holds the last (kernel - 1) * dilation columns of u. A row reads rows and tail of
-// its own sequence only; how a sequence is cut into steps does not change a bit. Captures get the tail as it
-// is at their place; the record of a token begins with its u.
+// v[t] = bias + sum_k taps[k] * u[t - (kernel - 1 - k) * dilation], per channel. `u` before a sequence's
+// first new row comes from its tail, which afterwards holds the last (kernel - 1) * dilation columns of u.
+// A row reads rows and tail of its own sequence only; how a sequence is cut into steps does not change a
+// bit. Captures get the tail as it is at their place; the record of a token begins with its u.
 struct ShortConvArgs {
   RecurrentLayer at;  // conv_dim = channels, conv_tail = (kernel - 1) * dilation, float32
   ConvForm form = ConvForm::kGated;

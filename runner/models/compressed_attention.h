@@ -18,9 +18,9 @@ namespace quire::runner::models {
 
 // The keys of blocks of `rate` tokens: per channel
 //   rope(norm(sum over tokens of softmax(gate(x) + places) key(x))), rotated to the block's first token.
-// With `overlap` both maps have twice the channels, and a block's softmax has 2 rate tokens: the first half of
-// the channels for the tokens of the block before, the second half for its own. Cache: what the maps make of the
-// tokens of open blocks, and a row for each block.
+// With `overlap` both maps have twice the channels, and a block's softmax has 2 rate tokens: the first half
+// of the channels for the tokens of the block before, the second half for its own. Cache: what the maps
+// make of the tokens of open blocks, and a row for each block.
 struct Compressor {
   int32_t dim = 0;   // of a key
   int32_t rate = 0;  // tokens of a block

@@ -92,7 +92,8 @@ class Decoder : public Model {
   // Runs decoder layer `layer` on the residual stream h [rows, hidden], or on its streams [rows, streams_,
   // hidden].
   virtual void RunLayer(ForwardContext& ctx, size_t layer, std::span<float> h) = 0;
-  // Before the first layer: h is the embedded tokens, in each stream. Computes the angles that the layers use.
+  // Before the first layer: h is the embedded tokens, in each stream. Computes the angles that the layers
+  // use.
   virtual void PrepareForward(ForwardContext& ctx, std::span<const float> h) = 0;
   // The streams of rows of a residual [any rows, streams, hidden] as one, [any rows, hidden], behind the last
   // layer. REQUIRES: streams_ > 1.

@@ -205,7 +205,7 @@ class DeepSeekV4 final : public Decoder {
   }
 
   const DeepSeekV4Config config_;
-  // Of layers that see their window only, and of the others. Layers point into these.
+  // For layers that see their window only, and for the others. Layers point into these.
   std::vector<RotaryEmbedding> ropes_, inverses_;
   std::vector<DeepSeekV4Block> blocks_;
   HyperConnection end_;

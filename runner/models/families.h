@@ -48,8 +48,8 @@ ModelLoader LoadDots1;
 ModelLoader LoadErnie45, LoadErnie45Moe;
 
 // DeepSeek V4: a residual of several streams; one key for all heads, which is its value too, in a window and
-// for blocks of tokens before, of which some layers choose; experts of the first layers by token. Cache layout:
-// a window group, and for each rate a group of blocks and one of what waits for its block.
+// for blocks of tokens before, of which some layers choose; experts of the first layers by token. Cache
+// layout: a window group, and for each rate a group of blocks and one of what waits for its block.
 ModelLoader LoadDeepSeekV4;
 
 // Hunyuan 4: DeepSeek V3.2's attention with sinks and a gate, and a residual of several streams.

@@ -1,5 +1,5 @@
-// Embeddings of the last tokens together, looked up by hashes of n-grams in a table that is far larger than the
-// rest of a model (Qwen4-Exp's per-layer embedding). The table stays in its file and is read by rows.
+// Embeddings of the last tokens together, looked up by hashes of n-grams in a table that is far larger than
+// the rest of a model (Qwen4-Exp's per-layer embedding). The table stays in its file and is read by rows.
 #pragma once
 
 #include <cstddef>
@@ -29,14 +29,14 @@ struct NgramShape {
   int64_t row() const { return int64_t{streams} * hidden; }
 };
 
-// With the tokens t_0 = the row's, t_1 before it, ..., where t_s is eos from the first eos token on, and before
-// the first token:
+// With the tokens t_0 = the row's, t_1 before it, ..., where t_s is eos from the first eos token on, and
+// before the first token:
 //   mix_g = xor over s < g of t_s multiplier_s,   row of hash j of order g: mix_g mod size_j + offset_j
 //   e = the table's rows of all hashes;   k = norm(key(e)) per stream, v = value(e)
 //   s = k . norm(h) / sqrt(hidden) per stream;   y = sigmoid(sign(s) sqrt(|s|)) v
 //   h = h + y + silu(conv(norm(y)))   conv: depthwise, its taps `order` tokens apart
-// Cache: two recurrent layers. One has the last order - 1 tokens, each as a float32 of its id + 1, 0 where there
-// is none; one has the convolution's last inputs.
+// Cache: two recurrent layers. One has the last order - 1 tokens, each as a float32 of its id + 1, 0 where
+// there is none; one has the convolution's last inputs.
 struct NgramEmbedding {
   NgramShape shape;
   std::vector<int64_t> multipliers = {};          // [order]

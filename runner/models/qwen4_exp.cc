@@ -192,7 +192,7 @@ class Qwen4Exp final : public Decoder {
   HyperConnection end_;
 };
 
-void ReadBlockIndexer(ConfigReader& read, Qwen4ExpConfig* config) {
+void ReadQwenIndexer(ConfigReader& read, Qwen4ExpConfig* config) {
   const std::vector<bool>& attends = config->base.is_attention;
   BlockIndexerForm& form = config->indexer;
   form.ratios.assign(attends.size(), 0);
@@ -362,7 +362,7 @@ api::Result<std::unique_ptr<Model>> LoadQwen4Exp(std::shared_ptr<const weights::
                     .hidden = config.base.decoder.hidden,
                     .norm_eps = config.base.decoder.norm_eps};
   ReadStreams(read, &config.streams);
-  ReadBlockIndexer(read, &config);
+  ReadQwenIndexer(read, &config);
   const std::string given = read.gguf() ? "sigmoid" : read.Text({"hidden_act", ""}, "silu");
   const std::string gate = read.Text({"output_gate_type", ""}, given);
   if (gate != "sigmoid" && gate != "silu") {

@@ -1,5 +1,6 @@
-// A residual of several streams (hyper-connections): h [rows, streams, hidden]. What a part of a block reads is
-// mixed from the streams of a row, and what it makes goes into each of them, with weights of the row's own.
+// A residual of several streams (hyper-connections): h [rows, streams, hidden]. What a part of a block
+// reads is mixed from the streams of a row, and what it makes goes into each of them, with weights of the
+// row's own.
 #pragma once
 
 #include <cstdint>

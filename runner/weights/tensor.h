@@ -34,8 +34,8 @@ struct Tensor {
   int64_t columns() const { return shape.empty() ? 1 : shape.back(); }
 };
 
-// A tensor of integers (I64 or I32), which is no weight: an order of tokens, position ids, the experts of each
-// token. Lives as a Tensor does.
+// A tensor of integers (I64 or I32), which is no weight: an order of tokens, position ids, the experts of
+// each token. Lives as a Tensor does.
 struct IntegerTensor {
   std::string name;
   std::vector<int64_t> shape;       // row-major, outermost first; empty for a scalar

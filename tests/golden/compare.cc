@@ -93,8 +93,8 @@ bool IsLatent(const models::Model& model, const std::string& name) {
   return false;
 }
 
-// Whether the state is one that caches have in another form: raw keys of indexers; inputs and tokens of n-gram
-// embeddings.
+// Whether the state is one that caches have in another form: raw keys of indexers; inputs and tokens of
+// n-gram embeddings.
 bool IsInAnotherForm(const std::string& name) {
   return name.ends_with(".index_k") || name.ends_with(".conv1") || name.ends_with(".conv2");
 }
