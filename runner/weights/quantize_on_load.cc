@@ -29,7 +29,8 @@ constexpr auto kOnLoadTypes =
     std::to_array<DataType>({DataType::kQ8_0, DataType::kQ6_K, DataType::kQ4_K, DataType::kQ4_0});
 
 // Parts of names, in both formats, of matrices that stay as they are: norms, convolutions, routers, the small
-// projections of a delta net's decay and step and of RWKV's gates, tables of positions and types.
+// projections of a delta net's decay and step and of RWKV's gates, maps of residual streams, tables of positions
+// and types, and tables that are read by rows and may be larger than all memory.
 constexpr std::string_view kNotQuantizedOnLoad[] = {
     "norm",           "conv.conv",    "conv1d",
     "shortconv.conv", "ffn_gate_inp", "feed_forward.gate.weight",
@@ -42,7 +43,8 @@ constexpr std::string_view kNotQuantizedOnLoad[] = {
     "x_proj",         "ssm_dt.",      "ssm_x.",
     "time_mix_w",     "time_mix_a",   "time_mix_v1",
     "time_mix_v2",    "time_mix_g",   "mix_lerp",
-    "_lora.lora."};
+    "_lora.lora.",    "_fn.weight",   "_ape.weight",
+    "ffn.gate.",      "ngram_embed",  "per_layer_token_embd"};
 
 // Likewise of vision towers: kernels of patches and tables of positions.
 constexpr std::string_view kOfPlaces[] = {"patch_emb", "patch_conv", "pos_embed", "position_embed"};
