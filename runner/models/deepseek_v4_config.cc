@@ -183,9 +183,9 @@ DeepSeekV4Config ReadDeepSeekV4Config(ConfigReader& read) {
   }
   read.Require("attention_bias", false);
   read.Require("mlp_bias", false);
-  // Said twice, or of layers that predict further tokens.
-  read.Ignore({"compress_ratios", "layer_types", "num_nextn_predict_layers", "qk_rope_head_dim",
-               "partial_rotary_factor", "compress_rope_theta", "rope_theta"});
+  // Said twice, or of layers that predict further tokens, or of how experts are stored.
+  read.Ignore({"expert_dtype", "compress_ratios", "layer_types", "num_nextn_predict_layers",
+               "qk_rope_head_dim", "partial_rotary_factor", "compress_rope_theta", "rope_theta"});
   return config;
 }
 

@@ -14,6 +14,7 @@ namespace quire::runner::models {
 namespace {
 
 using test::Json;
+using test::LastLogits;
 using test::LoadPatched;
 using test::PatchedModelFiles;
 using testing::AllOf;
@@ -80,19 +81,27 @@ TEST(DeepSeekV4, RefusesWhatItDoesNotCompute) {
        {"attention_bias", true, "attention_bias: only false"}});
 }
 
+// As published: a rate for each layer, and YaRN's numbers in rope_scaling.
 TEST(DeepSeekV4, ReadsTheScheduleInEitherSpelling) {
   QUIRE_FIND_OR_SKIP(directory, "models/deepseek_v4_128");
-  const auto published = LoadPatched(directory, [](PatchedModelFiles& files) {
-    for (const char* key : {"layer_types", "compress_rates", "mlp_layer_types", "partial_rotary_factor"}) {
+  const std::vector<float> published = LastLogits(directory, [](PatchedModelFiles& files) {
+    for (const char* key :
+         {"layer_types", "compress_rates", "mlp_layer_types", "partial_rotary_factor", "rope_parameters"}) {
       files.json.erase(key);
     }
     files.json["compress_ratios"].push_back(0);  // of a layer that predicts further tokens
+    files.json["rope_scaling"] = {{"type", "yarn"},
+                                  {"factor", 8},
+                                  {"beta_fast", 32},
+                                  {"beta_slow", 1},
+                                  {"original_max_position_embeddings", 64}};
+    files.json["topk_method"] = "noaux_tc";
+    files.json["expert_dtype"] = "bf16";
   });
-  ASSERT_TRUE(published) << published.error().message;
-  const auto plain = LoadPatched(directory, [](PatchedModelFiles&) {});
-  ASSERT_TRUE(plain) << plain.error().message;
-  EXPECT_EQ((*published)->cache_layout().groups.size(), (*plain)->cache_layout().groups.size());
-  EXPECT_EQ((*published)->parameters(), (*plain)->parameters());
+  EXPECT_EQ(published, LastLogits(directory, [](PatchedModelFiles&) {}));
+  EXPECT_NE(published, LastLogits(directory, [](PatchedModelFiles& files) {
+              files.json["rope_parameters"]["compress"]["factor"] = 4;
+            }));
 }
 
 TEST(HyV4, RefusesWhatItDoesNotCompute) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -11,6 +12,7 @@
 
 #include "runner/weights/gguf_writer.h"
 #include "runner/weights/quantize_model.h"
+#include "tests/data/test_data.h"
 
 namespace quire::runner::weights {
 namespace {
@@ -93,6 +95,26 @@ TEST_F(PackedModelTest, IntegersSurvivePackingQuantizingAndCopying) {
     EXPECT_EQ((*after)->Integers(kOrder), order) << name;
     EXPECT_EQ((*after)->Find(kOrder), nullptr) << name;
     EXPECT_EQ((*after)->tensors().size(), (*before)->tensors().size()) << name;
+  }
+}
+
+// DeepSeek V4's table of experts by token, which a GGUF file has as I32.
+TEST_F(PackedModelTest, IntegersOf32BitsSurviveQuantizingAndCopying) {
+  QUIRE_FIND_OR_SKIP(gguf, "gguf/deepseek_v4_128.f16.gguf");
+  constexpr const char* kTable = "blk.0.ffn_gate_tid2eid.weight";
+  const auto before = Open(gguf);
+  ASSERT_TRUE(before) << before.error().message;
+  const auto table = (*before)->Integers(kTable);
+  ASSERT_TRUE(table);
+  EXPECT_EQ(table->size(), 1024U);
+  EXPECT_EQ(*std::ranges::max_element(*table), 7);
+  ASSERT_TRUE(QuantizeGguf(gguf, "Q8_0", folder_ / "q.gguf", 1));
+  ASSERT_TRUE(QuantizeGguf(folder_ / "q.gguf", "", folder_ / "c.gguf", 1));
+  for (const char* name : {"q.gguf", "c.gguf"}) {
+    const auto after = Open(folder_ / name);
+    ASSERT_TRUE(after) << after.error().message;
+    EXPECT_EQ((*after)->Integers(kTable), table) << name;
+    EXPECT_EQ((*after)->Find("blk.1.attn_compressor_ape.weight")->type, DataType::kF32) << name;
   }
 }
 
