@@ -258,7 +258,9 @@ std::span<const std::byte> Aligned(const SafetensorsEntry& entry, Parts& parts) 
 
 // Whether the configuration says that tensors of this dtype are blocks or scales that a loader knows.
 bool IsRaw(std::string_view dtype, const Parts& parts) {
-  if (HasCheckpointMethod(parts.config)) return dtype == "I32" || dtype == "I8" || dtype == "F8_E4M3";
+  if (HasCheckpointMethod(parts.config)) {
+    return dtype == "I32" || dtype == "I8" || dtype == "U8" || dtype == "F8_E4M3";
+  }
   const ordered_json* quantization = FindMember(parts.config, "quantization_config");
   if (quantization == nullptr) return false;
   const ordered_json* method = FindMember(*quantization, "quant_method");

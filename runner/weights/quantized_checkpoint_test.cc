@@ -224,6 +224,31 @@ Layer Int8() {
   return layer;
 }
 
+// -1, 0 and 1, four outputs in a byte; one scale, which multiplies or divides.
+Layer Ternary(int64_t in, bool divides) {
+  Layer layer;
+  layer.config["quantization_config"] = {{"quant_method", "bitnet"},
+                                         {"linear_class", divides ? "bitlinear" : "autobitlinear"},
+                                         {"quantization_mode", "offline"}};
+  const float scale = divides ? 8 : 0.375F;
+  layer.expected.resize(static_cast<size_t>(kOut * in));
+  std::vector<uint8_t> codes(layer.expected.size() / 4);
+  std::mt19937 random(5);
+  std::uniform_int_distribution<int> any(0, 2);
+  for (int64_t o = 0; o < kOut; ++o) {
+    for (int64_t i = 0; i < in; ++i) {
+      const int code = any(random);
+      const auto number = static_cast<float>(code - 1);
+      layer.expected[static_cast<size_t>(o * in + i)] = divides ? number / scale : number * scale;
+      uint8_t& byte = codes[static_cast<size_t>(o % (kOut / 4) * in + i)];
+      byte = static_cast<uint8_t>(byte | code << (2 * (o / (kOut / 4))));
+    }
+  }
+  layer.Add(".weight", "U8", {kOut / 4, in}, codes);
+  layer.Add(".weight_scale", "BF16", {1}, std::vector<uint16_t>{Float32ToBF16(scale)});
+  return layer;
+}
+
 // The value of an FP8 code by its definition: sign, 4 bits of exponent with bias 7, 3 of fraction.
 float ValueOf(uint8_t code) {
   const int exponent = code >> 3 & 15;
@@ -289,11 +314,12 @@ class QuantizedCheckpoints : public ::testing::Test {
     if (tensor == nullptr) return {};
     EXPECT_EQ((*files)->tensors().size(), 1U) << "scales are no weights";
     EXPECT_EQ(Name(tensor->type), Name(type));
-    EXPECT_EQ(tensor->shape, (std::vector<int64_t>{kOut, kIn}));
-    std::vector<float> values(kOut * kIn);
+    const auto in = static_cast<int64_t>(layer.expected.size()) / kOut;
+    EXPECT_EQ(tensor->shape, (std::vector<int64_t>{kOut, in}));
+    std::vector<float> values(layer.expected.size());
     for (int64_t row = 0; row < kOut; ++row) {
-      Dequantize(tensor->type, tensor->data.data() + static_cast<size_t>(row) * RowBytes(tensor->type, kIn),
-                 kIn, values.data() + row * kIn);
+      Dequantize(tensor->type, tensor->data.data() + static_cast<size_t>(row) * RowBytes(tensor->type, in),
+                 in, values.data() + row * in);
     }
     CheckHeadersAndCopy(**files, *tensor);
     return values;
@@ -343,7 +369,10 @@ TEST_F(QuantizedCheckpoints, SymmetricCodesAreTheSameNumbers) {
                                     {Gptq(8, true, false), DataType::kQ8_0},
                                     {PackedRows(4, true), DataType::kQ4_0},
                                     {PackedRows(8, true), DataType::kQ8_0},
-                                    {Int8(), DataType::kQ8_0}}) {
+                                    {Int8(), DataType::kQ8_0},
+                                    {Ternary(256, false), DataType::kTQ2_0},
+                                    {Ternary(512, true), DataType::kTQ2_0},
+                                    {Ternary(kIn, true), DataType::kF16}}) {
     SCOPED_TRACE(layer.config.dump());
     EXPECT_EQ(Weights(layer, type), layer.expected);
   }
@@ -398,6 +427,8 @@ TEST_F(QuantizedCheckpoints, AKeyWithAnotherMeaningIsRefusedByItsName) {
   refused(Gptq(4, true, false), "dynamic", {{"-:.*mlp", Json::object()}});
   refused(Gptq(4, true, false), "group_size", 0);
   refused(Awq(), "version", "gemv");
+  refused(Ternary(256, false), "quantization_mode", "online");
+  refused(Ternary(256, false), "use_rms_norm", true);
   refused(Awq(), "zero_point", false);
   refused(Fp8(16, 32, ".weight_scale_inv", DeepSeek(), true), "fmt", "e5m2");
   refused(Fp8(16, 32, ".weight_scale_inv", DeepSeek(), true), "weight_block_size", {128});
@@ -436,6 +467,9 @@ TEST_F(QuantizedCheckpoints, WhatContradictsItselfIsRefusedByItsTensor) {
       ErrorOf(Fp8(kOut, kIn, ".weight_scale_inv", DeepSeek(), true)),
       HasSubstr("up_proj.weight_scale_inv\" is missing, or no tensor of floats with the shape [3, 3]"));
   layer = Fp8(16, 32, ".weight_scale_inv", DeepSeek(), true);
+  layer.data[5] = 0x7F;
+  EXPECT_THAT(ErrorOf(layer), HasSubstr("a code is no number"));
+  layer = Ternary(256, false);
   layer.data[5] = 0x7F;
   EXPECT_THAT(ErrorOf(layer), HasSubstr("a code is no number"));
   EXPECT_FALSE(PackHuggingFace(directory_.path(), directory_.path() / "packed.gguf"));
