@@ -52,6 +52,25 @@ TEST(ClassicFamilies, OfGgufFilesThatAreLlamas) {
   EXPECT_NE(GgufNamed("exaone"), llama);
 }
 
+// Halves and doubles are exact.
+TEST(ClassicFamilies, ScalesBesideTheWeightsOfGgufFilesMultiplyProducts) {
+  const std::string llama = "tests/data/gguf/llama.f16.gguf";
+  const auto scaled = [&](float values, float out) {
+    return LastLogits(llama, [=](PatchedModelFiles& files) {
+      files.AddF32("blk.1.attn_v.scale", {1}, values);
+      files.AddF32("blk.1.attn_output.scale", {1}, out);
+    });
+  };
+  const std::vector<float> plain = LastLogits(llama, [](PatchedModelFiles&) {});
+  EXPECT_EQ(scaled(1, 1), plain);
+  EXPECT_EQ(scaled(0.5F, 2), plain);
+  EXPECT_NE(scaled(0.5F, 1), plain);
+  const auto unread =
+      LoadPatched(llama, [](PatchedModelFiles& files) { files.AddF32("blk.1.attn_norm.scale", {1}, 2); });
+  ASSERT_FALSE(unread);
+  EXPECT_THAT(unread.error().message, HasSubstr("tensor blk.1.attn_norm.scale is not supported"));
+}
+
 TEST(ClassicFamilies, ExaoneIsALlamaWithOtherNames) {
   const std::string llama = "tests/data/models/llama";
   const auto named = [](PatchedModelFiles& files) {

@@ -203,6 +203,7 @@ api::Result<std::unique_ptr<Model>> BuildModel(ConfigReader& read,
   PanelStore* const panels = AttachPanels(&files);
   TensorBinder bind(*files, panels);
   auto model = std::make_unique<Family>(files, bind, args...);
+  bind.RefuseUnreadScales();
   if (bind.error()) return std::unexpected(*bind.error());
   return model;
 }

@@ -10,12 +10,15 @@
 
 namespace quire::runner::models {
 
-// y = x W^T + b.
+// y = scale x W^T + b.
 struct Linear {
   kernels::Matrix weight;   // [out, in]; without data where a model has no such layer
   std::vector<float> bias;  // [out], or empty
+  float scale = 1;
 
   explicit operator bool() const { return weight.data != nullptr; }
+  // Whether there is more to do than a product.
+  bool IsAffine() const { return !bias.empty() || scale != 1; }
   void Run(ThreadPool& pool, const kernels::MatMulInput& x, std::span<float> y) const;
 };
 

@@ -118,6 +118,15 @@ kernels::Matrix TensorBinder::InPanels(const kernels::Matrix& matrix, std::uniqu
   return packed;
 }
 
+void TensorBinder::RefuseUnreadScales() {
+  constexpr std::string_view kScale = ".scale";
+  for (const weights::Tensor& tensor : files_.tensors()) {
+    if (!gguf() || !tensor.name.ends_with(kScale) || read_.contains(tensor.name)) continue;
+    const std::string_view stem = std::string_view(tensor.name).substr(0, tensor.name.size() - kScale.size());
+    if (read_.contains(fmt::format("{}.weight", stem))) Fail(tensor.name, "is not supported");
+  }
+}
+
 int64_t TensorBinder::resident_bytes() const {
   return float32_bytes_ + (panels_ != nullptr ? panels_->bytes() + panels_->mapped_bytes() : 0);
 }
@@ -144,6 +153,7 @@ const weights::Tensor* TensorBinder::Require(const std::string& name, std::span<
     Fail(name, "has rows that are not a multiple of the block size");
     return nullptr;
   }
+  read_.insert(name);
   parameters_ += tensor->elements();
   bytes_ += static_cast<int64_t>(tensor->data.size());
   return tensor;
@@ -165,6 +175,13 @@ std::vector<float> TensorScope::BiasOf(TensorName name, int64_t size, Bias bias)
   if (bias == Bias::kPresent || (bias == Bias::kIfStored && stored)) return Vector(full, size);
   if (stored) binder_->Fail(full, "is present, but the configuration does not use it");
   return {};
+}
+
+float TensorScope::ScaleOf(TensorName name) const {
+  if (!gguf()) return 1;
+  const std::string scale = fmt::format("{}.scale", name.gguf);
+  const weights::Tensor* const stored = binder_->files_.Find(Full({"", scale}, ""));
+  return stored != nullptr && stored->elements() == 1 ? Scalar({"", scale}) : 1;
 }
 
 kernels::Matrix TensorScope::Matrix(TensorName name, int64_t out, int64_t in) const {
@@ -222,6 +239,7 @@ Linear TensorScope::BindLinear(TensorName name, int64_t out, int64_t in, Bias bi
                 .bias = {}};
   if (kernels::HasPanels(linear.weight.type)) RowWidths::Grow(widths().quantized, in);
   linear.bias = BiasOf(name, out, bias);
+  linear.scale = ScaleOf(name);
   return linear;
 }
 
@@ -245,6 +263,7 @@ std::vector<Linear> TensorScope::BindRows(TensorName name, std::span<const int64
     }
     if (kernels::HasPanels(parts[i].weight.type)) RowWidths::Grow(widths().quantized, in);
     if (!biases.empty()) parts[i].bias = Gather(rows, biases);
+    parts[i].scale = ScaleOf(name);
   }
   return parts;
 }

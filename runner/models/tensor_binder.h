@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -74,6 +75,9 @@ class TensorBinder {
   // Noted by those who bind layers.
   RowWidths& widths() { return widths_; }
 
+  // After all reads: an error if a GGUF file has a ".scale" beside a weight that was read without it.
+  void RefuseUnreadScales();
+
   // kBadModel names file and tensor.
   const std::optional<api::Error>& error() const { return error_; }
 
@@ -92,6 +96,7 @@ class TensorBinder {
   std::optional<ThreadPool> pool_;  // fills panels
   std::string prefix_;              // of the text model
   bool transposed_ = false;
+  std::set<std::string> read_;  // names of tensors
   int64_t parameters_ = 0;
   int64_t bytes_ = 0;
   int64_t float32_bytes_ = 0;
@@ -171,6 +176,8 @@ class TensorScope {
   friend class TensorBinder;
   TensorScope(TensorBinder* binder, std::string prefix) : binder_(binder), prefix_(std::move(prefix)) {}
   std::string Full(TensorName name, std::string_view suffix) const;
+  // The number beside a linear layer in a GGUF file, or 1. A vector is not a product's.
+  float ScaleOf(TensorName name) const;
   kernels::Matrix RowsOf(const std::string& name, int64_t out, int64_t in) const;
   std::vector<float> Vector(const std::string& name, int64_t size) const;
 
