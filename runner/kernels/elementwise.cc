@@ -71,9 +71,10 @@ void ClampedSwigluRange(const SwigluClamp& clamp, const float* up, float* gate, 
       [clamp](VF32 g, VF32 u) HWY_ATTR {
         const F32 d;
         const VF32 top = hn::Set(d, clamp.limit), bottom = hn::Set(d, -clamp.limit);
-        g = hn::Min(g, top);
+        if (!clamp.late) g = hn::Min(g, top);
         u = hn::Add(hn::Clamp(u, bottom, top), hn::Set(d, clamp.shift));
-        return hn::Mul(OverLogistic(g, hn::Mul(g, hn::Set(d, clamp.slope))), u);
+        const VF32 gated = OverLogistic(g, hn::Mul(g, hn::Set(d, clamp.slope)));
+        return hn::Mul(clamp.late ? hn::Min(gated, top) : gated, u);
       },
       gate, up);
 }

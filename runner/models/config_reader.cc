@@ -215,7 +215,7 @@ std::vector<int64_t> ConfigReader::Integers(ConfigKey key, int32_t layers, int64
   return values;
 }
 
-std::vector<double> ConfigReader::Numbers(ConfigKey key, size_t count, double high) {
+std::vector<double> ConfigReader::Numbers(ConfigKey key, size_t count, double high, bool or_zero) {
   std::vector<double> values(count, high);
   const auto* list = Find(key);
   if (list == nullptr || !list->is_array() || list->size() != count) {
@@ -224,7 +224,7 @@ std::vector<double> ConfigReader::Numbers(ConfigKey key, size_t count, double hi
   }
   for (size_t i = 0; i < count; ++i) {
     const double number = (*list)[i].is_number() ? (*list)[i].get<double>() : std::nan("");
-    if (number > 0 && number <= high) {
+    if (number <= high && (or_zero ? number >= 0 : number > 0)) {
       values[i] = number;
     } else {
       Fail(fmt::format("{}[{}] is not a number in (0, {}]", Name(key), i, high));

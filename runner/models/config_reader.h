@@ -51,7 +51,7 @@ class ConfigReader {
   std::vector<int64_t> Integers(ConfigKey key, int32_t layers, int64_t low, int64_t high,
                                 std::optional<int64_t> fallback = std::nullopt);
   // A list of `count` finite numbers in (0, high].
-  std::vector<double> Numbers(ConfigKey key, size_t count, double high);
+  std::vector<double> Numbers(ConfigKey key, size_t count, double high, bool or_zero = false);
   // Null when absent.
   const nlohmann::ordered_json* Find(ConfigKey key) const;
   // Whether config.json has the key, and whether its value is null, which for some keys is another statement

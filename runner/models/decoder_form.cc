@@ -135,7 +135,10 @@ class DeclaredDecoder : public Decoder {
       block->beside = BindDeclaredMixture(scope, form.mixture);
       block->feed_forward = BindMlp(scope, form.feed_forward, names.mlp, form.mlp_bias);
     } else if (sparse) {
-      block->feed_forward = BindDeclaredMixture(scope, form.mixture);
+      MixtureOfExperts moe = BindDeclaredMixture(scope, form.mixture);
+      if (!form.mixture.clamps.empty()) moe.clamp = form.mixture.clamps[layer];
+      if (!form.mixture.shared_clamps.empty()) moe.shared.clamp = form.mixture.shared_clamps[layer];
+      block->feed_forward = std::move(moe);
     } else if (form.decoder.plain_activation) {
       PlainMlp plain = BindPlainMlp(scope, form.feed_forward, names.mlp.up, names.mlp.down, form.mlp_bias);
       if (plain.activation == PlainActivation::kXielu) {

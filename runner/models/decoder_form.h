@@ -60,6 +60,7 @@ struct MixtureForm {
   MixtureConfig config = {};
   MixtureNames names = {};
   bool early = false;  // the router sees what its layer sees, in front of all norms
+  std::vector<kernels::SwigluClamp> clamps = {}, shared_clamps = {};  // [decoder.layers], or empty: config's
   // Binds the experts of a layer that no file stores as BindExperts() has it; or null.
   void (*bind_experts)(const TensorScope& scope, int64_t hidden, const MixtureConfig& config,
                        MixtureOfExperts* moe) = nullptr;

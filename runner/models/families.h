@@ -249,6 +249,9 @@ ModelLoader LoadMuseGlimmer;
 // Spark 2.5: a factor for each head's result; layers with a window are rotated by other angles.
 ModelLoader LoadSpark;
 
+// Step 3.5: heads of each layer's own number with gates; experts with limits.
+ModelLoader LoadStep35;
+
 // SmallThinker: experts of ReLU gates, chosen by what their layer sees.
 ModelLoader LoadSmallThinker;
 

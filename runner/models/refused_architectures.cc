@@ -20,7 +20,7 @@ constexpr std::array kRefused = {
                         "chameleon|cogvlm|deepseek2-ocr|paddleocr|hunyuan_vl|glm5-next"},
     RefusedArchitecture{"not implemented",
                         "clef|dots3note|gemma-embedding2|graniteswitch|hrm_text|k2-horizon|kimi-k3|"
-                        "maion-coder|maple|rwkv6|rwkv6qwen2|step35|talkie|vllm-decision2"},
+                        "maion-coder|maple|rwkv6|rwkv6qwen2|talkie|vllm-decision2"},
 };
 
 }  // namespace

@@ -153,6 +153,7 @@ constexpr std::array kFamilies = {
     Family{{"Spark 2.5", "", "spark2_5"}, LoadSpark},
     Family{{"StableLM", "stablelm", "stablelm"}, LoadStableLm},
     Family{{"StarCoder2", "starcoder2", "starcoder2"}, LoadStarCoder2},
+    Family{{"Step 3.5", "", "step35"}, LoadStep35},
     Family{{"XVERSE", "", "xverse"}, LoadLlama},
     Family{{"Zamba2", "zamba2", ""}, LoadZamba2},
 };

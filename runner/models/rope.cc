@@ -152,7 +152,8 @@ class RopeReader {
   int32_t Dimensions(const std::string& type) {
     const int32_t all = query_.head_dim;
     if (read_.gguf()) {
-      return std::min(all, read_.Small(query_.dimensions, 2, kernels::kMaxHeadDim, all)) / 2 * 2;
+      const int32_t stored = std::min(all, read_.Small(query_.dimensions, 2, kernels::kMaxHeadDim, all));
+      return static_cast<int32_t>(stored * query_.gguf_partial) / 2 * 2;
     }
     const std::string name =
         fmt::format("{}|partial_rotary_factor|rotary_pct", keys_.HuggingFace("partial_rotary_factor"));
@@ -322,8 +323,12 @@ class RopeReader {
     TensorBinder bind(read_.files());
     const TensorScope files = bind.Outside();
     if (!query_.scaled || !files.Has({"", "rope_freqs.weight"})) return;
+    // Of a head that is rotated in part, some files have entries for the whole.
+    const auto* const stored = read_.files().Find("rope_freqs.weight");
+    const int64_t whole = query_.head_dim / 2;
+    const bool padded = stored->shape.size() == 1 && static_cast<int64_t>(stored->shape[0]) == whole;
     const std::vector<float> divisors =
-        files.Values({"", "rope_freqs.weight"}, static_cast<int64_t>(frequencies.size()));
+        files.Values({"", "rope_freqs.weight"}, padded ? whole : static_cast<int64_t>(frequencies.size()));
     if (bind.error())
       return read_.Fail("tensor rope_freqs.weight does not have one divisor per rotary frequency");
     for (size_t i = 0; i < frequencies.size(); ++i) frequencies[i] /= divisors[i];

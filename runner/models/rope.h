@@ -50,7 +50,8 @@ struct RopeQuery {
   bool required =
       false;  // an error without rope_parameters and rope_scaling: programs differ in what that means
   ConfigKey dimensions = {"", "rope.dimension_count"};
-  bool scaled = true;  // false: rope_scaling, rope.scaling.* and rope_freqs.weight are for other layers
+  double gguf_partial = 1;  // the share of those of a GGUF that is rotated
+  bool scaled = true;       // false: rope_scaling, rope.scaling.* and rope_freqs.weight are for other layers
   // How the family's rows are arranged in its checkpoints and in its GGUF files.
   kernels::RopePairs pairs = kernels::RopePairs::kHalves;
   kernels::RopePairs gguf_pairs = kernels::RopePairs::kHalves;
