@@ -186,6 +186,13 @@ TEST(ClampedSwiglu, LimitsGateAndUp) {
                    expected = g / (1 + std::exp(-g)) * std::clamp(up[i], -2.0F, 2.0F);
       ASSERT_NEAR(gate[i], expected, 4e-6 * std::abs(expected) + 1e-30) << x[i] << " " << up[i];
     }
+    gate = x;
+    ClampedSwiglu(pool, {.limit = 2, .slope = 1, .shift = 0, .late = true}, up, gate);
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double g = x[i],
+                   expected = std::min(g / (1 + std::exp(-g)), 2.0) * std::clamp(up[i], -2.0F, 2.0F);
+      ASSERT_NEAR(gate[i], expected, 4e-6 * std::abs(expected) + 1e-30) << x[i] << " " << up[i];
+    }
   });
 }
 
