@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <nlohmann/json.hpp>
 
@@ -23,6 +24,20 @@ FormQuery HunyuanQuery(ConfigReader& read) {
   FormQuery query{.given = {.norm_eps = 1e-5F}};
   if (!read.gguf()) query.given.head_dim = read.Small({"attention_head_dim", ""}, 0, kMaxWidth, 0);
   return query;
+}
+
+// The text side of Hunyuan's models of images: positions of text are the same in all of a head's sections.
+RopeQuery VisionTextRope(ConfigReader& read) {
+  RopeQuery rope{.default_theta = 10000};
+  constexpr ConfigKey kAlpha = {"", "rope.scaling.alpha"};
+  read.Ignore({"vision_config", "rope_parameters/xdrope_section", "rope_scaling/xdrope_section"});
+  if (read.Find(kAlpha) == nullptr) return rope;
+  const double theta = read.Positive({"", "rope.freq_base"}, 1e15, 10000);
+  const int32_t hidden = read.Small({"", "embedding_length"}, 1, kMaxWidth);
+  const int32_t share = hidden / read.Small({"", "attention.head_count"}, 1, kMaxHeads);
+  const double size = read.Small({"", "attention.key_length"}, 4, kernels::kMaxHeadDim, share);
+  rope.base = theta * std::pow(read.Positive(kAlpha, 1e6), size / (size - 2));
+  return rope;
 }
 
 // What dense and sparse models share.
@@ -69,7 +84,9 @@ void ReadHunyuan(ConfigReader& read, DecoderForm* form) {
 
 api::Result<std::unique_ptr<Model>> LoadHunyuanDense(std::shared_ptr<const weights::ModelFiles> files) {
   ConfigReader read(*files);
-  DecoderForm form = ReadDecoderForm(read, HunyuanQuery(read));
+  FormQuery query = HunyuanQuery(read);
+  if (files->architecture().starts_with("hunyuan_vl")) query.rope = VisionTextRope(read);
+  DecoderForm form = ReadDecoderForm(read, query);
   ReadHunyuan(read, &form);
   return BuildDeclared(read, std::move(files), form);
 }

@@ -17,7 +17,7 @@ constexpr std::array kRefused = {
     RefusedArchitecture{"the draft head of another model", "eagle3|dflash"},
     RefusedArchitecture{"a vision tower without a text model", "clip"},
     RefusedArchitecture{"a model of images, whose text side is not loaded alone",
-                        "chameleon|cogvlm|deepseek2-ocr|paddleocr|hunyuan_vl|glm5-next"},
+                        "chameleon|cogvlm|deepseek2-ocr|paddleocr|glm5-next"},
     RefusedArchitecture{"not implemented",
                         "clef|dots3note|gemma-embedding2|graniteswitch|hrm_text|k2-horizon|kimi-k3|"
                         "maion-coder|maple|rwkv6|rwkv6qwen2|talkie|vllm-decision2"},

@@ -78,6 +78,7 @@ constexpr std::array kFamilies = {
     Family{{"Hunyuan 4", "hy_v4", "hy_v4"}, LoadHyV4},
     Family{{"Hunyuan, dense", "hunyuan_v1_dense", "hunyuan-dense"}, LoadHunyuanDense},
     Family{{"Hunyuan with experts", "hunyuan_v1_moe", "hunyuan-moe"}, LoadHunyuanMoe},
+    Family{{"Hunyuan-VL", "hunyuan_vl|hunyuan_vl_text", "hunyuan_vl"}, LoadHunyuanDense},
     Family{{"HyperCLOVA X", "hyperclovax", ""}, LoadHyperClovaX},
     Family{{"InternLM 2", "", "internlm2"}, LoadLlama},
     Family{{"Jais", "", "jais"}, LoadJais},

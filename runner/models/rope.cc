@@ -146,6 +146,7 @@ class RopeReader {
     // Its GGUF files name no type.
     if (read_.gguf() && read_.files().Find("rope_factors_long.weight") != nullptr) return "longrope";
     // Positions of text are the same in all of an mrope's sections.
+    if (type == "xdrope") return "dynamic";
     return type == "none" || type == "mrope" ? "default" : type;
   }
 
