@@ -324,7 +324,7 @@ class RopeReader {
     TensorBinder bind(read_.files());
     const TensorScope files = bind.Outside();
     if (!query_.scaled || !files.Has({"", "rope_freqs.weight"})) return;
-    // Of a head that is rotated in part, some files have entries for the whole.
+    // Some files have entries for a whole head that is rotated in part.
     const auto* const stored = read_.files().Find("rope_freqs.weight");
     const int64_t whole = query_.head_dim / 2;
     const bool padded = stored->shape.size() == 1 && static_cast<int64_t>(stored->shape[0]) == whole;

@@ -25,8 +25,12 @@ api::Result<std::unique_ptr<Model>> LoadStep35(std::shared_ptr<const weights::Mo
                        .rope = {.default_theta = 10000, .gguf_partial = 0.5}},
                       {.score = MixtureConfig::Score::kSigmoid, .normalize = true, .as_stored = true});
   ReadLayerHeads(read, {"", "attention.head_count"}, {"", "attention.head_count_kv"}, &form);
-  form.SetWindows(ReadWindows(
-      read, form.decoder.layers, [](int32_t, int32_t) { return false; }, 0, 0));
+  const size_t layers = form.layers.size(), stored = layers + static_cast<size_t>(form.mtp_layers);
+  std::vector<int32_t> windows = ReadWindows(
+      read, static_cast<int32_t>(stored), [](int32_t, int32_t) { return false; }, 0, 0);
+  windows.resize(layers);
+  form.SetWindows(windows);
+  form.mtp_layers = 0;  // they are left out
   const bool own = read.Find({"", "rope.freq_base_swa"}) != nullptr;
   const std::string_view dims = read.Find({"", "rope.dimension_count_swa"}) != nullptr
                                     ? "rope.dimension_count_swa"
@@ -39,7 +43,6 @@ api::Result<std::unique_ptr<Model>> LoadStep35(std::shared_ptr<const weights::Mo
   for (LayerForm& layer : form.layers) layer.rope = layer.window > 0 ? 1 : 0;
   MixtureConfig& mixture = form.mixture.config;
   mixture.shared_width = read.Small({"", "expert_shared_feed_forward_length"}, 0, kMaxWidth, 0);
-  const size_t layers = form.layers.size(), stored = layers + static_cast<size_t>(form.mtp_layers);
   form.mixture.clamps = ReadLimits(read, "swiglu_clamp_exp", stored, layers);
   form.mixture.shared_clamps = ReadLimits(read, "swiglu_clamp_shexp", stored, layers);
   form.qk_norm = QkNorm::kHeads;
