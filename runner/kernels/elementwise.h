@@ -39,8 +39,8 @@ void GeluMul(ThreadPool& pool, std::span<const float> up, std::span<float> gate)
 // gate = max(gate, 0) * up.
 void ReluMul(ThreadPool& pool, std::span<const float> up, std::span<float> gate);
 
-// gate = g sigmoid(slope g) * (u + shift), g = min(gate, limit), u = up between -limit and limit. `late`: g is
-// gate, and the first factor is limited.
+// gate = g sigmoid(slope g) * (u + shift), g = min(gate, limit), u = up between -limit and limit. `late`: g
+// is gate, and the first factor is limited.
 struct SwigluClamp {
   float limit = 0;  // 0: there is no clamp
   float slope = 1.702F, shift = 1;
