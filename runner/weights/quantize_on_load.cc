@@ -29,8 +29,8 @@ constexpr auto kOnLoadTypes =
     std::to_array<DataType>({DataType::kQ8_0, DataType::kQ6_K, DataType::kQ4_K, DataType::kQ4_0});
 
 // Parts of names, in both formats, of matrices that stay as they are: norms, convolutions, routers, the small
-// projections of a delta net's decay and step and of RWKV's gates, maps of residual streams, tables of positions
-// and types, and tables that are read by rows and may be larger than all memory.
+// projections of a delta net's decay and step and of RWKV's gates, maps of residual streams, tables of
+// positions and types, and tables that are read by rows and may be larger than all memory.
 constexpr std::string_view kNotQuantizedOnLoad[] = {
     "norm",           "conv.conv",    "conv1d",
     "shortconv.conv", "ffn_gate_inp", "feed_forward.gate.weight",
