@@ -50,7 +50,8 @@ void Compressor::Store(ForwardContext& ctx, const kernels::MatMulInput& x) const
 
 void Compressor::Compress(const ForwardContext& ctx, size_t sequence, int64_t block) const {
   const kernels::AttentionLayer from = LayerAt(ctx, tokens);
-  const auto width = static_cast<size_t>(dim), count = static_cast<size_t>(series() * rate);
+  const auto width = static_cast<size_t>(dim);
+  const size_t count = static_cast<size_t>(series()) * static_cast<size_t>(rate);
   const auto half = static_cast<size_t>(series()) * width;  // a row is keys, then gates
   const int64_t first = overlap && block > 0 ? block - 1 : block;
   std::vector<float> stored(2 * half), keys, gates;
@@ -142,8 +143,8 @@ void CompressedAttention::Run(ForwardContext& ctx, std::span<const float> x, std
   inverse->Apply(ctx, shape.head_dim, attended);
   FirstLast(attended, shape.head_dim, shape.rotated);
   const auto rows = static_cast<size_t>(ctx.rows()), groups = static_cast<size_t>(shape.groups);
-  const auto wide = static_cast<size_t>(shape.heads / shape.groups * shape.head_dim),
-             narrow = static_cast<size_t>(shape.group_rank);
+  const size_t wide = static_cast<size_t>(shape.heads / shape.groups) * static_cast<size_t>(shape.head_dim);
+  const auto narrow = static_cast<size_t>(shape.group_rank);
   const std::span<float> by_group = ctx.work.z.Get(static_cast<int64_t>(rows * groups * wide));
   const std::span<float> made = ctx.work.convolved.Get(static_cast<int64_t>(rows * groups * narrow));
   const std::span<float> joined = ctx.work.projected.Get(static_cast<int64_t>(rows * groups * narrow));
