@@ -339,8 +339,8 @@ class SelectedTask {
   // Query heads [begin, end) of those that share the KV head.
   void Run(const Query& query, int32_t kv_head, int32_t begin, int32_t end) const {
     const auto dim = static_cast<size_t>(group_.head_dim), value = static_cast<size_t>(group_.value_dim());
-    const auto first = static_cast<size_t>(kv_head * share_ + begin),
-               count = static_cast<size_t>(end - begin);
+    const int32_t first_head = kv_head * share_ + begin;
+    const auto first = static_cast<size_t>(first_head), count = static_cast<size_t>(end - begin);
     const size_t at_head = query.row * heads_ + first;
     Position tokens = 0;
     for (const SelectedKeys& source : sources_) {
@@ -441,7 +441,7 @@ void SelectedAttention(ThreadPool& pool, std::span<const SelectedKeys> sources, 
   const int32_t length = std::min(share, std::clamp(even, std::min(kLeast, most), most));
   const int32_t parts = (share + length - 1) / length;
   const SelectedTask task(sources, heads, scoring, q, out);
-  const auto tasks = static_cast<size_t>(kv_heads * parts);
+  const size_t tasks = static_cast<size_t>(kv_heads) * static_cast<size_t>(parts);
   pool.ParallelFor(queries.size() * tasks, [&](size_t i) {
     const auto in_row = static_cast<int32_t>(i % tasks);
     const int32_t begin = in_row % parts * length;

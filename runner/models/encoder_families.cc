@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
@@ -89,6 +90,7 @@ void BindScore(ConfigReader& read, TensorBinder& bind, const Encoding& made, Sco
 
 std::vector<Architecture> EncoderArchitectures() {
   std::vector<Architecture> architectures;
+  architectures.reserve(std::size(kEncoders));
   for (const EncoderFamily& family : kEncoders) architectures.push_back(family.architecture);
   return architectures;
 }
