@@ -121,7 +121,7 @@ class Daemon {
                            std::string_view message) { return paths.Hide(message); },
         .compute = [this](const std::function<void()>& step) { return RunStep(pools_.handshakes, step); }};
     services_.vectors = &vectors_;
-    if (snapshots_) services_.slot_folder = options.snapshot_dir / "slots";
+    if (snapshots_) services_.disk_tier = [this] { return snapshots_->tier(); };
     AddRoutes(transport.router, services_);
     AddTransferRoutes(transport.router, services_, transfers_);
     AddMetricsRoutes(transport.router, metrics_, [this] { return MomentOfDaemon(); });

@@ -14,7 +14,9 @@
 #include <vector>
 
 #include "server/routes/vector_cache.h"
+#include "server/testing/store_fixture.h"
 #include "server/testing/test_daemon.h"
+#include "server/tier/disk_tier.h"
 
 namespace quire::server {
 namespace {
@@ -224,8 +226,10 @@ class BusyPool {
 // Whose turn it is: work without a party would take those of the daemon itself.
 TEST(BodyLimits, WorkOnFilesTakesTheTurnOfItsParty) {
   TestDaemon daemon;
-  const testing::StoreFixture slots;
-  daemon.OnIoThread([&] { daemon.services().slot_folder = slots.root(); });
+  const testing::StoreFixture folder;
+  const std::shared_ptr<DiskTier> tier =
+      DiskTier::Open({.folder = folder.root() / "prefixes", .budget_bytes = 1 << 20}).value();
+  daemon.OnIoThread([&] { daemon.services().disk_tier = [tier] { return [tier] { return tier; }; }; });
   const std::string digest = "sha256:" + std::string(64, 'a');
   const std::vector<std::string> requests = {
       testing::PostBytes("/slots/0?action=restore", R"({"filename":"s","model":"demo"})"),

@@ -1,8 +1,8 @@
 // The routes of the daemon.
 #pragma once
 
-#include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +19,7 @@
 
 namespace quire::server {
 
+class DiskTier;
 class VectorCache;
 
 // The dependencies of handlers; all of them outlive the server.
@@ -32,8 +33,10 @@ struct Services {
   std::function<Awaitable<api::Result<void>>(api::ModelName name, std::string party,
                                              ProgressStream& progress)>
       fetch = {};
-  VectorCache* vectors = nullptr;          // null: every text is computed
-  std::filesystem::path slot_folder = {};  // of llama.cpp's named snapshots; empty: they end with the daemon
+  VectorCache* vectors = nullptr;  // null: every text is computed
+  // What waits, on a pool's thread, for where llama.cpp's named snapshots are kept (null: it cannot be used).
+  // Empty: they end with the daemon.
+  std::function<std::function<std::shared_ptr<DiskTier>()>()> disk_tier = {};
 };
 
 // /api/generate, /api/chat

@@ -1,18 +1,22 @@
 // The routes of llama.cpp's server that generate: its own, and those of OpenAI without /v1.
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 
+#include "api/base/parse_integer.h"
 #include "api/llama_server/completion.h"
 #include "api/llama_server/model_field.h"
 #include "api/llama_server/slots.h"
 #include "server/routes/handlers.h"
 #include "server/routes/openai_jobs.h"
 #include "server/routes/request_steps.h"
-#include "server/routes/slot_files.h"
 #include "server/routes/slot_store.h"
+#include "server/tier/named_prefix.h"
 
 namespace quire::server {
 namespace {
@@ -108,26 +112,38 @@ api::Error EmptyError(const llama_server::SlotRequest& request) {
   return {api::ErrorCode::kNotFound, "slot " + std::to_string(request.slot) + " is empty", "id_slot"};
 }
 
+// Whose it is, as api::Client::IsolationKey() has it; the prefix has the salt.
+PrefixName NameOf(const SlotOwner& owner, const std::string& name) {
+  return {api::Client{.tenant = owner.tenant, .cache_salt = {}}.IsolationKey(), owner.model, name};
+}
+
 // A snapshot that an earlier daemon saved comes back into memory.
-Awaitable<api::Result<void>> ReadSnapshot(Services& services, Exchange& exchange, SlotStore& slots,
-                                          const SlotOwner& owner, const std::string& name) {
-  if (services.slot_folder.empty() || slots.FindSnapshot(owner, name) != nullptr)
-    co_return api::Result<void>();
-  auto work = [files = SlotFiles(services.slot_folder), &owner, &name] { return files.Read(owner, name); };
-  auto prefix = co_await RunFor(exchange, services.pools.reads, std::move(work));
-  if (!prefix) co_return std::unexpected(prefix.error());
-  if (!*prefix) co_return api::Result<void>();
-  if (auto saved = slots.Save(owner, name, **std::move(prefix)); !saved)
+Awaitable<void> ReadSnapshot(Services& services, Exchange& exchange, SlotStore& slots, const SlotOwner& owner,
+                             const std::string& name) {
+  if (!services.disk_tier || slots.FindSnapshot(owner, name) != nullptr) co_return;
+  auto work = [wait = services.disk_tier(), &owner, &name]() -> std::optional<NamedPrefix> {
+    const auto tier = wait();
+    return tier ? ReadNamedPrefix(*tier, NameOf(owner, name)) : std::nullopt;
+  };
+  auto found = co_await RunFor(exchange, services.pools.reads, std::move(work));
+  if (!found) co_return;
+  const size_t blank = found->text.find(' ');
+  const auto num_ctx = api::ParseInteger<int32_t>(std::string_view(found->text).substr(0, blank));
+  if (!num_ctx) co_return;
+  SlotPrefix prefix{std::move(found->tokens), found->text.substr(blank + 1), *num_ctx};
+  if (auto saved = slots.Save(owner, name, std::move(prefix)); !saved)
     spdlog::warn("a slot's snapshot was not restored: {}", saved.error().message);
-  co_return api::Result<void>();
 }
 
 // It is saved in memory already: without a disk it lives as long as the daemon.
 Awaitable<void> WriteSnapshot(Services& services, Exchange& exchange, const SlotOwner& owner,
                               const std::string& name, const SlotPrefix& prefix) {
-  if (services.slot_folder.empty()) co_return;
-  auto work = [files = SlotFiles(services.slot_folder), &owner, &name, &prefix] {
-    return files.Write(owner, name, prefix);
+  if (!services.disk_tier) co_return;
+  auto work = [wait = services.disk_tier(), &owner, &name, &prefix]() -> api::Result<void> {
+    const auto tier = wait();
+    if (!tier) return api::Fail(api::ErrorCode::kUnavailable, "the folder of prefixes cannot be used");
+    const std::string text = fmt::format("{} {}", prefix.num_ctx, prefix.cache_salt);
+    return SaveNamedPrefix(*tier, NameOf(owner, name), prefix.tokens, text);
   };
   const auto written = co_await RunFor(exchange, services.pools.blobs, std::move(work));
   if (!written) spdlog::warn("a slot's snapshot ends with this daemon: {}", written.error().message);
@@ -151,13 +167,8 @@ Awaitable<void> ActOnSlot(Services& services, SlotStorePtr slots, Exchange& exch
     co_await exchange.Send(std::move(response));
     co_return;
   }
-  if (parsed->action == llama_server::SlotAction::kRestore) {
-    const auto read = co_await ReadSnapshot(services, exchange, *slots, owner, parsed->name);
-    if (!read) {
-      co_await SendError(exchange, read.error());
-      co_return;
-    }
-  }
+  if (parsed->action == llama_server::SlotAction::kRestore)
+    co_await ReadSnapshot(services, exchange, *slots, owner, parsed->name);
   const SlotPrefix* found = PrefixOf(*slots, owner, *parsed);
   if (found == nullptr) {
     co_await SendError(exchange, EmptyError(*parsed));

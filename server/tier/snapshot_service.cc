@@ -137,6 +137,13 @@ api::Result<SnapshotService::Opened> SnapshotService::opened() const {
   return Opened{ready->tier, ready->program};
 }
 
+SnapshotService::TierWait SnapshotService::tier() const {
+  return [loaded = loaded_] {
+    api::AssertMayBlock();
+    return loaded.valid() ? loaded.get()->tier : nullptr;
+  };
+}
+
 std::optional<RedisStats> SnapshotService::redis_stats() const {
   const Loaded* ready = loaded();
   return ready == nullptr || !ready->redis ? std::nullopt : std::optional(ready->redis->stats());

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <future>
 #include <memory>
 #include <optional>
@@ -43,6 +44,9 @@ class SnapshotService : public scheduler::SnapshotTier {
   };
   // kUnavailable: likewise.
   api::Result<Opened> opened() const;
+  // Waits until the folder is read, on any thread that may. Null: it cannot be used.
+  using TierWait = std::function<std::shared_ptr<DiskTier>()>;
+  TierWait tier() const;
 
  private:
   struct Loaded {

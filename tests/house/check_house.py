@@ -29,7 +29,7 @@ MAY_INCLUDE = {
     "server/http": {"api"},
     "server/store": {"api"},
     "server/registry": {"api", "server/store"},
-    "server/routes": {"api", "scheduler", "server/http", "server/store", "server/registry"},
+    "server/routes": {"api", "scheduler", "server/http", "server/store", "server/registry", "server/tier"},
     "server/console": {"api", "scheduler", "server/http", "server/routes"},
     "server/cli": {"api", "server"},
     "server/tier": {"api", "scheduler"},
