@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/base/exceptions.h"
 #include "server/daemon.h"
 #include "server/nearest_name.h"
 #include "server/self_test.h"
@@ -49,6 +50,7 @@ void SuggestOption(const CLI::App& app) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  quire::api::InstallTerminateHandler("quired");
   CLI::App app("Quire: serves language models on CPUs over HTTP", "quired");
   app.formatter(std::make_shared<HelpFormatter>());
   app.set_help_flag("-h,--help", "Show the options that are used often");

@@ -9,6 +9,7 @@
 #include <map>
 #include <string>
 
+#include "api/base/exceptions.h"
 #include "runner/engine/crash_handler.h"
 #include "runner/engine/host.h"
 #include "runner/engine/log_line.h"
@@ -21,6 +22,7 @@
 using quire::runner::engine::NumaMode;
 
 int main(int argc, char** argv) {
+  quire::api::InstallTerminateHandler("quire-runner");
   CLI::App app("Serves one model to the quired process that started it", "quire-runner");
   int fd = -1;
   int snapshot_fd = -1;

@@ -68,7 +68,6 @@ def events(body):
 
 
 def openai_of(body):
-    """Chat completions, completions and those of llama-server."""
     stream = Text()
     for data in events(body):
         if data == "[DONE]":
@@ -76,20 +75,8 @@ def openai_of(body):
             continue
         event = json.loads(data)
         stream.failed |= "error" in event
-        stream.ended |= event.get("stop", False)
-        stream.text += event.get("content", "")
         for choice in event.get("choices", []):
-            stream.text += choice.get("delta", {}).get("content") or choice.get("text") or ""
-    return stream
-
-
-def anthropic_of(body):
-    stream = Text()
-    for data in events(body):
-        event = json.loads(data)
-        stream.failed |= event["type"] == "error"
-        stream.ended |= event["type"] == "message_stop"
-        stream.text += event.get("delta", {}).get("text", "")
+            stream.text += choice["delta"].get("content") or ""
     return stream
 
 
@@ -203,59 +190,27 @@ class Outcome:
 
 LISTS = [
     Request("version", "/api/version"),
-    Request("tags", "/api/tags"),
     Request("ps", "/api/ps", read=names_of),
-    Request("models", "/v1/models"),
-    Request("model", f"/v1/models/{MODEL}"),
     Request("show", "/api/show", {"model": MODEL}),
-    Request("show verbose", "/api/show", {"model": MODEL, "verbose": True}),
-    Request("props", "/props"),
     Request("metrics", "/metrics", read=nothing_of),
     Request("now", "/quire/now", read=nothing_of),
-    Request("cache", f"/quire/cache/{MODEL}", read=nothing_of),
-    Request("keys", "/quire/keys", read=nothing_of),
-    Request("node", "/quire/node", read=nothing_of),
-    Request("prefixes", "/quire/prefixes", read=nothing_of),
-    Request("health", "/health"),
-    Request("livez", "/livez", read=nothing_of),
-    Request("readyz", "/readyz", read=nothing_of),
     Request("unknown path", "/unknown"),
-    Request("unknown model", "/api/show", {"model": "unknown"}),
     Request("no JSON", "/api/chat", b"{"),
 ]
 TEXTS = [
     Request("tokenize", "/tokenize", {"model": MODEL, "content": "Hello!"}),
-    Request("detokenize", "/detokenize", {"model": MODEL, "tokens": [1, 2, 3]}),
-    Request("apply-template", "/apply-template", {"model": MODEL, "messages": MESSAGES}),
-    Request("count_tokens", "/v1/messages/count_tokens", {"model": MODEL, "messages": MESSAGES}),
-    Request("embed", "/api/embed", {"model": MODEL, "input": "Hello!"}),
-    Request("embed anew", "/api/embed", {"model": MODEL, "input": "Hello!", "keep_alive": "5m"}),  # known vectors do not count
-    Request("embeddings", "/v1/embeddings", {"model": MODEL, "input": "Hello!"}),
+    Request("embed", "/api/embed", {"model": MODEL, "input": "Hello!", "keep_alive": "5m"}),  # known vectors do not count
 ]
 ANSWERS = [
     Request("chat", "/api/chat", CHAT),
-    Request("generate", "/api/generate", {"model": MODEL, "prompt": "Hello!", "stream": False, "options": CHAT["options"]}),
     Request("format", "/api/chat", CHAT | {"format": SCHEMA, "options": {"temperature": 0, "num_predict": 32}}),
     Request("tools", "/api/chat", CHAT | {"tools": TOOLS, "messages": WEATHER, "options": {"temperature": 0, "num_predict": 32}}),
-    Request("openai", "/v1/chat/completions", OPENAI),
-    Request("openai schema", "/v1/chat/completions", OPENAI | {"max_tokens": 32, "response_format": {
-        "type": "json_schema", "json_schema": {"name": "person", "schema": SCHEMA, "strict": True}}}),
     Request("openai tools", "/v1/chat/completions", OPENAI | {"max_tokens": 32, "messages": WEATHER, "tools": TOOLS,
                                                               "tool_choice": "required"}),
-    Request("completions", "/v1/completions", {"model": MODEL, "prompt": "Hello!", "max_tokens": 8, "temperature": 0}),
-    Request("completion", "/completion", {"prompt": "Hello!", "n_predict": 8, "temperature": 0}),
-    Request("infill", "/infill", {"input_prefix": "int add(", "input_suffix": "}\n", "prompt": "", "n_predict": 8, "temperature": 0,
-                                  "input_extra": [{"filename": "a.h", "text": "int add(int, int);\n"}]}),
-    Request("anthropic", "/v1/messages", {"model": MODEL, "max_tokens": 8, "temperature": 0, "messages": MESSAGES}),
-    Request("responses", "/v1/responses", {"model": MODEL, "input": "Hello!", "max_output_tokens": 8, "temperature": 0}),
 ]
 STREAMS = [
     Request("chat stream", "/api/chat", CHAT | {"stream": True}, read=lines_of, stream=True),
     Request("openai stream", "/v1/chat/completions", OPENAI | {"stream": True}, read=openai_of, stream=True),
-    Request("completion stream", "/completion", {"prompt": "Hello!", "n_predict": 8, "temperature": 0, "stream": True},
-            read=openai_of, stream=True),
-    Request("anthropic stream", "/v1/messages", {"model": MODEL, "max_tokens": 8, "temperature": 0, "messages": MESSAGES,
-                                                 "stream": True}, read=anthropic_of, stream=True),
     Request("responses stream", "/v1/responses", {"model": MODEL, "input": "Hello!", "max_output_tokens": 8, "temperature": 0,
                                                   "stream": True}, read=responses_of, stream=True),
 ]
