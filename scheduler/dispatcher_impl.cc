@@ -6,12 +6,9 @@
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <ctime>
-#include <exception>
-#include <new>
 #include <utility>
 
 #include "api/base/request_memory.h"
-#include "api/base/reserved_memory.h"
 #include "api/base/text_bounds.h"
 
 namespace quire::scheduler {
@@ -34,7 +31,6 @@ class Dispatcher::Impl::QueueTicket {
  public:
   QueueTicket(Self self, api::RequestId id) : self_(std::move(self)), id_(id) {}
   ~QueueTicket() {
-    const api::ReservedMemoryScope reserved;
     if (self_->pending_.erase(id_) == 0) return;
     self_->scheduler_.Remove(id_, Clock::now());
     self_->RequestPlan();
@@ -114,13 +110,11 @@ Awaitable<api::Result<void>> Dispatcher::Impl::CheckPoison(Self self, std::share
     if (!waited) co_return std::unexpected(kGone);
   }
   pending->request = std::move(owner.job->request);
-  if (!owner.job->fingerprint) co_return api::Fail(api::ErrorCode::kUnavailable, "out of memory");
   co_return list.Check(key, *owner.job->fingerprint, Clock::now());
 }
 
 api::Result<void> Dispatcher::Impl::Queue(const std::shared_ptr<Pending>& pending,
-                                          std::optional<KeepAliveClaim> keep_alive) {
-  const api::ReservedMemoryScope reserved;
+                                          std::optional<KeepAliveClaim> keep_alive) noexcept {
   auto queued = scheduler_.Enqueue(pending->id, pending->spec.key, keep_alive, pending->arrived,
                                    pending->party, pending->length, pending->member);
   if (queued) pending_.emplace(pending->id, pending);
@@ -176,7 +170,6 @@ Awaitable<void> Dispatcher::Impl::Drain(Self self, Clock::time_point deadline) {
 }
 
 void Dispatcher::Impl::End(bool at_once) {
-  const api::ReservedMemoryScope reserved;
   closed_ = true;
   ended_ = true;
   scheduler_.Close();
@@ -204,14 +197,12 @@ void Dispatcher::Impl::End(bool at_once) {
   RequestPlan();
 }
 
-void Dispatcher::Impl::Unload(const std::string& key) {
-  const api::ReservedMemoryScope reserved;
+void Dispatcher::Impl::Unload(const std::string& key) noexcept {
   scheduler_.Unload(key);
   RequestPlan();
 }
 
-void Dispatcher::Impl::EndClaim(const std::string& key, const std::string& party) {
-  const api::ReservedMemoryScope reserved;
+void Dispatcher::Impl::EndClaim(const std::string& key, const std::string& party) noexcept {
   scheduler_.EndClaim(key, party, Clock::now());
   RequestPlan();
 }
@@ -230,7 +221,7 @@ std::optional<api::Error> Dispatcher::Impl::RefusalFor(const std::string& key, c
 
 // ---- plans ----
 
-void Dispatcher::Impl::RequestPlan() {
+void Dispatcher::Impl::RequestPlan() noexcept {
   if (plan_requested_) return;
   plan_requested_ = true;
   boost::asio::post(executor_, [weak = weak_from_this()] {
@@ -239,7 +230,6 @@ void Dispatcher::Impl::RequestPlan() {
 }
 
 void Dispatcher::Impl::ApplyPlan() {
-  const api::ReservedMemoryScope reserved;
   plan_requested_ = false;
   const Scheduler::Plan plan = scheduler_.NextPlan(Clock::now());
   for (const api::RequestId id : plan.expire) Expire(id);
@@ -314,7 +304,6 @@ void Dispatcher::Impl::Expire(api::RequestId id) {
 }
 
 void Dispatcher::Impl::EndRunning(api::RequestId id) {
-  const api::ReservedMemoryScope reserved;
   running_.erase(id);
   scheduler_.Remove(id, Clock::now());
   RequestPlan();
@@ -322,7 +311,6 @@ void Dispatcher::Impl::EndRunning(api::RequestId id) {
 
 // Its runner may still be at it.
 void Dispatcher::Impl::Abandon(api::RequestId id) {
-  const api::ReservedMemoryScope reserved;
   running_.erase(id);
   scheduler_.Abandon(id, Clock::now());
   RequestPlan();
@@ -340,11 +328,7 @@ void Dispatcher::Impl::FailWith(api::RequestId id, Scheduler::ExitCause cause, c
                 running.spec.name, why.message);
   running.request.params.num_ctx = running.requested_num_ctx;
   running.request.params.seed = running.requested_seed;
-  try {
-    RememberPoison(std::move(running));
-  } catch (const std::exception&) {  // it may kill runners again
-    spdlog::error("poison request: no memory to remember it");
-  }
+  RememberPoison(std::move(running));
 }
 
 void Dispatcher::Impl::RememberPoison(Running running) {
@@ -378,19 +362,16 @@ void Dispatcher::Impl::AnswerIfPending(api::RequestId id, const api::Error& erro
 // ---- runners ----
 
 void Dispatcher::Impl::OnMemoryEstimate(ModelRunner& runner, Scheduler::MemoryEstimate estimate) {
-  const api::ReservedMemoryScope reserved;
   scheduler_.OnMemoryEstimate(runner.key(), estimate);
   RequestPlan();
 }
 
 void Dispatcher::Impl::OnLoaded(ModelRunner& runner) {
-  const api::ReservedMemoryScope reserved;
   scheduler_.LoadDone(runner.key(), Clock::now());
   RequestPlan();
 }
 
 void Dispatcher::Impl::OnStopping(ModelRunner& runner, Scheduler::ExitCause cause, const api::Error& why) {
-  const api::ReservedMemoryScope reserved;
   if (cause != Scheduler::ExitCause::kRefused) {
     const bool killed = cause == Scheduler::ExitCause::kKilled;
     ++restarts_[runner.stalled() ? "stalled" : killed ? "killed" : "crashed"];
@@ -404,7 +385,6 @@ void Dispatcher::Impl::OnStopping(ModelRunner& runner, Scheduler::ExitCause caus
 }
 
 void Dispatcher::Impl::OnReaped(ModelRunner& runner) {
-  const api::ReservedMemoryScope reserved;
   scheduler_.RunnerReaped(runner.key());
   if (!scheduler_.WillRestart(runner.key())) last_use_.erase(runner.key());
   runners_.erase(runner.key());
@@ -414,7 +394,6 @@ void Dispatcher::Impl::OnReaped(ModelRunner& runner) {
 void Dispatcher::Impl::OnRequestStarted(api::RequestId id) { scheduler_.Start(id); }
 
 void Dispatcher::Impl::OnRequestProgress(api::RequestId id) {
-  const api::ReservedMemoryScope reserved;
   scheduler_.Progress(id, Clock::now());
   RequestPlan();
 }
@@ -426,7 +405,6 @@ void Dispatcher::Impl::OnRequestAbandoned(api::RequestId id) { Abandon(id); }
 // ---- answers under way ----
 
 void Dispatcher::Impl::OnClientDisconnected(api::RequestId id) {
-  const api::ReservedMemoryScope reserved;
   const auto found = running_.find(id);
   if (found == running_.end()) return;
   const auto runner = runners_.find(found->second.spec.key);

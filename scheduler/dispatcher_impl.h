@@ -1,7 +1,8 @@
 // The dispatcher's implementation: applies the Scheduler's plans to ModelRunners and answers waiting clients.
 //
 // Plans are made from a posted handler only, never from inside an event: events change the Scheduler
-// and request a plan. Events and plans are api::ReservedMemoryScopes: half an event would lose a request.
+// and request a plan. What a client's coroutine changes here is noexcept: half a change would lose a
+// request.
 #pragma once
 
 #include <algorithm>
@@ -72,8 +73,8 @@ class Dispatcher::Impl : public ModelRunner::Observer,
   bool Stuck(std::chrono::steady_clock::time_point now) const;
   std::string CheckInvariants() const;
 
-  void Unload(const std::string& key);
-  void EndClaim(const std::string& key, const std::string& party);
+  void Unload(const std::string& key) noexcept;
+  void EndClaim(const std::string& key, const std::string& party) noexcept;
   std::optional<api::Error> RefusalFor(const std::string& key, const std::string& party,
                                        AnswerLength length) const;
   // The operator's, with the memory that there is.
@@ -141,7 +142,8 @@ class Dispatcher::Impl : public ModelRunner::Observer,
   // Whether the request has killed runners. A large one leaves `pending` while it is read on another thread.
   static Awaitable<api::Result<void>> CheckPoison(Self self, std::shared_ptr<Pending> pending);
   void RememberPoison(Running running);
-  api::Result<void> Queue(const std::shared_ptr<Pending>& pending, std::optional<KeepAliveClaim> keep_alive);
+  api::Result<void> Queue(const std::shared_ptr<Pending>& pending,
+                          std::optional<KeepAliveClaim> keep_alive) noexcept;
 
   void OnMemoryEstimate(ModelRunner& runner, Scheduler::MemoryEstimate estimate) override;
   void OnLoaded(ModelRunner& runner) override;
@@ -156,7 +158,7 @@ class Dispatcher::Impl : public ModelRunner::Observer,
   void OnClientDisconnected(api::RequestId id) override;
   void OnDeltasConsumed(api::RequestId id, int32_t deltas) override;
 
-  void RequestPlan();
+  void RequestPlan() noexcept;
   void ApplyPlan();
   void StartRunner(const Scheduler::Load& load);
 

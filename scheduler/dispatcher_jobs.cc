@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "api/base/reserved_memory.h"
 #include "scheduler/dispatcher_impl.h"
 
 namespace quire::scheduler {
@@ -15,7 +14,6 @@ class Dispatcher::Impl::JobSlot {
     pool_.running.insert(session_);
   }
   ~JobSlot() {
-    const api::ReservedMemoryScope reserved;
     session_->Stop(/*at_once=*/true);
     pool_.running.erase(session_);
     self_->requests_changed_.Notify();

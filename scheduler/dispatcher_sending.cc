@@ -4,14 +4,12 @@
 
 #include <algorithm>
 #include <boost/asio/post.hpp>
-#include <exception>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "api/base/random_id.h"
 #include "api/base/request_memory.h"
-#include "api/base/reserved_memory.h"
 #include "api/base/text_bounds.h"
 #include "scheduler/dispatcher_impl.h"
 
@@ -48,7 +46,6 @@ Dispatcher::Impl::RequestSize Dispatcher::Impl::SizeOf(const api::Request& reque
 }
 
 void Dispatcher::Impl::SendAdmitted() {
-  const api::ReservedMemoryScope reserved;
   std::deque<api::RequestId> without_room;
   Delayed delayed;
   size_t left = kSliceBytes;
@@ -72,7 +69,6 @@ void Dispatcher::Impl::SendAdmitted() {
 }
 
 void Dispatcher::Impl::OnRoom() {
-  const api::ReservedMemoryScope reserved;
   if (!unsent_.empty()) RequestSending();
 }
 
@@ -162,9 +158,7 @@ std::optional<api::Error> Dispatcher::Impl::CheckTexts(const api::Request& reque
 }
 
 // Null for a bare load.
-api::Result<std::unique_ptr<TokenStream>> Dispatcher::Impl::SubmitTo(ModelRunner& runner,
-                                                                     Pending& pending) try {
-  const api::OrdinaryMemoryScope ordinary;  // for the request's text
+api::Result<std::unique_ptr<TokenStream>> Dispatcher::Impl::SubmitTo(ModelRunner& runner, Pending& pending) {
   const int32_t asked = pending.request ? pending.request->params.num_ctx : 0;
   const int32_t num_ctx = EffectiveContext(asked, limits_.default_num_ctx, runner.info());
   LastUse& use = last_use_[runner.key()];
@@ -193,14 +187,9 @@ api::Result<std::unique_ptr<TokenStream>> Dispatcher::Impl::SubmitTo(ModelRunner
   RecordSent(pending.id);
   return std::make_unique<RunnerTokenStream>(weak_from_this(), pending.id, std::move(stream),
                                              Clock::now() - pending.arrived);
-} catch (const std::exception& e) {
-  runner.Cancel(pending.id);
-  running_.erase(pending.id);
-  return api::Fail(api::ErrorCode::kInternal, std::string("the request could not be sent: ") + e.what());
 }
 
 void Dispatcher::Impl::RecordSent(api::RequestId id) {
-  const api::ReservedMemoryScope reserved;
   if (scheduler_.Sent(id, Clock::now())) RequestPlan();
 }
 
@@ -217,8 +206,7 @@ bool Dispatcher::Impl::Resume(api::RequestId id, Running& running) {
   return true;
 }
 
-api::Result<void> Dispatcher::Impl::ResumeIn(ModelRunner& runner, api::RequestId id, Running& running) try {
-  const api::OrdinaryMemoryScope ordinary;  // for the request's text
+api::Result<void> Dispatcher::Impl::ResumeIn(ModelRunner& runner, api::RequestId id, Running& running) {
   last_use_[runner.key()] = {running.spec, running.request.params.num_ctx};
   DecideContext(running, runner.info());
   api::ipc::Resume resume = running.stream->events.ResumePoint();
@@ -231,10 +219,6 @@ api::Result<void> Dispatcher::Impl::ResumeIn(ModelRunner& runner, api::RequestId
                  resume.tokens.size());
   }
   return sent;
-} catch (const std::exception& e) {
-  runner.Cancel(id);
-  return api::Fail(api::ErrorCode::kUnavailable,
-                   std::string("the request could not be sent to the next model runner: ") + e.what());
 }
 
 }  // namespace quire::scheduler

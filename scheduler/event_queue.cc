@@ -112,14 +112,10 @@ api::Result<void> EventQueue::Push(api::Event event) {
   return {};
 }
 
-// What allocates comes first. If that fails nothing has changed, and the next runner says it again.
 void EventQueue::Append(api::Event event, size_t bytes) {
-  const auto* delta = std::get_if<api::TextDelta>(&event);
-  const size_t tokens = tokens_.size() + (delta != nullptr ? delta->token_ids.size() : 0);
-  if (tokens > tokens_.capacity()) tokens_.reserve(std::max(tokens, 2 * tokens_.capacity()));
   events_.push_back(std::move(event));
   bytes_ += bytes;
-  delta = std::get_if<api::TextDelta>(&events_.back());
+  const auto* delta = std::get_if<api::TextDelta>(&events_.back());
   if (delta == nullptr) return;
   --credit_;
   ++deltas_;

@@ -2,17 +2,14 @@
 
 #include <boost/asio/post.hpp>
 #include <memory>
-#include <new>
 #include <utility>
-
-#include "scheduler/persistent_post.h"
 
 namespace quire::scheduler {
 namespace {
 
 constexpr size_t kThreads = 4;  // of them some may hang
 
-api::Result<FileOpener::Files> OpenAllUnchecked(const std::vector<std::filesystem::path>& models) {
+api::Result<FileOpener::Files> OpenAll(const std::vector<std::filesystem::path>& models) {
   FileOpener::Files all;
   for (const std::filesystem::path& model : models) {
     std::vector<OpenFile>& files = all.emplace_back();
@@ -24,31 +21,14 @@ api::Result<FileOpener::Files> OpenAllUnchecked(const std::vector<std::filesyste
   return all;
 }
 
-api::Result<FileOpener::Files> OpenAll(const std::vector<std::filesystem::path>& models) {
-  try {
-    return OpenAllUnchecked(models);
-  } catch (const std::bad_alloc&) {
-    return api::Fail(api::ErrorCode::kUnavailable, "out of memory");  // short: allocates nothing
-  }
-}
-
-// Holds from the start what its end needs.
-struct OpenTask {
-  std::vector<std::filesystem::path> models;
-  FileOpener::Deliver deliver;
-  api::Result<FileOpener::Files> opened = {};
-};
-
 }  // namespace
 
 FileOpener::FileOpener(boost::asio::any_io_executor executor)
     : executor_(std::move(executor)), threads_(kThreads) {}
 
 void FileOpener::Open(std::vector<std::filesystem::path> models, Deliver deliver) {
-  auto task = std::make_shared<OpenTask>(std::move(models), std::move(deliver));
-  boost::asio::post(threads_, [task, home = executor_] {
-    task->opened = OpenAll(task->models);
-    PostPersistently(home, [task] { task->deliver(std::move(task->opened)); });
+  boost::asio::post(threads_, [models = std::move(models), deliver = std::move(deliver), home = executor_] {
+    boost::asio::post(home, [deliver, opened = OpenAll(models)]() mutable { deliver(std::move(opened)); });
   });
 }
 

@@ -1,7 +1,5 @@
 #include "scheduler/gate.h"
 
-#include <spdlog/spdlog.h>
-
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -53,13 +51,8 @@ Gate::Gate(boost::asio::any_io_executor executor)
 
 void Gate::Start(awaitable<void> work) {
   boost::asio::co_spawn(executor_, Later(executor_, std::move(work)),
-                        [pass = Pass(count_)](const std::exception_ptr& error) {
-                          if (!error) return;
-                          try {
-                            std::rethrow_exception(error);
-                          } catch (const std::exception& e) {
-                            spdlog::error("a scheduler coroutine failed: {}", e.what());
-                          }
+                        [pass = Pass(count_)](const std::exception_ptr& error) noexcept {
+                          if (error) std::rethrow_exception(error);
                         });
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "api/base/reserved_memory.h"
 #include "scheduler/scheduler.h"
 
 namespace quire::scheduler {
@@ -10,15 +9,13 @@ namespace quire::scheduler {
 // A job that waits; gives back what it was given and has not passed on when its coroutine ends.
 class JobSlots::Waiter {
  public:
-  Waiter(std::shared_ptr<JobSlots> slots, std::string party)
+  Waiter(std::shared_ptr<JobSlots> slots, std::string party) noexcept
       : called(slots->executor_), slots_(std::move(slots)), party_(std::move(party)) {
-    const api::ReservedMemoryScope reserved;
     ++slots_->Enter(party_).waiting;
     slots_->places_.Add({}, party_);
     slots_->waiting_.push_back(this);
   }
   ~Waiter() {
-    const api::ReservedMemoryScope reserved;
     if (!has_slot_) {
       Dequeue();
       slots_->EraseIfIdle(party_);
@@ -92,7 +89,6 @@ void JobSlots::Start(Party& party) {
 }
 
 void JobSlots::Free(const std::string& party) {
-  const api::ReservedMemoryScope reserved;
   --running_;
   --parties_.at(party).jobs;
   EraseIfIdle(party);

@@ -5,11 +5,10 @@
 
 #include <algorithm>
 #include <cctype>
-#include <exception>
+#include <stdexcept>
 #include <utility>
 #include <variant>
 
-#include "api/base/reserved_memory.h"
 #include "scheduler/clock.h"
 
 namespace quire::scheduler {
@@ -62,8 +61,7 @@ boost::asio::awaitable<void> ModelRunner::Run(std::shared_ptr<ModelRunner> self)
     }
     self->StartStopping(end);
     co_await self->Shut(useless || end.cause != Scheduler::ExitCause::kRefused);
-  } catch (const std::exception& e) {
-    const api::ReservedMemoryScope reserved;
+  } catch (const std::runtime_error& e) {  // its descriptors cannot be watched
     self->StartStopping(
         {Scheduler::ExitCause::kRefused,
          {api::ErrorCode::kUnavailable, std::string("the model runner failed: ") + e.what()}});

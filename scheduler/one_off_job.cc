@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <exception>
+#include <stdexcept>
 #include <utility>
 
 #include "scheduler/clock.h"
@@ -31,7 +31,7 @@ boost::asio::awaitable<void> OneOffJob::Run(std::shared_ptr<OneOffJob> self) {
     if (!answered) self->Fail(std::move(answered).error());
     self->changed().Notify();
     co_await self->Shut(/*at_once=*/true);
-  } catch (const std::exception& e) {
+  } catch (const std::runtime_error& e) {  // its descriptors cannot be watched
     self->Fail({api::ErrorCode::kUnavailable, std::string("the model runner failed: ") + e.what()});
     self->changed().Notify();
     self->Kill();

@@ -21,7 +21,7 @@ class RequestHasher {
     explicit Job(api::Request hashed) : request(std::move(hashed)) {}
     api::Request request;                           // the thread's until the job is done
     std::atomic<bool> unwanted = false;             // any thread: it ends without a fingerprint
-    std::optional<RequestFingerprint> fingerprint;  // none: there was no memory for it, or it was unwanted
+    std::optional<RequestFingerprint> fingerprint;  // none: it was unwanted
     bool done = false;
   };
 

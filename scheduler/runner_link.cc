@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <exception>
 #include <span>
 #include <utility>
 #include <variant>
@@ -140,11 +139,7 @@ void RunnerLink::End(LinkEnd end) {
 }
 
 boost::asio::awaitable<void> RunnerLink::Read(Self self) {
-  try {
-    co_await ReadFrames(self);
-  } catch (const std::exception& e) {
-    self->End({.protocol_error = false, .reason = e.what()});
-  }
+  co_await ReadFrames(self);
   if (const std::shared_ptr<Listener> listener = self->listener_.lock()) listener->OnLinkEnd(*self->end_);
 }
 
@@ -164,7 +159,7 @@ boost::asio::awaitable<void> RunnerLink::ReadFrames(Self self) {
 }
 
 // Hands on every whole frame there is. An answer ends the link.
-std::optional<LinkEnd> RunnerLink::Receive(std::string_view bytes) try {
+std::optional<LinkEnd> RunnerLink::Receive(std::string_view bytes) {
   frames_.Append(bytes);
   while (!end_) {
     auto frame = frames_.Next();
@@ -178,16 +173,10 @@ std::optional<LinkEnd> RunnerLink::Receive(std::string_view bytes) try {
       return EndByProtocolError(taken.error().message);
   }
   return std::nullopt;
-} catch (const std::exception& e) {
-  return EndByProtocolError(e.what());
 }
 
 boost::asio::awaitable<void> RunnerLink::Write(Self self) {
-  try {
-    co_await WriteFrames(self);
-  } catch (const std::exception& e) {
-    self->End({.protocol_error = false, .reason = e.what()});
-  }
+  co_await WriteFrames(self);
   self->queue_.clear();
 }
 
@@ -204,7 +193,7 @@ void RunnerLink::PopFrames(FramesBeingSent& sending) {
            bytes + queue_.front().bytes.size() <= kSmallFrameBytes);
 }
 
-// Not with async_write(): that sends 16 buffers at a time, and what it throws in between does not come here.
+// Not with async_write(): that sends 16 buffers at a time.
 boost::asio::awaitable<boost::system::error_code> RunnerLink::SendFrames(Self self,
                                                                          FramesBeingSent& sending) {
   std::span<boost::asio::const_buffer> left = sending.buffers;

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <chrono>
@@ -31,7 +30,6 @@
 #include "server/listen_plan.h"
 #include "server/memory_budget.h"
 #include "server/memory_release.h"
-#include "server/memory_reserve.h"
 #include "server/notify.h"
 #include "server/prefix_routes.h"
 #include "server/program_files.h"
@@ -142,12 +140,11 @@ class Daemon {
   // Errors: an address that cannot be listened on, a certificate that cannot be used, or a model store. The
   // store comes last: a start that is refused before leaves none behind. Clients wait until Run().
   api::Result<void> Start(const ListenPlan& plan);
-  void Run();
+  void Run() noexcept;  // what a handler throws ends the process
 
  private:
   api::Result<void> PrepareStore();
   Awaitable<void> ServeUntilSignal();
-  void RunHandlers();
   void StopWork();
   void EndWaiting();
   Awaitable<void> FinishWaiting();
@@ -162,7 +159,6 @@ class Daemon {
   void ChangeKeys(KeyRing keys);
 
   ExitDeadline exit_deadline_;  // outlasts all others
-  MemoryReserve reserve_{size_t{16} << 20};
   Options options_;
   std::function<api::Result<Options>()> resolve_;  // reloads all settings
   MemoryBudget memory_;
@@ -211,7 +207,6 @@ class Daemon {
   std::unique_ptr<HttpServer> server_;
   std::unique_ptr<Drain> drain_;
   std::string address_, restricted_;  // `restricted_`: ListenPlan::warning
-  uint64_t handler_failures_ = 0;
 };
 
 api::Result<void> Daemon::Start(const ListenPlan& plan) {
@@ -239,13 +234,13 @@ api::Result<void> Daemon::PrepareStore() {
   return {};
 }
 
-void Daemon::Run() {
+void Daemon::Run() noexcept {
   if (snapshots_) snapshots_->Begin();
-  asio::co_spawn(io_, ServeUntilSignal(), asio::detached);
-  asio::co_spawn(io_, ReloadAtHangup(), asio::detached);
-  asio::co_spawn(io_, ReleaseMemory(), asio::detached);
-  asio::co_spawn(io_, CleanStore(StoreTransfer(models_.store()), pools_), asio::detached);
-  if (const auto interval = WatchdogInterval()) asio::co_spawn(io_, FeedWatchdog(*interval), asio::detached);
+  asio::co_spawn(io_, ServeUntilSignal(), kEndsProcess);
+  asio::co_spawn(io_, ReloadAtHangup(), kEndsProcess);
+  asio::co_spawn(io_, ReleaseMemory(), kEndsProcess);
+  asio::co_spawn(io_, CleanStore(StoreTransfer(models_.store()), pools_), kEndsProcess);
+  if (const auto interval = WatchdogInterval()) asio::co_spawn(io_, FeedWatchdog(*interval), kEndsProcess);
   spdlog::info("quired {} listening address={} models={} keys={}", QUIRE_VERSION, address_,
                models_.root().string(), options_.keys.size());
   spdlog::info("model memory budget memory_bytes={} reserve_bytes={} source=\"{}\"", memory_.bytes,
@@ -255,7 +250,10 @@ void Daemon::Run() {
   if (remote_ && options_.keys.empty()) spdlog::warn("remote clients are allowed without authentication");
   NotifyReady("Listening on " + address_ +
               (restricted_.empty() ? "" : " only, without API keys; see the log"));
-  RunHandlers();
+  {
+    const api::IoThreadMark io_thread;
+    io_.run();
+  }
   drain_->ExitAtSignals();
   exit_deadline_.Start(kLastWork);
   StopWork();
@@ -270,26 +268,11 @@ void Daemon::StopWork() {
   transfers_.CancelAll();
 }
 
-// An exception that leaves a handler (no memory for its next operation) ends that handler's coroutine, not
-// the daemon.
-void Daemon::RunHandlers() {
-  const api::IoThreadMark io_thread;
-  for (bool ended = false; !ended;) {
-    try {
-      io_.run();
-      ended = true;
-    } catch (const std::exception& error) {
-      ++handler_failures_;
-      spdlog::error("a handler failed: {}", error.what());
-    }
-  }
-}
-
 // A request may still wait for work that took longer than the drain. Its coroutine refers to the store and
 // the dispatcher: it ends, or is destroyed, before they do.
 void Daemon::EndWaiting() {
   io_.restart();
-  asio::co_spawn(io_, FinishWaiting(), asio::detached);
+  asio::co_spawn(io_, FinishWaiting(), kEndsProcess);
   io_.run();
   pools_.DropWaiting();
   io_.DestroyWaiting();
@@ -369,7 +352,6 @@ MetricsSnapshot Daemon::MomentOfDaemon() const {
   snapshot.vector_cache_misses = vectors.misses;
   snapshot.vector_cache_bytes = vectors.bytes;
   if (traces_) snapshot.traces = {.sent = traces_->stats().sent, .dropped = traces_->stats().dropped};
-  snapshot.task_failures = WorkPool::failures + handler_failures_;
   return snapshot;
 }
 
@@ -404,12 +386,7 @@ Awaitable<void> Daemon::ReloadAtHangup() {
     const auto [ec, signal] = co_await hangups_.async_wait(kTuple);
     if (ec) co_return;
     NotifyReloading();
-    api::Result<void> reloaded = api::Fail(api::ErrorCode::kInternal, "out of memory");
-    try {
-      reloaded = co_await Reload();
-    } catch (const std::exception& error) {
-      spdlog::error("reload failed: {}", error.what());
-    }
+    const auto reloaded = co_await Reload();
     if (reloaded) {
       spdlog::info("reloaded keys={}", options_.keys.size());
     } else {
@@ -420,44 +397,27 @@ Awaitable<void> Daemon::ReloadAtHangup() {
   }
 }
 
-// A drain that fails (no memory) still ends the daemon.
 Awaitable<void> Daemon::ServeUntilSignal() {
-  try {
-    co_await drain_->AtSignal(activated_);
-  } catch (const std::exception& error) {
-    spdlog::error("draining failed: {}", error.what());
-  }
+  co_await drain_->AtSignal(activated_);
   io_.stop();
 }
 
 Awaitable<void> Daemon::ReleaseMemory() {
   asio::steady_timer timer(io_);
   for (MemoryRelease memory;;) {
-    try {
-      timer.expires_after(kMemoryLook);
-      co_await timer.async_wait(kTuple);
-      memory.ReleaseIfWorthwhile();
-      if (reserve_.Refill()) {
-        spdlog::warn("an allocation failed: the memory reserve was used{}",
-                     MemoryReserve::given_up() ? ", and there is no memory for a new one" : "");
-      }
-    } catch (const std::exception& error) {
-      spdlog::error("memory was not given back: {}", error.what());
-    }
+    timer.expires_after(kMemoryLook);
+    co_await timer.async_wait(kTuple);
+    memory.ReleaseIfWorthwhile();
   }
 }
 
 Awaitable<void> Daemon::FeedWatchdog(std::chrono::microseconds interval) {
   asio::steady_timer timer(io_);
   for (;;) {
-    try {
-      // This loop serves the clients: when it stands still, nothing is said either.
-      if (!dispatcher_.Stuck(Clock::now())) NotifyAlive();
-      timer.expires_after(interval);
-      co_await timer.async_wait(kTuple);
-    } catch (const std::exception& error) {
-      spdlog::error("the watchdog was not fed: {}", error.what());
-    }
+    // This loop serves the clients: when it stands still, nothing is said either.
+    if (!dispatcher_.Stuck(Clock::now())) NotifyAlive();
+    timer.expires_after(interval);
+    co_await timer.async_wait(kTuple);
   }
 }
 

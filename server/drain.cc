@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <cstdlib>
 #include <utility>
@@ -47,8 +46,8 @@ Awaitable<void> Drain::AtSignal(bool activated) {
   spdlog::info("draining signal={} connections={}", SignalName(signal), server_.sessions());
   NotifyStopping();
   server_.StopAccepting();
-  asio::co_spawn(executor_, EndAtSecondSignal(), asio::detached);
-  asio::co_spawn(executor_, ExtendStopTimeout(), asio::detached);
+  asio::co_spawn(executor_, EndAtSecondSignal(), kEndsProcess);
+  asio::co_spawn(executor_, ExtendStopTimeout(), kEndsProcess);
   if (activated) co_await AnswerLastRequests();
 
   const auto deadline = Clock::now() + drain_timeout_;
@@ -103,14 +102,10 @@ Awaitable<void> Drain::FinishRequests(Clock::time_point deadline) {
 Awaitable<void> Drain::ExtendStopTimeout() {
   asio::steady_timer timer(executor_);
   for (;;) {
-    try {
-      NotifyExtendTimeout(3 * kStopBeat);
-      NotifyStatus(fmt::format("Draining: {} connections", server_.sessions()));
-      timer.expires_after(kStopBeat);
-      co_await timer.async_wait(kTuple);
-    } catch (const std::exception& error) {
-      spdlog::error("the stop timeout was not extended: {}", error.what());
-    }
+    NotifyExtendTimeout(3 * kStopBeat);
+    NotifyStatus(fmt::format("Draining: {} connections", server_.sessions()));
+    timer.expires_after(kStopBeat);
+    co_await timer.async_wait(kTuple);
   }
 }
 

@@ -1,10 +1,7 @@
 #include "server/store_cleanup.h"
 
-#include <spdlog/spdlog.h>
-
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
-#include <exception>
 #include <utility>
 
 #include "server/routes/blocking.h"
@@ -15,22 +12,18 @@ Awaitable<void> CleanStore(StoreTransfer store, WorkPools& pools,
                            std::chrono::steady_clock::duration interval) {
   boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor);
   for (auto wait = std::chrono::steady_clock::duration::zero();; wait = interval) {
-    try {
-      timer.expires_after(wait);
-      co_await timer.async_wait(kTuple);
-      auto parts = [store] {
-        store.RemoveOldParts();
-        return true;
-      };
-      co_await RunBlocking(pools.blobs, std::move(parts));
-      auto unnamed = [store] {
-        store.RemoveOldUnnamed();
-        return true;
-      };
-      co_await RunBlocking(pools.edits, std::move(unnamed));
-    } catch (const std::exception& error) {
-      spdlog::error("the store was not cleaned: {}", error.what());
-    }
+    timer.expires_after(wait);
+    co_await timer.async_wait(kTuple);
+    auto parts = [store] {
+      store.RemoveOldParts();
+      return true;
+    };
+    co_await RunBlocking(pools.blobs, std::move(parts));
+    auto unnamed = [store] {
+      store.RemoveOldUnnamed();
+      return true;
+    };
+    co_await RunBlocking(pools.edits, std::move(unnamed));
   }
 }
 

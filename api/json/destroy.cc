@@ -1,3 +1,5 @@
+// The library's own destroy() allocates. Where a preparation has met its bound of memory
+// (runner/work/work_memory.h) that would end the runner: destructors may not throw.
 #include <nlohmann/json.hpp>
 
 namespace nlohmann {

@@ -5,8 +5,6 @@
 #include <boost/asio/this_coro.hpp>
 #include <utility>
 
-#include "api/base/reserved_memory.h"
-
 namespace quire::server {
 
 class BodyTurns::Waiter {
@@ -63,7 +61,6 @@ void BodyTurns::ArmNextTurn(const boost::asio::any_io_executor& executor) {
 }
 
 void BodyTurns::CallNext(const boost::asio::any_io_executor& executor) {
-  const api::ReservedMemoryScope reserved;
   armed_ = false;
   for (left_ = kPiecesTogether; left_ > 0; --left_) {
     Waiter* next = waiting_.PopNext();

@@ -29,7 +29,6 @@ constexpr size_t kLingerBytesMax = size_t{128} << 20;
 constexpr std::chrono::seconds kLingerTime(30);
 constexpr std::chrono::seconds kLingerSilence(5);  // at most between two pieces
 constexpr size_t kDroppedPieceBytes = size_t{64} << 10;
-constexpr std::chrono::milliseconds kLingerPause(100);
 constexpr int kReadsAtOnce = 64;
 // Bytes that the kernel takes beyond those that it could send. Its own bound is megabytes: an answer would
 // run far ahead of a client that does not read, and keep its place for as long.
@@ -256,24 +255,6 @@ Awaitable<void> Connection::RefuseForMemory() {
   input_.clear();
   const bool sent = co_await Write(kOutOfMemory);
   if (sent) co_await CloseGracefully();
-}
-
-Awaitable<void> Connection::RefuseForMemory(Socket socket) {
-  error_code ec;
-  socket.non_blocking(true, ec);
-  socket.write_some(asio::buffer(kOutOfMemory.data(), kOutOfMemory.size()), ec);
-  socket.shutdown(Socket::shutdown_send, ec);
-  // A pending read would need a handler of the timer that ends it; a look now and then needs none.
-  asio::steady_timer pause(socket.get_executor());
-  const auto end = Clock::now() + kLingerSilence;
-  std::array<char, 4096> dropped;
-  for (ec = asio::error::would_block; ec == asio::error::would_block && Clock::now() < end;) {
-    pause.expires_after(kLingerPause);
-    co_await pause.async_wait(kTuple);
-    ec = {};
-    for (int reads = 0; !ec && reads < kReadsAtOnce; ++reads) socket.read_some(asio::buffer(dropped), ec);
-    if (!ec) ec = asio::error::would_block;
-  }
 }
 
 void Connection::Abort() {

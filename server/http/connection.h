@@ -73,8 +73,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Answers 503 and closes, with no memory but that of the coroutines' frames. REQUIRES: no part of an answer
   // has been sent that is not whole.
   Awaitable<void> RefuseForMemory();
-  // As RefuseForMemory(), where there is no memory for a connection.
-  static Awaitable<void> RefuseForMemory(Socket socket);
 
   // Closes so that the peer still reads what was sent: half-closes, then drops what it sends until it closes
   // or is silent for 5 s. It may send the bytes that it announced while they come at the minimum rate, and

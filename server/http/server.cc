@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
 #include <cstring>
 #include <utility>
@@ -155,7 +154,7 @@ void HttpServer::Start(std::shared_ptr<Acceptor> acceptor, ListenerInfo listener
   // Else Asio would wait on this thread for the next connection.
   acceptor->set_option(asio::socket_base::enable_connection_aborted(true), ignored);
   acceptors_.push_back(acceptor);
-  asio::co_spawn(executor_, Accept(std::move(acceptor), std::move(listener)), asio::detached);
+  asio::co_spawn(executor_, Accept(std::move(acceptor), std::move(listener)), kEndsProcess);
 }
 
 // Counts a connection in a reserved place.
@@ -270,24 +269,20 @@ void HttpServer::WarnOfFailedAccept(const std::string& reason) {
   spdlog::warn("accept failed: {}", reason);
 }
 
-// Nothing but StopAccepting() ends it: when there is no memory for a connection, there may be for the next.
+// Nothing but StopAccepting() ends it.
 Awaitable<void> HttpServer::Accept(std::shared_ptr<Acceptor> acceptor, ListenerInfo listener) {
   asio::steady_timer pause(executor_);
   auto pause_time = kAcceptPause;
   while (acceptor->is_open()) {
-    try {
-      auto [ec, socket] = co_await acceptor->async_accept(kTuple);
-      if (!ec) {
-        pause_time = kAcceptPause;
-        ec = AdmitWaiting(std::move(socket), *acceptor, listener);
-      }
-      if (!acceptor->is_open() || AcceptsAgain(ec)) continue;
-      pause.expires_after(pause_time);
-      co_await pause.async_wait(kTuple);
-      pause_time = std::min(2 * pause_time, kAcceptPauseMax);
-    } catch (const std::exception& error) {
-      WarnOfFailedAccept(error.what());
+    auto [ec, socket] = co_await acceptor->async_accept(kTuple);
+    if (!ec) {
+      pause_time = kAcceptPause;
+      ec = AdmitWaiting(std::move(socket), *acceptor, listener);
     }
+    if (!acceptor->is_open() || AcceptsAgain(ec)) continue;
+    pause.expires_after(pause_time);
+    co_await pause.async_wait(kTuple);
+    pause_time = std::min(2 * pause_time, kAcceptPauseMax);
   }
 }
 
@@ -326,26 +321,19 @@ void HttpServer::Admit(Connection::Socket socket, const ListenerInfo& listener) 
     return;
   }
   // It begins at once: behind this the session counts.
-  asio::co_spawn(executor_, RunSession(std::move(socket), listener, *place), asio::detached);
+  asio::co_spawn(executor_, RunSession(std::move(socket), listener, *place), kEndsProcess);
 }
 
 Awaitable<void> HttpServer::RunSession(Connection::Socket socket, ListenerInfo listener, Place place) {
   {
     const PlaceLease lease(reserved_, place);
-    auto connection = MakeConnection(socket);
-    if (!connection) {
-      if (listener.security == Security::kPlain) co_await Connection::RefuseForMemory(std::move(socket));
-      co_return;
-    }
+    const TransportLimits& limits = transport_.limits;
+    auto connection = std::make_shared<Connection>(std::move(socket), parties_, limits.write_timeout,
+                                                   limits.body_bytes_per_second_min);
     bool usable = true;
     if (listener.security == Security::kTls) {
       const auto entry = handshakes_.insert(handshakes_.end(), {.connection = connection, .place = place});
-      try {
-        usable = co_await ShakeHands(*entry);
-      } catch (const std::exception& error) {
-        usable = false;
-        spdlog::error("TLS handshake failed: {}", error.what());
-      }
+      usable = co_await ShakeHands(*entry);
       std::erase_if(replaceable_, [&](const Replaceable& one) { return one.handshake == &*entry; });
       handshakes_.erase(entry);
     }
@@ -356,28 +344,6 @@ Awaitable<void> HttpServer::RunSession(Connection::Socket socket, ListenerInfo l
     }
   }
   session_ended_.cancel();
-}
-
-// Null: there is no memory for it, and the socket is as it was.
-std::shared_ptr<Connection> HttpServer::MakeConnection(Connection::Socket& socket) {
-  try {
-    const TransportLimits& limits = transport_.limits;
-    return std::make_shared<Connection>(std::move(socket), parties_, limits.write_timeout,
-                                        limits.body_bytes_per_second_min);
-  } catch (const std::bad_alloc&) {
-    spdlog::error("connection failed: no memory");
-    return nullptr;
-  }
-}
-
-// The end: there is no memory for it.
-std::list<Session*>::iterator HttpServer::AddSession(Session& session) {
-  try {
-    return sessions_.insert(sessions_.end(), &session);
-  } catch (const std::bad_alloc&) {
-    spdlog::error("connection failed: no memory");
-    return sessions_.end();
-  }
 }
 
 // A client that says nothing costs no TLS state.
@@ -409,18 +375,9 @@ void HttpServer::LimitHandshakes() {
 
 Awaitable<void> HttpServer::Serve(std::shared_ptr<Connection> connection, ListenerInfo listener,
                                   Place place) {
-  const auto own = connection;
   Session session(transport_, std::move(connection), std::move(listener.bound), place);
-  const auto entry = AddSession(session);
-  if (entry == sessions_.end()) {
-    co_await own->RefuseForMemory();
-    co_return;
-  }
-  try {
-    co_await session.Run();
-  } catch (const std::exception& error) {
-    spdlog::error("connection failed: {}", error.what());
-  }
+  const auto entry = sessions_.insert(sessions_.end(), &session);
+  co_await session.Run();
   std::erase_if(replaceable_, [&session](const Replaceable& one) { return one.session == &session; });
   sessions_.erase(entry);
 }

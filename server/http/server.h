@@ -100,8 +100,6 @@ class HttpServer {
   bool AcceptsAgain(const boost::system::error_code& ec);
   void Admit(Connection::Socket socket, const ListenerInfo& listener);
   Awaitable<void> RunSession(Connection::Socket socket, ListenerInfo listener, Place place);
-  std::shared_ptr<Connection> MakeConnection(Connection::Socket& socket);
-  std::list<Session*>::iterator AddSession(Session& session);
   Awaitable<bool> ShakeHands(Handshake& handshake);
   void LimitHandshakes();
   Awaitable<void> Serve(std::shared_ptr<Connection> connection, ListenerInfo listener, Place place);

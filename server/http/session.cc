@@ -9,6 +9,8 @@
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/system/system_error.hpp>
+#include <exception>
+#include <new>
 #include <utility>
 
 #include "api/base/random_id.h"
@@ -81,6 +83,7 @@ struct Session::RequestScope {
   BodyReader body;
   ResponseWriter writer;
   const Route* route = nullptr;
+  std::exception_ptr out_of_memory;  // of the handler
 };
 
 Session::Session(Transport& transport, std::shared_ptr<Connection> connection,
@@ -110,7 +113,11 @@ Awaitable<bool> Session::ServeUntilClosed() {
     for (bool more = true; more;) more = co_await ServeOne();
     co_return true;
   } catch (const std::bad_alloc&) {
-    spdlog::error("connection failed: no memory");
+    spdlog::error("request failed: out of memory");
+    co_return false;
+  } catch (const std::exception& error) {
+    spdlog::error("connection failed: {}", error.what());
+    connection_->Abort();
     co_return false;
   }
 }
@@ -399,6 +406,7 @@ Awaitable<void> Session::Answer(RequestScope& scope) {
   } else {
     co_await RunHandler(scope);
   }
+  if (scope.out_of_memory) std::rethrow_exception(scope.out_of_memory);
   if (scope.writer.started() || connection_->gone()) co_return;
   if (scope.body.failure()) {
     co_await Refuse(scope, *scope.body.failure());
@@ -428,7 +436,8 @@ Awaitable<void> Session::WatchClient(RequestScope& scope) {
   }
 }
 
-// Never throws: a canceled handler has simply ended, a broken one is logged.
+// Never throws, so that its end ends those who wait beside it: a canceled handler has simply ended, a broken
+// one is logged.
 Awaitable<void> Session::RunHandler(RequestScope& scope) {
   try {
     co_await scope.route->handler(scope.writer);
@@ -438,6 +447,8 @@ Awaitable<void> Session::RunHandler(RequestScope& scope) {
     } else {
       spdlog::error("id={} handler failed: {}", scope.log.id, error.what());
     }
+  } catch (const std::bad_alloc&) {
+    scope.out_of_memory = std::current_exception();
   } catch (const std::exception& error) {
     spdlog::error("id={} handler failed: {}", scope.log.id, error.what());
   }

@@ -1,5 +1,5 @@
 // One connection's coroutine: request after request, each read, checked, routed, answered and logged in turn.
-// I/O thread only.
+// A request that throws std::bad_alloc gets 503 here, and nowhere else. I/O thread only.
 #pragma once
 
 #include <chrono>

@@ -324,6 +324,16 @@ TEST(Transport, ABrokenHandlerIsA500AndTheServerLives) {
   EXPECT_EQ(client.Read().body, "hi");
 }
 
+TEST(Transport, AFailingAllocationEndsItsRequestWith503) {
+  TestServer server;
+  RawClient client(server.port());
+  client.Send(Post("/out-of-memory", ""));
+  EXPECT_EQ(client.Read().status, 503);
+  RawClient next(server.port());
+  next.Send(Get("/hello"));
+  EXPECT_EQ(next.Read().body, "hi");
+}
+
 TEST(Transport, MalformedRequestsAreAnsweredAndClosed) {
   TestServer server;
   for (const std::string bytes :

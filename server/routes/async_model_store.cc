@@ -37,10 +37,7 @@ api::Result<SharedModel> Usable(SharedModel model) {
 }  // namespace
 
 AsyncModelStore::AsyncModelStore(ModelStore store, WorkPools& pools)
-    : store_(std::move(store)),
-      pools_(pools),
-      listing_([this] { return ListStore(); },
-               api::Fail(api::ErrorCode::kInternal, "the models cannot be listed")) {}
+    : store_(std::move(store)), pools_(pools), listing_([this] { return ListStore(); }) {}
 
 Awaitable<api::Result<std::vector<SharedModel>>> AsyncModelStore::ListStore() {
   auto list = [this] { return store_.List(); };

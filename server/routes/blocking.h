@@ -8,6 +8,7 @@
 #include <boost/asio/associated_executor.hpp>
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <exception>
 #include <functional>
@@ -18,15 +19,13 @@
 #include <type_traits>
 #include <utility>
 
-#include "scheduler/persistent_post.h"
 #include "server/http/awaitable.h"
 #include "server/http/party.h"
 #include "server/routes/work_pools.h"
 
 namespace quire::server {
 
-// A piece of work under way: the pool's until it is posted back, then the I/O thread's. It holds from the
-// start what its end needs, since a result that cannot be posted would leave the coroutine waiting.
+// A piece of work under way: the pool's until it is posted back, then the I/O thread's.
 template <class Work>
 struct BlockingJob {
   using Value = std::invoke_result_t<Work&>;
@@ -69,7 +68,7 @@ Awaitable<std::invoke_result_t<Work&>> RunBlocking(WorkPool& pool, Work work, st
         workers->Post(
             [home = std::move(home), started = std::move(started)] {
               started->Run();
-              scheduler::PostPersistently(home.get_executor(), [started] { started->Finish(); });
+              asio::post(home.get_executor(), [started] { started->Finish(); });
             },
             owner);
       },

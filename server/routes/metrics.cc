@@ -121,9 +121,6 @@ std::vector<MetricFamily> ProcessGauges(const MetricsSnapshot& snapshot) {
   MetricFamily dropped =
       CounterFamily("quire_log_lines_dropped_total", "Log lines dropped, since nobody read the log");
   AddValue(dropped, {}, static_cast<double>(snapshot.log_lines_dropped));
-  MetricFamily failures = CounterFamily("quire_background_task_failures_total",
-                                        "Background tasks (removal of blobs) that failed for lack of memory");
-  AddValue(failures, {}, static_cast<double>(snapshot.task_failures));
   MetricFamily hits =
       CounterFamily("quire_vector_cache_hits_total", "Embeddings and scores given from the cache");
   AddValue(hits, {}, static_cast<double>(snapshot.vector_cache_hits));
@@ -143,8 +140,7 @@ std::vector<MetricFamily> ProcessGauges(const MetricsSnapshot& snapshot) {
   for (const auto& [reason, count] : snapshot.restarts) {
     AddValue(restarts, {{"reason", reason}}, static_cast<double>(count));
   }
-  return {build, ready,  connections, budget,    dropped,   failures,
-          hits,  misses, vectors,     throttled, evictions, restarts};
+  return {build, ready, connections, budget, dropped, hits, misses, vectors, throttled, evictions, restarts};
 }
 
 void AddRunnerGauges(const MetricsSnapshot& snapshot, std::vector<MetricFamily>& out) {

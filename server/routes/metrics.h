@@ -61,7 +61,6 @@ struct MetricsSnapshot {
   int64_t memory_budget_bytes = 0;                      // of all runners together; 0 = none
   size_t connections = 0;
   uint64_t log_lines_dropped = 0;
-  uint64_t task_failures = 0;
   uint64_t vector_cache_hits = 0, vector_cache_misses = 0;
   size_t vector_cache_bytes = 0;
   bool ready = true;

@@ -194,7 +194,6 @@ TEST(Metrics, TellsOfTheMoment) {
                                  .memory_budget_bytes = 8192,
                                  .connections = 7,
                                  .log_lines_dropped = 9,
-                                 .task_failures = 4,
                                  .ready = false};
   const std::string text = Metrics(true).Text(snapshot);
   for (const char* line : {
@@ -211,7 +210,6 @@ TEST(Metrics, TellsOfTheMoment) {
            "quire_cpu_threads{model=\"demo:latest\"} 2",
            "quire_connections 7",
            "quire_log_lines_dropped_total 9",
-           "quire_background_task_failures_total 4",
            "quire_memory_budget_bytes 8192",
            "quire_model_load_seconds{model=\"demo:latest\"} 1.5",
            "quire_runner_last_progress_seconds{model=\"demo:latest\"} 0.25",

@@ -11,6 +11,7 @@
 #include <utility>
 #include <variant>
 
+#include "api/base/exceptions.h"
 #include "api/base/request_memory.h"
 #include "scheduler/async_event.h"
 #include "server/routes/blocking.h"
@@ -99,7 +100,7 @@ class ConcurrentGenerations {
     try {
       co_await Serve(choice);
     } catch (const std::exception& error) {
-      Push({choice, api::Failed{{api::ErrorCode::kInternal, error.what()}}});
+      Push({choice, api::Failed{api::ErrorOf(error)}});
     }
     for (bool waited = true; waited;) waited = co_await event_consumed_.Wait();
   }

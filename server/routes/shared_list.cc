@@ -3,8 +3,7 @@
 namespace quire::server {
 
 std::shared_ptr<SharedBody> MakeSharedBody(SharedBody::Work encode) {
-  return std::make_shared<SharedBody>(std::move(encode),
-                                      api::Fail(api::ErrorCode::kInternal, "the reply cannot be written"));
+  return std::make_shared<SharedBody>(std::move(encode));
 }
 
 Awaitable<void> SendShared(Exchange& exchange, SharedBody& shared) {

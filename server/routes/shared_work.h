@@ -2,10 +2,7 @@
 // it done once.
 #pragma once
 
-#include <spdlog/spdlog.h>
-
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <exception>
@@ -24,19 +21,19 @@ class SharedWork {
   using Result = std::shared_ptr<const Value>;
   using Work = std::function<Awaitable<Value>()>;
 
-  // `failed` is what those get whose work throws. It is made at the start, as memory may be short then.
-  SharedWork(Work work, Value failed)
-      : work_(std::move(work)), failed_(std::make_shared<const Value>(std::move(failed))) {}
+  explicit SharedWork(Work work) : work_(std::move(work)) {}
   SharedWork(const SharedWork&) = delete;
   SharedWork& operator=(const SharedWork&) = delete;
 
-  // The result of work that began after the call: those who ask while some is under way share the next.
+  // The result of work that began after the call: those who ask while some is under way share the next. What
+  // it throws is thrown to all of them.
   Awaitable<Result> Get() {
     const auto executor = co_await boost::asio::this_coro::executor;
     if (next_ == nullptr) next_ = std::make_shared<Round>(executor);
     const auto mine = next_;
     if (!working_) Start(executor);
-    while (mine->result == nullptr) co_await mine->done.async_wait(kTuple);
+    while (mine->result == nullptr && !mine->thrown) co_await mine->done.async_wait(kTuple);
+    if (mine->thrown) std::rethrow_exception(mine->thrown);
     co_return mine->result;
   }
 
@@ -47,16 +44,12 @@ class SharedWork {
         : done(executor, boost::asio::steady_timer::time_point::max()) {}
     boost::asio::steady_timer done;  // never expires; canceled when there is a result
     Result result;
+    std::exception_ptr thrown;
   };
 
-  void Start(const boost::asio::any_io_executor& executor) {
+  void Start(const boost::asio::any_io_executor& executor) noexcept {
     working_ = true;
-    try {
-      boost::asio::co_spawn(executor, ServeRounds(), boost::asio::detached);
-    } catch (...) {
-      working_ = false;  // no memory: the next to ask tries again
-      throw;
-    }
+    boost::asio::co_spawn(executor, ServeRounds(), kEndsProcess);
   }
   // One round at a time, while somebody waits for one.
   Awaitable<void> ServeRounds() {
@@ -65,17 +58,15 @@ class SharedWork {
       try {
         Value value = co_await work_();
         current->result = std::make_shared<const Value>(std::move(value));
-      } catch (const std::exception& error) {
-        spdlog::error("shared work failed: {}", error.what());
+      } catch (...) {
+        current->thrown = std::current_exception();
       }
-      if (current->result == nullptr) current->result = failed_;
       current->done.cancel();
     }
     working_ = false;
   }
 
   const Work work_;
-  const Result failed_;
   std::shared_ptr<Round> next_;  // has not begun; null when nobody waits for one
   bool working_ = false;
 };

@@ -1,9 +1,6 @@
 #include "server/routes/work_pools.h"
 
-#include <spdlog/spdlog.h>
-
 #include <boost/asio/post.hpp>
-#include <exception>
 #include <tuple>
 #include <utility>
 
@@ -58,19 +55,12 @@ void WorkPool::RunTasks() {
     party.turn = ++turns_;
     ++party.running;
     lock.unlock();
-    RunOne(std::exchange(task, nullptr));
+    {
+      const api::StopScope stop(stopped_);
+      std::exchange(task, nullptr)();
+    }
     lock.lock();
     if (--party.running == 0 && party.waiting.empty()) parties_.erase(parties_.find(*name));
-  }
-}
-
-void WorkPool::RunOne(std::move_only_function<void()> task) {
-  try {
-    const api::StopScope stop(stopped_);
-    task();
-  } catch (const std::exception& error) {
-    ++failures;
-    spdlog::error("a background task failed: {}", error.what());
   }
 }
 

@@ -17,7 +17,6 @@
 #include <utility>
 
 #include "api/base/mutex.h"
-#include "api/base/reserved_memory.h"
 #include "api/base/stop_request.h"
 
 namespace quire::server {
@@ -33,15 +32,12 @@ class WorkPool {
  public:
   explicit WorkPool(size_t threads) : party_threads_(threads > 1 ? threads - 1 : 1), threads_(threads) {}
 
-  // A task that throws is counted and logged: what must tell its caller is for RunBlocking(). `party`: empty
-  // is one, too. Draws on the memory reserve: a coroutine whose task is lost would wait forever.
+  // A task that throws ends the process: what must tell its caller is for RunBlocking(). `party`: empty is
+  // one, too. A coroutine whose task is lost would wait forever.
   template <class Task>
-  void Post(Task task, std::string_view party = {}) {
-    const api::ReservedMemoryScope reserved;
+  void Post(Task task, std::string_view party = {}) noexcept {
     Queue(std::move(task), std::string(party));
   }
-  // Tasks of all pools that threw.
-  static inline std::atomic<uint64_t> failures = 0;
   // Tasks that it was given so far.
   uint64_t tasks() const { return tasks_; }
   size_t WaitingOf(const std::string& party);
@@ -63,7 +59,6 @@ class WorkPool {
 
   void Queue(std::move_only_function<void()> task, std::string party);
   void RunTasks();
-  void RunOne(std::move_only_function<void()> task);
   bool MayRun(const Parties::value_type& party) const REQUIRES(mutex_);
   Parties::iterator NextParty() REQUIRES(mutex_);
 

@@ -4,6 +4,7 @@
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
+#include <new>
 #include <stdexcept>
 
 #include "server/http/awaitable.h"
@@ -39,6 +40,11 @@ Awaitable<void> Rest(Exchange& exchange) {
 
 Awaitable<void> Throw(Exchange&) {
   throw std::runtime_error("broken handler");
+  co_return;
+}
+
+Awaitable<void> OutOfMemory(Exchange&) {
+  throw std::bad_alloc();
   co_return;
 }
 
@@ -146,6 +152,7 @@ void TestServer::AddRoutes(Router& router) {
   router.Add({.method = "GET", .path = "/open", .handler = Hello, .access = Access::kOpen}, {});
   router.Add({"GET", "/models/{model}", Rest}, {});
   router.Add({"POST", "/throw", Throw}, {});
+  router.Add({"POST", "/out-of-memory", OutOfMemory}, {});
   router.Add({"POST", "/silent", Silent}, {});
   router.Add({"POST", "/echo", [this](Exchange& exchange) { return Echo(exchange); }}, {});
   router.Add({"POST", "/stream", [this](Exchange& exchange) { return Stream(exchange); }}, {});

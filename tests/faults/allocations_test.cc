@@ -1,4 +1,5 @@
-// Parsers and formats when an allocation fails, for each of their allocations.
+// What a request runs before its boundary catches std::bad_alloc: nothing is lost, and what requests share
+// goes on. For each of its allocations.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -8,10 +9,8 @@
 #include <vector>
 
 #include "api/anthropic/messages.h"
-#include "api/ipc/messages.h"
 #include "api/json/read.h"
 #include "api/ollama/chat.h"
-#include "api/ollama/modelfile_parse.h"
 #include "api/openai/chat.h"
 #include "api/openai/responses.h"
 #include "runner/constraint/output_format.h"
@@ -56,13 +55,9 @@ TEST(FailingAllocations, RequestBodies) {
   FailEveryAllocationOf("openai", [] { return api::openai::ParseChat(kOpenAiChat).has_value(); });
   FailEveryAllocationOf("anthropic", [] { return api::anthropic::ParseMessages(kAnthropic).has_value(); });
   FailEveryAllocationOf("responses", [] { return api::openai::ParseResponses(kResponses).has_value(); });
-  FailEveryAllocationOf("modelfile", [] {
-    return api::modelfile::Parse(
-               "FROM demo\nSYSTEM \"\"\"You answer with few words.\"\"\"\nPARAMETER stop x\n")
-        .has_value();
-  });
 }
 
+// What exceeds the memory of a preparation (runner/work/work_memory.h) is destroyed within that bound.
 TEST(FailingAllocations, DestroyingJsonAllocatesNothing) {
   const int64_t failed = Faults().allocations_failed;
   {
@@ -73,20 +68,6 @@ TEST(FailingAllocations, DestroyingJsonAllocatesNothing) {
   }
   Faults().allocation_countdown = 0;
   EXPECT_EQ(Faults().allocations_failed, failed);
-}
-
-TEST(FailingAllocations, Frames) {
-  api::Request request;
-  request.params.stop = {"a string that is not short", "b"};
-  request.format = api::OutputFormat{api::OutputFormat::Kind::kSchema, std::string(kOllamaChat), "format"};
-  const std::string bytes =
-      api::ipc::Encode(api::ipc::ToRunner(api::ipc::Submit{api::RequestId{7}, request, {}}));
-  FailEveryAllocationOf("frame", [&] {
-    api::ipc::FrameReader reader(api::ipc::Receiver::kRunner);
-    reader.Append(bytes);
-    const auto frame = reader.Next();
-    return frame && *frame && api::ipc::DecodeToRunner(**frame);
-  });
 }
 
 // The cache of compiled formats goes on as if nothing had happened.

@@ -12,10 +12,6 @@
 #include <cstring>
 #include <new>
 
-// Belongs to the program, if it has such a thing: whether an allocation gets what the program holds back for
-// it, so that it does not fail (api/base/reserved_memory.h).
-extern "C" [[gnu::weak]] bool quire_memory_is_reserved();
-
 namespace quire::faults {
 namespace {
 
@@ -67,8 +63,6 @@ bool CountDown(std::atomic<int64_t>& countdown, std::atomic<int64_t>& repeats, s
 
 bool CountDownAllocation() {
   FaultControl& faults = Faults();
-  if (faults.allocation_countdown.load(std::memory_order_relaxed) <= 0) return false;
-  if (quire_memory_is_reserved != nullptr && quire_memory_is_reserved()) return false;
   return CountDown(faults.allocation_countdown, faults.allocation_repeats, faults.allocations_failed);
 }
 
