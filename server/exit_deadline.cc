@@ -6,8 +6,8 @@
 
 #include <condition_variable>
 #include <cstdlib>
-#include <exception>
 #include <stop_token>
+#include <system_error>
 
 #include "api/base/mutex.h"
 #include "server/journal.h"
@@ -30,7 +30,7 @@ void ExitAfter(std::chrono::seconds time, const std::stop_token& stop) {
 void ExitDeadline::Start(std::chrono::seconds time) {
   try {
     thread_ = std::jthread([time](const std::stop_token& stop) { ExitAfter(time, stop); });
-  } catch (const std::exception& error) {
+  } catch (const std::system_error& error) {
     spdlog::error("the end has no deadline: {}", error.what());
   }
 }

@@ -8,7 +8,6 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
-#include <exception>
 #include <thread>
 #include <utility>
 
@@ -41,7 +40,6 @@ namespace {
 
 constexpr std::array kCrashes = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 constexpr int kCrashWaits = 100;
-constexpr std::chrono::milliseconds kPause{10};  // without memory, until the next try
 constexpr timespec kCrashWait = {0, 5'000'000};
 
 std::atomic<const std::atomic<size_t>*> crash_pending = nullptr;
@@ -81,38 +79,20 @@ std::vector<LogQueue::Entry> LogQueue::State::Next() {
   changed.wait(lock, [this]() REQUIRES(mutex) { return !entries.empty() || ending; });
   std::vector<Entry> next;
   if (entries.empty()) return next;
-  next.reserve(2);  // what throws comes before the entry leaves the queue
   const uint64_t missing = dropped - std::exchange(described, dropped);
   next.push_back(std::move(entries.front()));
   entries.pop_front();
   bytes -= BytesOf(next.front());
   lock.unlock();
-  if (missing > 0) {
-    try {
-      next.insert(next.begin(), output.describe_dropped(missing));
-    } catch (const std::exception&) {  // the line is lost; the metric has the count
-    }
-  }
+  if (missing > 0) next.insert(next.begin(), output.describe_dropped(missing));
   return next;
 }
 
-// Nothing ends it before the queue goes: a line that cannot be written is lost, the next one is tried.
 void LogQueue::State::WriteAll() {
   for (;;) {
-    std::vector<Entry> next;
-    try {
-      next = Next();
-    } catch (const std::exception&) {
-      std::this_thread::sleep_for(kPause);
-      continue;
-    }
+    const std::vector<Entry> next = Next();
     if (next.empty()) return;
-    for (const Entry& entry : next) {
-      try {
-        output.write(entry);
-      } catch (const std::exception&) {  // this line is lost
-      }
-    }
+    for (const Entry& entry : next) output.write(entry);
     const api::MutexLock lock(mutex);
     --pending;
     changed.notify_all();

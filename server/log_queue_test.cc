@@ -57,19 +57,6 @@ class Pipe {
   int ends_[2] = {-1, -1};
 };
 
-TEST(LogQueue, AFailingAllocationLosesItsLineOnly) {
-  Pipe pipe;
-  const LogQueue::Output to_pipe = pipe.output();
-  LogQueue queue({[&](const LogQueue::Entry& entry) {
-                    if (entry[0] == "lost\n") throw std::bad_alloc();
-                    to_pipe.write(entry);
-                  },
-                  Dropped});
-  for (const char* line : {"first\n", "lost\n", "last\n"}) queue.Push({line});
-  EXPECT_THAT(pipe.ReadUntil("last\n"), ElementsAre("first", "last"));
-  EXPECT_TRUE(queue.Drain(1min));
-}
-
 TEST(LogQueue, APipeThatNobodyReadsStopsNobody) {
   Pipe pipe;
   LogQueue queue(pipe.output(), {.entries = 1000});  // 200 KB; a pipe holds 64 KiB

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <exception>
 #include <iterator>
 #include <utility>
 
@@ -79,12 +78,7 @@ void TraceExporter::Run() {
               std::back_inserter(batch));
     waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(count));
     lock.unlock();
-    bool posted = false;
-    try {
-      posted = Post(batch);
-    } catch (const std::exception& error) {
-      spdlog::error("traces: {}", error.what());
-    }
+    const bool posted = Post(batch);
     (posted ? sent_ : dropped_) += count;
     lock.lock();
     if (stopping_ && !posted) break;

@@ -11,9 +11,11 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <utility>
 
+#include "api/base/exceptions.h"
 #include "api/base/mutex.h"
 #include "server/registry/partial_blob.h"
 
@@ -175,13 +177,13 @@ StoreResult<void> PullBlobs(const TransferJob& job, const std::vector<BlobSource
         if (!fetched) fail(std::move(fetched));
       }
     } catch (const std::exception& error) {
-      fail(api::Fail(api::ErrorCode::kInternal, error.what()));
+      fail(std::unexpected(api::ErrorOf(error)));
     }
   };
   std::vector<std::jthread> threads;
   try {
     for (size_t i = 1; i < std::min(kBlobsAtOnce, blobs.size()); ++i) threads.emplace_back(work);
-  } catch (const std::exception& error) {  // fewer do it too
+  } catch (const std::system_error& error) {  // fewer do it too
     spdlog::warn("pulling with {} threads: {}", threads.size() + 1, error.what());
   }
   work();

@@ -8,7 +8,6 @@
 #include <array>
 #include <chrono>
 #include <cstdlib>
-#include <exception>
 #include <expected>
 #include <utility>
 
@@ -66,21 +65,17 @@ struct Http::Call {
   bool interrupted = false;
   size_t header_bytes = 0;
   int64_t sent = 0;
-  std::exception_ptr thrown =
-      {};  // by a callback: libcurl is left in order, and it is thrown again behind it
   Reply reply = {};
 
-  static size_t OnHeader(char* bytes, size_t size, size_t count, void* call) {
-    auto* self = static_cast<Call*>(call);
-    return self->Guarded(0, [&] { return self->HandleHeader({bytes, size * count}) ? size * count : 0; });
+  // Libcurl is C: nothing may be thrown through it.
+  static size_t OnHeader(char* bytes, size_t size, size_t count, void* call) noexcept {
+    return static_cast<Call*>(call)->HandleHeader({bytes, size * count}) ? size * count : 0;
   }
-  static size_t OnBody(char* bytes, size_t size, size_t count, void* call) {
-    auto* self = static_cast<Call*>(call);
-    return self->Guarded(0, [&] { return self->HandleBody({bytes, size * count}) ? size * count : 0; });
+  static size_t OnBody(char* bytes, size_t size, size_t count, void* call) noexcept {
+    return static_cast<Call*>(call)->HandleBody({bytes, size * count}) ? size * count : 0;
   }
-  static size_t OnRead(char* bytes, size_t size, size_t count, void* call) {
-    auto* self = static_cast<Call*>(call);
-    return self->Guarded(CURL_READFUNC_ABORT, [&] { return self->FillBody(bytes, size * count); });
+  static size_t OnRead(char* bytes, size_t size, size_t count, void* call) noexcept {
+    return static_cast<Call*>(call)->FillBody(bytes, size * count);
   }
   static int OnSeek(void* call, curl_off_t offset, int origin) {
     if (origin != SEEK_SET) return CURL_SEEKFUNC_CANTSEEK;
@@ -95,17 +90,6 @@ struct Http::Call {
       return CURL_SOCKET_BAD;
     }
     return ::socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
-  }
-
-  // What `handle` returns; `ending` ends the exchange.
-  template <class Handle>
-  size_t Guarded(size_t ending, const Handle& handle) {
-    try {
-      return handle();
-    } catch (...) {
-      thrown = std::current_exception();
-      return ending;
-    }
   }
 
   bool HandleHeader(std::string_view line) {
@@ -272,7 +256,6 @@ api::Result<Reply> Http::Exchange(const Request& request, const Sink& sink) {
   double connect_s = 0;
   ::curl_easy_getinfo(easy, CURLINFO_CONNECT_TIME, &connect_s);
   connected_ = connect_s > 0 || code == CURLE_OK;
-  if (call.thrown) std::rethrow_exception(call.thrown);
   if (cancelled_ || call.interrupted) return api::Fail(api::ErrorCode::kCancelled, "cancelled");
   const std::string where =
       fmt::format("{}:{}{}", origin->host, origin->port, call.proxy.empty() ? "" : " (through a proxy)");

@@ -1,28 +1,17 @@
 #include "server/registry/transfer.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <exception>
-#include <new>
 #include <stop_token>
 #include <utility>
 
+#include "api/base/exceptions.h"
 #include "api/base/stop_request.h"
 
 namespace quire::server::registry {
 namespace {
 
 constexpr size_t kTransfersMax = 8;
-
-// As far as there is memory for the reason.
-void SetFailure(api::Result<void>& result, const std::exception& error) {
-  try {
-    result = api::Fail(api::ErrorCode::kInternal, error.what());
-  } catch (const std::bad_alloc&) {
-    spdlog::error("a transfer failed: {}", error.what());
-  }
-}
 
 }  // namespace
 
@@ -83,7 +72,7 @@ void Transfers::CancelAll() {
 }
 
 // A thread whose owner goes cancels its transfer before it is waited for: registries may take as long as they
-// like. Once it runs nothing here can fail.
+// like.
 template <class Work>
 api::Result<std::shared_ptr<Transfer>> Transfers::Start(Work work) {
   std::erase_if(running_, [](const Running& running) { return running.transfer->result().has_value(); });
@@ -91,21 +80,15 @@ api::Result<std::shared_ptr<Transfer>> Transfers::Start(Work work) {
     return api::Fail(api::ErrorCode::kOverloaded, "too many pulls and pushes in progress");
   }
   auto transfer = std::make_shared<Transfer>();
-  // Made here, as the thread may find no memory for it.
-  api::Result<void> failed = api::Fail(api::ErrorCode::kInternal, "out of memory");
-  std::jthread thread(
-      [transfer, work = std::move(work), result = std::move(failed)](const std::stop_token& stop) mutable {
-        const std::stop_callback cancel(stop, [&transfer] { transfer->Cancel(); });
-        const api::StopScope stop_work(transfer->cancelled());
-        try {
-          result = work(*transfer);
-        } catch (const std::bad_alloc&) {
-          spdlog::error("a transfer failed: out of memory");
-        } catch (const std::exception& error) {
-          SetFailure(result, error);
-        }
-        transfer->End(std::move(result));
-      });
+  std::jthread thread([transfer, work = std::move(work)](const std::stop_token& stop) mutable {
+    const std::stop_callback cancel(stop, [&transfer] { transfer->Cancel(); });
+    const api::StopScope stop_work(transfer->cancelled());
+    try {
+      transfer->End(work(*transfer));
+    } catch (const std::exception& error) {
+      transfer->End(std::unexpected(api::ErrorOf(error)));
+    }
+  });
   running_.push_back({transfer, std::move(thread)});  // there is room
   return transfer;
 }

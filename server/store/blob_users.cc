@@ -20,15 +20,10 @@ void EraseFrom(auto& ages_by_name, const std::string& name, auto place) {
 
 }  // namespace
 
-void BlobUsers::Lease::Add(const std::string& blob) {
+void BlobUsers::Lease::Add(const std::string& blob) noexcept {
   blobs_.push_back(blob);
   const api::MutexLock lock(users_.mutex_);
-  try {
-    ++users_.held_[blob];
-  } catch (...) {
-    blobs_.pop_back();
-    throw;
-  }
+  ++users_.held_[blob];
 }
 
 void BlobUsers::Lease::Redeem(const std::string& blob, const std::string& party) {

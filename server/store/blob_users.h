@@ -32,7 +32,7 @@ class BlobUsers {
     Lease& operator=(const Lease&) = delete;
     ~Lease() { Release(); }
 
-    void Add(const std::string& blob);
+    void Add(const std::string& blob) noexcept;
     // The same for a client of this party: the oldest promise that it has of the blob is kept with this, or,
     // where it has none, the oldest of anybody, as a client may upload and create from two addresses.
     void Redeem(const std::string& blob, const std::string& party);

@@ -4,7 +4,6 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <exception>
 #include <span>
 #include <utility>
 #include <vector>
@@ -84,12 +83,7 @@ void Staging::RemoveAbandoned(const StoreDirectory& blobs) {
 }
 
 Staging::~Staging() {
-  if (name_.empty()) return;
-  try {
-    RemoveWith(folder_, name_, directory_);
-  } catch (const std::exception& error) {  // no memory: the next Make() takes it away
-    spdlog::warn("not removed: {}: {}", name_, error.what());
-  }
+  if (!name_.empty()) RemoveWith(folder_, name_, directory_);
 }
 
 }  // namespace quire::server

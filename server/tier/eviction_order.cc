@@ -5,15 +5,10 @@
 
 namespace quire::server {
 
-void EvictionOrder::Add(const std::string& owner, const Segment& segment) {
-  const auto [one, is_new] = owners_.try_emplace(owner);
-  try {
-    one->second.segments.insert(RankOf(segment));
-  } catch (...) {
-    if (is_new) owners_.erase(one);
-    throw;
-  }
-  one->second.bytes += segment.disk_bytes;
+void EvictionOrder::Add(const std::string& owner, const Segment& segment) noexcept {
+  OwnedSegments& one = owners_[owner];
+  one.segments.insert(RankOf(segment));
+  one.bytes += segment.disk_bytes;
 }
 
 void EvictionOrder::Remove(const std::string& owner, const Segment& segment) {

@@ -29,8 +29,7 @@ class EvictionOrder {
     uint64_t used_ns = 0;  // since 1970
     uint64_t disk_bytes = 0;
   };
-  // Throws std::bad_alloc: then nothing has changed.
-  void Add(const std::string& owner, const Segment& segment);
+  void Add(const std::string& owner, const Segment& segment) noexcept;
   // The same that was added; else nothing happens. They need no memory.
   void Remove(const std::string& owner, const Segment& segment);
   void Touch(const std::string& owner, const Segment& segment, uint64_t used_ns);

@@ -3,7 +3,6 @@
 #include <pthread.h>
 #include <spdlog/spdlog.h>
 
-#include <exception>
 #include <utility>
 
 namespace quire::server {
@@ -20,11 +19,7 @@ constexpr std::chrono::milliseconds kTry(100);
 RedisPool::RedisPool(Options options)
     : options_(std::move(options)), breaker_(options_.retry_after), thread_([this] {
         pthread_setname_np(pthread_self(), "quire-redis-in");
-        try {
-          Run();
-        } catch (const std::exception& error) {
-          spdlog::error("snapshot tier: Redis is not used any more error=\"{}\"", error.what());
-        }
+        Run();
       }) {}
 
 RedisPool::~RedisPool() {

@@ -4,7 +4,6 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <exception>
 #include <utility>
 
 #include "api/base/parse_integer.h"
@@ -143,11 +142,7 @@ void RedisTier::Send(const std::vector<Upload>& uploads) {
 RedisTier::Sender::Sender(RedisTier& tier)
     : tier_(tier), client_(tier.options_.address), thread_([this] {
         pthread_setname_np(pthread_self(), "quire-redis-out");
-        try {
-          Run();
-        } catch (const std::exception& error) {
-          spdlog::error("snapshot tier: nothing more is sent to Redis error=\"{}\"", error.what());
-        }
+        Run();
       }) {}
 
 void RedisTier::Sender::Post(const Upload& upload) {
@@ -192,14 +187,9 @@ void RedisTier::Sender::Run() {
     const Upload upload = uploads_.front();
     uploads_.pop_front();
     lock.unlock();
-    try {
-      if (!tier_.SendOne(client_, upload)) {
-        tier_.Count(&RedisStats::dropped);
-        tier_.pool_.ReportFailure("too slow");
-      }
-    } catch (const std::exception& error) {
-      spdlog::warn("snapshot tier: Redis error=\"{}\"", error.what());
-      client_.Close();
+    if (!tier_.SendOne(client_, upload)) {
+      tier_.Count(&RedisStats::dropped);
+      tier_.pool_.ReportFailure("too slow");
     }
     lock.lock();
   }

@@ -9,14 +9,14 @@
 namespace quire::server {
 
 void SegmentIndex::Add(const StoredSegment& segment, const PrefixOrigin* origin, uint64_t used_ns,
-                       uint64_t disk_bytes) {
+                       uint64_t disk_bytes) noexcept {
   Drop(segment.key);
   Entry added{
       .segment = segment, .used_ns = used_ns, .disk_bytes = std::max(segment.disk_bytes(), disk_bytes)};
   if (!segment.begins_prefix()) added.before = ObjectKey(segment.parent, false);
   added.owner = OwnerOf(added, origin);
   order_.Add(added.owner, OrderOf(added));
-  const Entry& entry = Emplace(added);
+  const Entry& entry = entries_.emplace(segment.key, added).first->second;
   if (!segment.state) ends_[segment.parent].insert(segment.to);
   if (!segment.begins_prefix()) ++followers_[entry.before];
   if (segment.begins_prefix() && origin != nullptr) {
@@ -29,14 +29,6 @@ void SegmentIndex::Add(const StoredSegment& segment, const PrefixOrigin* origin,
   }
   bytes_ += entry.disk_bytes;
   if (observer_) observer_(segment.key, true);
-}
-
-// REQUIRES: order_ has it. Throws std::bad_alloc: then it has it no more.
-const SegmentIndex::Entry& SegmentIndex::Emplace(const Entry& added) try {
-  return entries_.emplace(added.segment.key, added).first->second;
-} catch (...) {
-  order_.Remove(added.owner, OrderOf(added));
-  throw;
 }
 
 bool SegmentIndex::Drop(const SnapshotKey& key) {

@@ -5,7 +5,6 @@
 //   chain reaches a first one.
 // - A segment's owner is its prefix's; that of one behind a missing one is not known, and counts as no
 //   tenant's.
-// Where memory for a change is lacking std::bad_alloc leaves it, and a segment may be missing.
 #pragma once
 
 #include <cstdint>
@@ -59,7 +58,7 @@ class SegmentIndex {
   // Replaces what has its key. `origin`: of segments that begin a prefix. `disk_bytes`: what its file takes,
   // if that is more than StoredSegment::disk_bytes().
   void Add(const StoredSegment& segment, const PrefixOrigin* origin, uint64_t used_ns,
-           uint64_t disk_bytes = 0);
+           uint64_t disk_bytes = 0) noexcept;
   bool Drop(const SnapshotKey& key);
   // Null: there is none. Valid until the next change.
   const Entry* Find(const SnapshotKey& key) const;
@@ -97,7 +96,6 @@ class SegmentIndex {
     return {entry.segment.key, entry.segment.to, entry.used_ns, entry.disk_bytes};
   }
   std::string OwnerOf(const Entry& entry, const PrefixOrigin* origin) const;
-  const Entry& Emplace(const Entry& added);
 
   const Owners owners_;
   uint64_t Followers(const SnapshotKey& key) const;

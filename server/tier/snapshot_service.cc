@@ -8,8 +8,8 @@
 
 #include <array>
 #include <chrono>
-#include <exception>
 #include <fstream>
+#include <system_error>
 #include <utility>
 
 #include "api/base/io_thread.h"
@@ -71,12 +71,7 @@ void SnapshotService::Begin() {
   reader_ = std::jthread(
       [promise = std::move(promise_), settings = std::move(settings_)](const std::stop_token& stop) mutable {
         settings.disk.stop = stop;
-        try {
-          promise.set_value(Load(std::move(settings)));
-        } catch (const std::exception& error) {
-          spdlog::warn("snapshot tier: off error=\"{}\"", error.what());
-          promise.set_value(std::make_shared<Loaded>());
-        }
+        promise.set_value(Load(std::move(settings)));
       });
 }
 
@@ -121,7 +116,7 @@ std::optional<scheduler::SnapshotTier::Ends> SnapshotService::Connect(const std:
                                         const auto& ready = loaded.get();
                                         return {ready->tier.get(), ready->program, ready->redis.get()};
                                       }));
-  } catch (const std::exception& error) {
+  } catch (const std::system_error& error) {
     spdlog::warn("snapshot tier: no link model={} error=\"{}\"", model, error.what());
     return std::nullopt;
   }

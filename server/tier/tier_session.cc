@@ -2,7 +2,6 @@
 
 #include <poll.h>
 #include <pthread.h>
-#include <spdlog/spdlog.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 
@@ -10,7 +9,6 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <exception>
 #include <utility>
 
 #include "server/tier/prefix_search.h"
@@ -34,11 +32,7 @@ TierSession::TierSession(api::FileDescriptor socket, std::byte* memory, Settings
       source_(std::move(tier)),
       thread_([this] {
         pthread_setname_np(pthread_self(), "quire-tier");
-        try {
-          Run();
-        } catch (const std::exception& error) {
-          spdlog::warn("snapshot tier: a link ended model={} error=\"{}\"", settings_.model, error.what());
-        }
+        Run();
         // Here: who destroys the session may not wait for a disk.
         reader_.reset();
         writer_.reset();
