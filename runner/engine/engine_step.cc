@@ -1,7 +1,6 @@
 // One step: plan, reserve, compute, sample.
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -328,16 +327,10 @@ void Engine::Score(ActiveGeneration& generation, std::span<const float> logits) 
   const auto vocab = static_cast<size_t>(model_.model->vocab_size());
   const auto tokens = generation.ScoredTokens();
   std::vector<api::Result<sampler::Logprobs>> scores(logits.size() / vocab);
-  std::atomic<bool> out_of_memory = false;
-  pool_.ParallelFor(scores.size(), [&](size_t row) {
-    try {
-      scores[row] = sampler::ComputeLogprobs(logits.subspan(row * vocab, vocab), tokens[row],
-                                             generation.prompt_alternatives());
-    } catch (const std::bad_alloc&) {
-      out_of_memory = true;
-    }
+  pool_.ParallelFor(scores.size(), [&](size_t row) noexcept {
+    scores[row] = sampler::ComputeLogprobs(logits.subspan(row * vocab, vocab), tokens[row],
+                                           generation.prompt_alternatives());
   });
-  if (out_of_memory) throw std::bad_alloc();
   generation.ReportPrompt(scores);
 }
 

@@ -52,14 +52,14 @@ Stopped OutOfMemory(size_t bytes) {
                                 bytes >> 20U)}};
 }
 
-// Nothing where `work` came to its end.
+// Nothing where `work` came to its end. The one place of a runner where a failing allocation ends its request.
 template <class Work>
 std::optional<Stopped> RunBounded(const PreparationJob& job, const TryLimits& limits, Work work) {
   const WorkMemory memory(limits.bytes);
   try {
     const WorkBudget budget(limits.cpu_time, *job.canceled, job.checks.get());
     work();
-    // Templates report that there is no memory as an error of theirs.
+    // What compiles a format reports a bound of its own, met at the same time, as an error.
     if (!memory.exceeded()) return std::nullopt;
   } catch (const WorkStopped& stopped) {
     if (stopped.reason == WorkStopped::Reason::kCanceled) return Stopped{.canceled = true};
@@ -88,7 +88,7 @@ Prepared TryToPrepare(const PromptContext& context, const PreparationJob& job, c
 
 // Frees what a prepared request no longer needs while it waits in the engine's inbox, for as long as a step
 // takes. What the engine reads stays: the role of the last message tells how the answer begins.
-void DropTexts(api::Request& request) try {
+void DropTexts(api::Request& request) {
   const auto role_of_last = [](const std::vector<api::Message>& messages) {
     std::vector<api::Message> last;
     if (!messages.empty()) last.push_back({.role = messages.back().role, .content = {}});
@@ -106,7 +106,6 @@ void DropTexts(api::Request& request) try {
   }
   request.format.reset();
   std::string().swap(request.go_template);  // an assignment keeps the memory
-} catch (const std::bad_alloc&) {           // they stay
 }
 
 }  // namespace

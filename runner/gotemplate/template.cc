@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <new>
 #include <utility>
 
 #include "api/base/utf8.h"
@@ -24,8 +23,6 @@ api::Result<Template> Template::Parse(std::string_view source, const jinja::Limi
   } catch (const SyntaxError& error) {
     return api::Fail(api::ErrorCode::kBadModel,
                      fmt::format("template line {}: {}", error.line, error.message));
-  } catch (const std::bad_alloc&) {
-    return api::Fail(api::ErrorCode::kUnavailable, "template: not enough memory to parse it");
   }
 }
 
@@ -52,8 +49,6 @@ api::Result<jinja::TrackedText> Template::Render(std::span<const jinja::Value> d
   } catch (const jinja::RenderError& error) {
     return api::Fail(api::ErrorCode::kInvalidArgument,
                      fmt::format("template line {}: {}", line, error.message));
-  } catch (const std::bad_alloc&) {
-    return api::Fail(api::ErrorCode::kUnavailable, fmt::format("template line {}: not enough memory", line));
   }
 }
 

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <new>
 #include <utility>
 
 #include "api/base/utf8.h"
@@ -25,8 +24,6 @@ api::Result<Template> Template::Parse(std::string_view source, const Limits& lim
   } catch (const SyntaxError& error) {
     return api::Fail(api::ErrorCode::kBadModel,
                      fmt::format("chat template line {}: {}", error.line, error.message));
-  } catch (const std::bad_alloc&) {
-    return api::Fail(api::ErrorCode::kUnavailable, "chat template: not enough memory to parse it");
   }
 }
 
@@ -49,8 +46,6 @@ api::Result<TrackedText> Template::RenderTracked(const Value& variables, const R
     if (error.raised_by_template) return api::Fail(api::ErrorCode::kInvalidArgument, error.message);
     return api::Fail(api::ErrorCode::kInvalidArgument,
                      fmt::format("template line {}: {}", line, error.message));
-  } catch (const std::bad_alloc&) {
-    return api::Fail(api::ErrorCode::kUnavailable, fmt::format("template line {}: not enough memory", line));
   }
 }
 
