@@ -231,7 +231,7 @@ void Dispatcher::Impl::RequestPlan() noexcept {
 
 void Dispatcher::Impl::ApplyPlan() {
   plan_requested_ = false;
-  const Scheduler::Plan plan = scheduler_.NextPlan(Clock::now());
+  const Plan plan = scheduler_.NextPlan(Clock::now());
   for (const api::RequestId id : plan.expire) Expire(id);
   if (!plan.suspended.empty()) spdlog::info("suspended requests={}", plan.suspended.size());
   for (const std::string& key : plan.unload) {
@@ -240,20 +240,19 @@ void Dispatcher::Impl::ApplyPlan() {
       found->second->Stop(kUnloaded, /*at_once=*/false);
     }
   }
-  for (const Scheduler::Load& load : plan.load) StartRunner(load);
+  for (const Plan::Load& load : plan.load) StartRunner(load);
   unsent_.insert(unsent_.end(), plan.admit.begin(), plan.admit.end());
   SendAdmitted();
-  for (const Scheduler::MemoryGrant& grant : plan.grants)
-    runners_.at(grant.key)->ApproveLoad(grant.cache_bytes);
-  for (const api::RequestId id : plan.reject) FailWith(id, Scheduler::ExitCause::kRefused, kPinned);
-  for (const Scheduler::TooLarge& one : plan.too_large) {
-    FailWith(one.id, Scheduler::ExitCause::kRefused, TooLarge(one));
+  for (const Plan::MemoryGrant& grant : plan.grants) runners_.at(grant.key)->ApproveLoad(grant.cache_bytes);
+  for (const api::RequestId id : plan.reject) FailWith(id, ExitCause::kRefused, kPinned);
+  for (const Plan::TooLarge& one : plan.too_large) {
+    FailWith(one.id, ExitCause::kRefused, TooLarge(one));
   }
   ArmTimer(plan.wake_at);
   requests_changed_.Notify();
 }
 
-api::Error Dispatcher::Impl::TooLarge(const Scheduler::TooLarge& one) const {
+api::Error Dispatcher::Impl::TooLarge(const Plan::TooLarge& one) const {
   std::string text = fmt::format("the model needs {} bytes of memory; the limit for all models is {} bytes",
                                  one.bytes, limits_.memory_bytes);
   if (one.pinned_bytes > 0)
@@ -261,7 +260,7 @@ api::Error Dispatcher::Impl::TooLarge(const Scheduler::TooLarge& one) const {
   return {api::ErrorCode::kUnavailable, std::move(text)};
 }
 
-void Dispatcher::Impl::ArmTimer(std::optional<Scheduler::Time> wake_at) {
+void Dispatcher::Impl::ArmTimer(std::optional<Time> wake_at) {
   plan_timer_.cancel();
   if (!wake_at || ended_) return;
   plan_timer_.expires_at(*wake_at);
@@ -271,7 +270,7 @@ void Dispatcher::Impl::ArmTimer(std::optional<Scheduler::Time> wake_at) {
   });
 }
 
-void Dispatcher::Impl::StartRunner(const Scheduler::Load& load) {
+void Dispatcher::Impl::StartRunner(const Plan::Load& load) {
   const auto waiter = pending_.find(load.first);
   const auto running = running_.find(load.first);
   // The restart of a pinned model has no request. Its requests may all have left before one was sent to the
@@ -300,7 +299,7 @@ void Dispatcher::Impl::Expire(api::RequestId id) {
     const auto runner = runners_.find(found->second.spec.key);
     if (runner != runners_.end()) runner->second->Cancel(id);
   }
-  FailWith(id, Scheduler::ExitCause::kRefused, error);
+  FailWith(id, ExitCause::kRefused, error);
 }
 
 void Dispatcher::Impl::EndRunning(api::RequestId id) {
@@ -317,13 +316,13 @@ void Dispatcher::Impl::Abandon(api::RequestId id) {
 }
 
 // Fails a request that scheduler_ has dropped.
-void Dispatcher::Impl::FailWith(api::RequestId id, Scheduler::ExitCause cause, const api::Error& why) {
+void Dispatcher::Impl::FailWith(api::RequestId id, ExitCause cause, const api::Error& why) {
   const auto found = running_.find(id);
   if (found == running_.end()) return AnswerIfPending(id, why);
   Running running = std::move(found->second);
   running_.erase(found);
   running.stream->Fail(why);
-  if (cause == Scheduler::ExitCause::kRefused) return;
+  if (cause == ExitCause::kRefused) return;
   spdlog::error("poison request: killed several runners, rejected from now on model={} error=\"{}\"",
                 running.spec.name, why.message);
   running.request.params.num_ctx = running.requested_num_ctx;
@@ -361,7 +360,7 @@ void Dispatcher::Impl::AnswerIfPending(api::RequestId id, const api::Error& erro
 
 // ---- runners ----
 
-void Dispatcher::Impl::OnMemoryEstimate(ModelRunner& runner, Scheduler::MemoryEstimate estimate) {
+void Dispatcher::Impl::OnMemoryEstimate(ModelRunner& runner, MemoryEstimate estimate) {
   scheduler_.OnMemoryEstimate(runner.key(), estimate);
   RequestPlan();
 }
@@ -371,9 +370,9 @@ void Dispatcher::Impl::OnLoaded(ModelRunner& runner) {
   RequestPlan();
 }
 
-void Dispatcher::Impl::OnStopping(ModelRunner& runner, Scheduler::ExitCause cause, const api::Error& why) {
-  if (cause != Scheduler::ExitCause::kRefused) {
-    const bool killed = cause == Scheduler::ExitCause::kKilled;
+void Dispatcher::Impl::OnStopping(ModelRunner& runner, ExitCause cause, const api::Error& why) {
+  if (cause != ExitCause::kRefused) {
+    const bool killed = cause == ExitCause::kKilled;
     ++restarts_[runner.stalled() ? "stalled" : killed ? "killed" : "crashed"];
   }
   DropUnsent(runner.key());

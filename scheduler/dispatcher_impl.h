@@ -145,9 +145,9 @@ class Dispatcher::Impl : public ModelRunner::Observer,
   api::Result<void> Queue(const std::shared_ptr<Pending>& pending,
                           std::optional<KeepAliveClaim> keep_alive) noexcept;
 
-  void OnMemoryEstimate(ModelRunner& runner, Scheduler::MemoryEstimate estimate) override;
+  void OnMemoryEstimate(ModelRunner& runner, MemoryEstimate estimate) override;
   void OnLoaded(ModelRunner& runner) override;
-  void OnStopping(ModelRunner& runner, Scheduler::ExitCause cause, const api::Error& why) override;
+  void OnStopping(ModelRunner& runner, ExitCause cause, const api::Error& why) override;
   void OnReaped(ModelRunner& runner) override;
   void OnRequestStarted(api::RequestId id) override;
   void OnRequestProgress(api::RequestId id) override;
@@ -160,7 +160,7 @@ class Dispatcher::Impl : public ModelRunner::Observer,
 
   void RequestPlan() noexcept;
   void ApplyPlan();
-  void StartRunner(const Scheduler::Load& load);
+  void StartRunner(const Plan::Load& load);
 
   // Sending (dispatcher_sending.cc).
   void RequestSending();
@@ -188,11 +188,11 @@ class Dispatcher::Impl : public ModelRunner::Observer,
   void Expire(api::RequestId id);
   void EndRunning(api::RequestId id);
   void Abandon(api::RequestId id);
-  void FailWith(api::RequestId id, Scheduler::ExitCause cause, const api::Error& why);
+  void FailWith(api::RequestId id, ExitCause cause, const api::Error& why);
   void Answer(Pending& pending, api::Result<std::unique_ptr<TokenStream>> answer);
   void AnswerIfPending(api::RequestId id, const api::Error& error);
-  api::Error TooLarge(const Scheduler::TooLarge& one) const;
-  void ArmTimer(std::optional<Scheduler::Time> wake_at);
+  api::Error TooLarge(const Plan::TooLarge& one) const;
+  void ArmTimer(std::optional<Time> wake_at);
   bool Busy() const {
     return scheduler_.requests() > 0 || !inspections_.running.empty() || !conversions_.running.empty();
   }

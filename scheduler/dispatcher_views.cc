@@ -68,21 +68,21 @@ std::vector<LoadingModel> Dispatcher::Impl::Loading() const {
 }
 
 Counters Dispatcher::Impl::counters() const {
-  const auto name = [](Scheduler::UnloadReason reason) {
+  const auto name = [](UnloadReason reason) {
     switch (reason) {
-      case Scheduler::UnloadReason::kExpired:
+      case UnloadReason::kExpired:
         return "expired";
-      case Scheduler::UnloadReason::kUnloaded:
+      case UnloadReason::kUnloaded:
         return "unloaded";
-      case Scheduler::UnloadReason::kModelLimit:
+      case UnloadReason::kModelLimit:
         return "model_limit";
-      case Scheduler::UnloadReason::kMemory:
+      case UnloadReason::kMemory:
         return "memory";
-      case Scheduler::UnloadReason::kTooLarge:
+      case UnloadReason::kTooLarge:
         return "too_large";
-      case Scheduler::UnloadReason::kSuspended:
+      case UnloadReason::kSuspended:
         return "suspended";
-      case Scheduler::UnloadReason::kCancelled:
+      case UnloadReason::kCancelled:
         return "cancelled";
     }
     return "";

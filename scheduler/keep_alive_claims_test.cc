@@ -18,8 +18,6 @@ using std::chrono::minutes;
 using std::chrono::seconds;
 using testing::ElementsAre;
 using testing::IsEmpty;
-using Time = Scheduler::Time;
-using ExitCause = Scheduler::ExitCause;
 
 constexpr KeepAliveClaim kPin{kNeverExpires};
 constexpr KeepAliveClaim kPinOfAdmin{kNeverExpires, /*by_admin=*/true};
@@ -54,8 +52,7 @@ class SchedulerClaimsTest : public SchedulerTest {
     return Plan(at).admit;
   }
 
-  static constexpr Scheduler::MemoryEstimate kLarge{
-      .fixed_bytes = 80, .cache_bytes = 5, .cache_min_bytes = 5};
+  static constexpr MemoryEstimate kLarge{.fixed_bytes = 80, .cache_bytes = 5, .cache_min_bytes = 5};
 };
 
 TEST_F(SchedulerClaimsTest, APinOfOnePartyMakesRoomForAnother) {

@@ -60,10 +60,10 @@ boost::asio::awaitable<void> ModelRunner::Run(std::shared_ptr<ModelRunner> self)
       spdlog::warn("load failed model={} error=\"{}\"", self->job_.name, OneLine(end.why.message));
     }
     self->StartStopping(end);
-    co_await self->Shut(useless || end.cause != Scheduler::ExitCause::kRefused);
+    co_await self->Shut(useless || end.cause != ExitCause::kRefused);
   } catch (const std::runtime_error& e) {  // its descriptors cannot be watched
     self->StartStopping(
-        {Scheduler::ExitCause::kRefused,
+        {ExitCause::kRefused,
          {api::ErrorCode::kUnavailable, std::string("the model runner failed: ") + e.what()}});
     self->Kill();
   }
@@ -93,7 +93,7 @@ std::vector<std::string> ModelRunner::AddDescriptors(std::vector<api::FileDescri
 // Returns why the runner has to stop.
 boost::asio::awaitable<ModelRunner::End> ModelRunner::Serve() {
   std::optional<End> failed = co_await LoadModel();
-  if (stop_reason_) co_return End{Scheduler::ExitCause::kRefused, *stop_reason_};
+  if (stop_reason_) co_return End{ExitCause::kRefused, *stop_reason_};
   if (failed) co_return *std::move(failed);
   state_ = State::kLoaded;
   spdlog::info("loaded model={} runner_pid={} load_ms={:.1f} memory_bytes={} cache_bytes={}", job_.name,
@@ -102,7 +102,7 @@ boost::asio::awaitable<ModelRunner::End> ModelRunner::Serve() {
   if (const auto observer = observer_.lock()) observer->OnLoaded(*this);
   std::optional<End> stalled;
   while (!over() && !stop_requested() && !stalled) stalled = co_await Watch(Time::max());
-  if (stop_reason_) co_return End{Scheduler::ExitCause::kRefused, *stop_reason_};
+  if (stop_reason_) co_return End{ExitCause::kRefused, *stop_reason_};
   if (!stalled || over()) stalled = co_await Died("the model runner died: ");
   spdlog::warn("runner died model={} runner_pid={} error=\"{}\"", job_.name, pid(),
                OneLine(stalled->why.message));
@@ -114,7 +114,7 @@ boost::asio::awaitable<std::optional<ModelRunner::End>> ModelRunner::LoadModel()
   const Time start = Clock::now();
   const Time deadline = LoadDeadline(start);
   last_frame_at_ = start;
-  const auto refused = [](api::Error why) { return End{Scheduler::ExitCause::kRefused, std::move(why)}; };
+  const auto refused = [](api::Error why) { return End{ExitCause::kRefused, std::move(why)}; };
   // A program takes its time to start on a busy machine.
   const Time started_by = job_.stall_timeout.count() > 0
                               ? start + std::max<Clock::duration>(job_.stall_timeout, kStartTime)
@@ -124,10 +124,10 @@ boost::asio::awaitable<std::optional<ModelRunner::End>> ModelRunner::LoadModel()
     // Before its first message a runner has read nothing of the model and cannot report yet that a signal
     // came from outside.
     const bool by_signal = exit_status() && exit_status()->by_signal;
-    co_return End{by_signal ? Scheduler::ExitCause::kKilled : ExitCauseOf(), std::move(opened).error()};
+    co_return End{by_signal ? ExitCause::kKilled : ExitCauseOf(), std::move(opened).error()};
   }
   const bool hangs = !opened && pid() != 0 && Clock::now() < deadline;
-  if (hangs) co_return End{Scheduler::ExitCause::kKilled, std::move(opened).error()};
+  if (hangs) co_return End{ExitCause::kKilled, std::move(opened).error()};
   if (!opened) co_return refused(std::move(opened).error());
 
   state_ = State::kEstimating;
@@ -148,7 +148,7 @@ boost::asio::awaitable<std::optional<ModelRunner::End>> ModelRunner::LoadModel()
 
 // Until the runner has answered LoadModel. Nothing when it has loaded the model or was stopped.
 boost::asio::awaitable<std::optional<ModelRunner::End>> ModelRunner::AwaitLoaded(Time start) {
-  const auto refused = [](api::Error why) { return End{Scheduler::ExitCause::kRefused, std::move(why)}; };
+  const auto refused = [](api::Error why) { return End{ExitCause::kRefused, std::move(why)}; };
   const auto answered = [this] { return state_ == State::kLoaded || load_failure_; };
   std::optional<End> stalled;
   while (!answered() && !over() && !stop_requested() && !stalled && Clock::now() < LoadDeadline(start)) {
@@ -180,14 +180,14 @@ int64_t ModelRunner::memory_bytes() const {
 
 // A signal from outside is the operator's or, when memory runs out, the kernel's: a request may be the reason
 // at most indirectly.
-Scheduler::ExitCause ModelRunner::ExitCauseOf() const {
+ExitCause ModelRunner::ExitCauseOf() const {
   const auto& exit = exit_status();
-  return exit && exit->external ? Scheduler::ExitCause::kKilled : Scheduler::ExitCause::kCrashed;
+  return exit && exit->external ? ExitCause::kKilled : ExitCause::kCrashed;
 }
 
-std::optional<Scheduler::DeathTime> ModelRunner::death_time() const {
+std::optional<DeathTime> ModelRunner::death_time() const {
   if (stalled() || !over()) return hung_;
-  return Scheduler::DeathTime{over_since(), over_since()};
+  return DeathTime{over_since(), over_since()};
 }
 
 boost::asio::awaitable<ModelRunner::End> ModelRunner::Died(std::string what) {
@@ -218,7 +218,7 @@ boost::asio::awaitable<std::optional<ModelRunner::End>> ModelRunner::Watch(Time 
   hung_ = {last_activity() - kStuckUnseen, last_activity() + kProgressInterval};
   const double seconds = std::chrono::duration<double>(job_.stall_timeout).count();
   const bool silent = Clock::now() - last_frame_at_ > job_.stall_timeout / 2;
-  co_return End{silent ? Scheduler::ExitCause::kKilled : Scheduler::ExitCause::kCrashed,
+  co_return End{silent ? ExitCause::kKilled : ExitCause::kCrashed,
                 {api::ErrorCode::kRunnerDied, fmt::format("the model runner {} for {} s and was killed",
                                                           silent ? "sent no heartbeat" : "hung", seconds)}};
 }

@@ -68,11 +68,11 @@ class ModelRunner : public RunnerSession {
    public:
     virtual ~Observer() = default;
     // It has estimated its model's memory and waits for ApproveLoad() or Stop().
-    virtual void OnMemoryEstimate(ModelRunner& runner, Scheduler::MemoryEstimate estimate) = 0;
+    virtual void OnMemoryEstimate(ModelRunner& runner, MemoryEstimate estimate) = 0;
     virtual void OnLoaded(ModelRunner& runner) = 0;
     // The runner takes nothing more: it failed to load, died, or was stopped. The observer ends the requests
     // that it has not ended, or submits them to another runner.
-    virtual void OnStopping(ModelRunner& runner, Scheduler::ExitCause cause, const api::Error& why) = 0;
+    virtual void OnStopping(ModelRunner& runner, ExitCause cause, const api::Error& why) = 0;
     virtual void OnReaped(ModelRunner& runner) = 0;  // reaped
     virtual void OnRequestStarted(api::RequestId id) = 0;
     virtual void OnRequestProgress(api::RequestId id) = 0;  // the first that this runner computed for it
@@ -137,7 +137,7 @@ class ModelRunner : public RunnerSession {
   }
   bool stalled() const { return hung_.has_value(); }  // it was killed because it hung
   // When it died or hung. Nothing: it was asked to stop.
-  std::optional<Scheduler::DeathTime> death_time() const;
+  std::optional<DeathTime> death_time() const;
   bool stopping() const { return state_ == State::kStopping; }
   bool loaded() const { return state_ == State::kLoaded; }
 
@@ -147,7 +147,7 @@ class ModelRunner : public RunnerSession {
 
   static boost::asio::awaitable<void> Run(std::shared_ptr<ModelRunner> self);
   struct End {
-    Scheduler::ExitCause cause;
+    ExitCause cause;
     api::Error why;
   };
   boost::asio::awaitable<End> Serve();
@@ -157,7 +157,7 @@ class ModelRunner : public RunnerSession {
   bool Loads() const { return state_ == State::kEstimating || state_ == State::kLoading; }
   Time LoadDeadline(Time start) const;
   boost::asio::awaitable<End> Died(std::string what);
-  Scheduler::ExitCause ExitCauseOf() const;
+  ExitCause ExitCauseOf() const;
   Time StalledAt() const;
   boost::asio::awaitable<std::optional<End>> Watch(Time until);
   void StartStopping(const End& end);
@@ -197,12 +197,12 @@ class ModelRunner : public RunnerSession {
   Time last_frame_at_{};     // of any frame
   Time last_progress_at_{};  // of the last heartbeat with another progress
   api::ipc::Heartbeat heartbeat_;
-  Scheduler::MemoryEstimate estimate_;
+  MemoryEstimate estimate_;
   int64_t cache_granted_ = 0;
   Time estimated_at_{};
   std::chrono::nanoseconds waited_{};  // for ApproveLoad()
   std::chrono::nanoseconds load_time_{};
-  std::optional<Scheduler::DeathTime> hung_;
+  std::optional<DeathTime> hung_;
   uint64_t last_question_ = 0;
   std::optional<uint64_t> engine_asked_;  // the question that is open
   std::optional<api::ipc::EngineInspected> engine_;

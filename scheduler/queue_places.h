@@ -67,6 +67,8 @@ class QueuePlaces {
     return waiting_ > all_max_ + Behind(all_max_) || std::ranges::any_of(parties_, fills_places_behind) ||
            (model_max_ > 0 && std::ranges::any_of(models_, beyond(model_max_ + Behind(model_max_))));
   }
+  // As many places, all free.
+  QueuePlaces WithoutRequests() const { return {all_max_, model_max_}; }
   // The same requests wait.
   bool HasCountsOf(const QueuePlaces& other) const {
     return waiting_ == other.waiting_ && models_ == other.models_ && parties_ == other.parties_ &&

@@ -1,26 +1,24 @@
 #include "scheduler/scheduler.h"
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 namespace quire::scheduler {
-// Nothing: never. Of a model that nobody has used since its load the default counts.
-std::optional<Scheduler::Time> Scheduler::ExpiresAt(const Model& model, Time now) const {
-  if (const auto claimed = model.claims.ExpiresAt(now)) {
-    return *claimed == KeepAliveClaims::kNever ? std::nullopt : claimed;
-  }
-  const KeepAlive keep_alive = options_.default_keep_alive;
-  const bool never = keep_alive < KeepAlive::zero() || keep_alive > Time::max() - model.idle_since;
-  return never ? std::nullopt : std::optional(model.idle_since + keep_alive);
+namespace {
+
+using State = Model::State;
+
+// Runners killed while loading before the waiting requests fail.
+constexpr int32_t kLoadDeathsMax = 3;
+
+// The first request of models.
+api::RequestId OldestOf(const std::vector<Models::iterator>& models) {
+  api::RequestId oldest = Plan::kNoRequest;
+  for (const Models::iterator model : models) oldest = std::min(oldest, model->second.order().first);
+  return oldest;
 }
 
-// That wait for the model.
-KeepAliveClaims::Parties Scheduler::PartiesOf(const Model& model) const {
-  KeepAliveClaims::Parties parties;
-  for (const api::RequestId id : model.waiting) parties.insert(requests_.find(id)->second.party);
-  return parties;
-}
+}  // namespace
 
 // ---- events ----
 
@@ -28,388 +26,273 @@ api::Result<void> Scheduler::Enqueue(api::RequestId id, const std::string& key,
                                      std::optional<KeepAliveClaim> keep_alive, Time now,
                                      const std::string& party, AnswerLength length,
                                      const std::string& member) {
-  if (!places_.HasRoom(key, party, length)) return api::Fail(api::ErrorCode::kOverloaded, kBusy);
-  Request request{.key = key, .party = party, .member = member, .length = length, .keep_alive = keep_alive};
-  const bool bounded =
-      options_.queue_timeout > KeepAlive::zero() && options_.queue_timeout < Time::max() - now;
-  if (bounded) request.give_up_at = now + options_.queue_timeout;
-  newest_ = std::max(newest_, id);
-  requests_.emplace(id, std::move(request));
-  Model& model = models_[key];
+  if (IsFullFor(key, party, length)) return api::Fail(api::ErrorCode::kOverloaded, kBusy);
+  queue_.Add(id, {.key = key, .party = party, .member = member, .length = length, .keep_alive = keep_alive},
+             now);
+  Model& model = slots_.models()[key];
   model.waiting.push_back(id);
   if (model.unload_by && *model.unload_by != party) {
     model.unload_requested = false;
     model.unload_by.reset();
   }
-  places_.Add(key, party, length);
   return {};
 }
 
+bool Scheduler::Sent(api::RequestId id, Time now) {
+  QueuedRequest* request = queue_.Find(id);
+  if (request == nullptr || !request->admitted) return false;
+  request->sent_at = now;
+  return slots_.Find(request->key)->quarantine.Sent(id, *request, options_.probation_time);
+}
+
 void Scheduler::Start(api::RequestId id) {
-  const auto found = requests_.find(id);
-  if (found == requests_.end() || found->second.started) return;
-  found->second.started = true;
-  found->second.give_up_at.reset();
-  places_.Remove(found->second.key, found->second.party, found->second.length);
+  if (QueuedRequest* request = queue_.Find(id)) queue_.Start(*request);
 }
 
 void Scheduler::Progress(api::RequestId id, Time now) {
-  const auto found = requests_.find(id);
-  if (found == requests_.end() || !found->second.admitted) return;
-  Request& request = found->second;
-  if (!request.progressed_at) request.progressed_at = now;
-  Model& model = models_.at(request.key);
-  model.in_turn.erase(id);
-  request.quarantined = false;
-  request.probation_failures = 0;
-  request.unexplained_deaths = 0;
-  request.tried_first = false;
-  deaths_.erase(request.key);
-}
-
-// Erases the request's record; the caller has removed it from its model.
-void Scheduler::EraseRequest(api::RequestId id) {
-  const auto found = requests_.find(id);
-  if (!found->second.started) places_.Remove(found->second.key, found->second.party, found->second.length);
-  requests_.erase(found);
-}
-
-void Scheduler::Remove(api::RequestId id, Time now) {
-  if (requests_.contains(id)) RemoveExisting(id, now);
+  QueuedRequest* request = queue_.Find(id);
+  if (request == nullptr || !request->admitted) return;
+  if (!request->progressed_at) request->progressed_at = now;
+  request->suspicion = {};
+  slots_.Find(request->key)->quarantine.EndTurnOf(id);
+  slots_.ForgetDeaths(request->key);
 }
 
 void Scheduler::Abandon(api::RequestId id, Time now) {
-  const auto found = requests_.find(id);
-  if (found == requests_.end()) return;
-  RecordDeparture(found->second, now);
-  RemoveExisting(id, now);
+  if (const QueuedRequest* request = queue_.Find(id))
+    slots_.Find(request->key)->quarantine.Depart(*request, now);
+  Remove(id, now);
 }
 
-void Scheduler::RemoveExisting(api::RequestId id, Time now) {
-  const Request& request = requests_.at(id);
-  const auto position = models_.find(request.key);
-  Model& model = position->second;
-  if (request.admitted) {
+void Scheduler::Remove(api::RequestId id, Time now) {
+  const QueuedRequest* request = queue_.Find(id);
+  if (request == nullptr) return;
+  const std::string key = request->key;
+  Model& model = *slots_.Find(key);
+  if (request->admitted) {
     --model.running;
-    model.claims.End(request.party, now);
+    model.claims.End(request->party, now);
     model.last_use = ++uses_;
     if (model.running == 0) model.idle_since = now;
-    model.in_turn.erase(id);
+    model.quarantine.EndTurnOf(id);
   } else {
     std::erase(model.waiting, id);
   }
-  EraseRequest(id);
-  if (model.state == State::kNotLoaded && model.waiting.empty() && !model.restart_pinned)
-    models_.erase(position);
+  queue_.Erase(id);
+  slots_.EraseIfUnused(key);
 }
 
 void Scheduler::OnMemoryEstimate(const std::string& key, MemoryEstimate estimate) {
-  const auto found = models_.find(key);
-  if (found == models_.end() || found->second.state != State::kLoading) return;
-  found->second.estimate = estimate;
+  Model* model = slots_.Find(key);
+  if (model != nullptr && model->state == State::kLoading) model->load.estimate = estimate;
 }
 
 void Scheduler::LoadDone(const std::string& key, Time now) {
-  const auto found = models_.find(key);
-  if (found == models_.end() || found->second.state != State::kLoading) return;
-  Model& model = found->second;
-  model.state = State::kReady;
-  model.just_loaded = true;
-  if (!model.restarted) model.claims = {};
-  model.restart_pinned = false;
-  model.gave_room.reset();
-  model.loads_as.reset();
-  model.suspension = 0;
-  model.idle_since = now;
-  model.paid_off_at = now + (now - model.loading_since);
-  model.last_use = ++uses_;
+  Model* model = slots_.Find(key);
+  if (model == nullptr || model->state != State::kLoading) return;
+  model->state = State::kReady;
+  model->load.just_done = true;
+  model->load.paid_off_at = now + (now - model->load.since);
+  if (!model->next.keeps_claims) model->claims = {};
+  model->next = {};
+  model->idle_since = now;
+  model->last_use = ++uses_;
+}
+
+std::vector<api::RequestId> Scheduler::RunnerStopping(const std::string& key, ExitCause cause, Time now,
+                                                      std::optional<DeathTime> died) {
+  std::vector<api::RequestId> lost;
+  Model* const model = slots_.Find(key);
+  if (model == nullptr || model->state == State::kNotLoaded) return lost;
+  const int32_t deaths = cause != ExitCause::kRefused ? slots_.RecordDeath(key, now) : 0;
+  // Requests that waited for the load fail with a runner that dies during it or right after it: a model that
+  // always does must not be reloaded again and again for them.
+  const bool killed = cause == ExitCause::kKilled && deaths < kLoadDeathsMax;
+  if ((model->state == State::kLoading || model->load.just_done) && !killed) {
+    lost.assign(model->waiting.begin(), model->waiting.end());
+    model->waiting.clear();
+  }
+  const Time died_at = died ? std::min(died->to, now) : now;
+  const DeathTime within{died ? std::min(died->from, died_at) : now, died_at};
+  const auto failed = model->quarantine.CountDeath(key, queue_, cause, within, options_.probation_time);
+  for (auto& [id, request] : queue_.requests()) {
+    if (!request.RunsIn(key)) continue;
+    if (failed.contains(id)) {
+      lost.push_back(id);
+    } else {
+      request.EndRun(now);
+      model->waiting.push_back(id);
+    }
+  }
+  std::ranges::sort(model->waiting);
+  // A pinned model is reloaded by itself unless its file can no longer be loaded.
+  const bool was_pinned = model->claims.IsPinned() && (model->ready() || model->next.pinned);
+  const bool gives_room = model->state == State::kStopping && model->next.gave_room && model->next.pinned;
+  const bool comes_back = gives_room || (was_pinned && cause != ExitCause::kRefused);
+  model->next.pinned = comes_back && !model->unload_requested && !closed_;
+  model->running = 0;
+  model->claims.EndAll(now);
+  model->quarantine.EndTurn();
+  model->load.just_done = false;
+  model->state = State::kStopping;
+  for (const api::RequestId id : lost) queue_.Erase(id);
+  std::ranges::sort(lost);
+  return lost;
 }
 
 void Scheduler::RunnerReaped(const std::string& key) {
-  const auto found = models_.find(key);
-  if (found == models_.end()) return;
-  if (found->second.waiting.empty() && !found->second.restart_pinned) {
-    models_.erase(found);
-    return;
-  }
+  Model* const model = slots_.Find(key);
+  if (model == nullptr) return;
   Model next;
-  next.waiting = std::move(found->second.waiting);
-  next.last_probations = std::move(found->second.last_probations);
-  next.restart_pinned = found->second.restart_pinned;
-  next.loads_as = found->second.loads_as;
-  next.suspension = found->second.suspension;
-  next.gave_way = next.loads_as.has_value();
-  next.gave_room = found->second.gave_room;
-  const bool unloaded_for_all = found->second.unload_requested && !found->second.unload_by;
-  if ((deaths_.contains(key) || next.loads_as || next.gave_room) && !unloaded_for_all) {
-    next.restarted = true;
-    next.claims = std::move(found->second.claims);
-  }
-  found->second = std::move(next);
+  next.waiting = std::move(model->waiting);
+  next.quarantine = model->quarantine.OfNextRunner();
+  next.next = model->next;
+  next.next.gave_way = next.next.loads_as.has_value();
+  const bool unloaded_for_all = model->unload_requested && !model->unload_by;
+  next.next.keeps_claims =
+      (slots_.HasDied(key) || next.next.loads_as || next.next.gave_room) && !unloaded_for_all;
+  if (next.next.keeps_claims) next.claims = std::move(model->claims);
+  *model = std::move(next);
+  slots_.EraseIfUnused(key);
 }
 
 void Scheduler::Unload(const std::string& key) {
-  const auto found = models_.find(key);
-  if (found == models_.end()) return;
-  if (found->second.state == State::kLoading || found->second.state == State::kReady) {
-    found->second.unload_requested = true;
-    found->second.unload_by.reset();
+  Model* const model = slots_.Find(key);
+  if (model == nullptr) return;
+  if (model->state == State::kLoading || model->ready()) {
+    model->unload_requested = true;
+    model->unload_by.reset();
   } else {
-    found->second.claims = {};
+    model->claims = {};
   }
-  CancelRestart(found);
+  CancelRestart(key);
 }
 
 void Scheduler::EndClaim(const std::string& key, const std::string& party, Time now) {
-  const auto found = models_.find(key);
-  if (found == models_.end()) return;
-  Model& model = found->second;
-  model.claims.Release(party);
-  const auto waiting = PartiesOf(model);
+  Model* const model = slots_.Find(key);
+  if (model == nullptr) return;
+  model->claims.Release(party);
+  const auto waiting = queue_.PartiesOf(model->waiting);
   const bool waited_for = waiting.size() > 1 || (waiting.size() == 1 && *waiting.begin() != party);
-  if (!model.claims.HasOther(party, now) && !waited_for) {
-    const bool unloads_later = model.state == State::kLoading || model.state == State::kReady;
-    if (unloads_later && !model.unload_requested) {
-      model.unload_requested = true;
-      model.unload_by = party;
+  if (!model->claims.HasOther(party, now) && !waited_for) {
+    const bool unloads_later = model->state == State::kLoading || model->ready();
+    if (unloads_later && !model->unload_requested) {
+      model->unload_requested = true;
+      model->unload_by = party;
     }
-    CancelRestart(found);
-  } else if (!model.claims.IsPinned()) {
-    CancelRestart(found);
+    CancelRestart(key);
+  } else if (!model->claims.IsPinned()) {
+    CancelRestart(key);
   }
 }
 
-void Scheduler::CancelRestart(Models::iterator model) {
-  model->second.restart_pinned = false;
-  if (model->second.state == State::kNotLoaded && model->second.waiting.empty()) models_.erase(model);
+void Scheduler::CancelRestart(const std::string& key) {
+  slots_.Find(key)->next.pinned = false;
+  slots_.EraseIfUnused(key);
 }
 
 void Scheduler::Close() {
   closed_ = true;
-  for (auto& [key, model] : models_) model.restart_pinned = false;
-  std::erase_if(models_, [](const auto& entry) {
-    return entry.second.state == State::kNotLoaded && entry.second.waiting.empty();
-  });
+  for (auto& [key, model] : slots_.models()) model.next.pinned = false;
+  std::erase_if(slots_.models(), [](const auto& entry) { return entry.second.unused(); });
 }
 
 // ---- decisions ----
 
-// The first request of models.
-api::RequestId Scheduler::OldestOf(const std::vector<Models::iterator>& models) {
-  api::RequestId oldest = kNoRequest;
-  for (const Models::iterator model : models) oldest = std::min(oldest, OrderOf(model->second).first);
-  return oldest;
-}
-
-Scheduler::Plan Scheduler::NextPlan(Time now) {
+Plan Scheduler::NextPlan(Time now) {
   Plan plan;
-  Expire(now, plan);
-  UnloadUnused(now, plan);
+  queue_.Expire(now, plan);
+  for (const api::RequestId id : plan.expire) Abandon(id, now);
+  slots_.UnloadUnused(now, plan);
 
-  std::vector<Models::iterator> to_load = ModelsToLoad(now, plan);
-  const api::RequestId oldest_to_load = std::min(OldestOf(to_load), OldestOf(AwaitingMemory()));
+  const std::vector<Models::iterator> to_load = slots_.ModelsToLoad(now, plan);
+  const api::RequestId oldest_to_load = std::min(OldestOf(to_load), OldestOf(slots_.AwaitingMemory()));
   // Requests that waited for a load, or arrived before any request that needs room, are admitted even if the
   // model must drain.
-  for (auto model = models_.begin(); model != models_.end(); ++model) {
-    Model& m = model->second;
-    const bool first_come = !m.waiting.empty() && m.waiting.front() < oldest_to_load && !m.unload_requested;
-    if (m.state == State::kReady && (m.just_loaded || first_come)) Admit(model, now, plan);
-    m.just_loaded = false;
+  for (auto& [key, model] : slots_.models()) {
+    const bool first_come = model.first() < oldest_to_load && !model.unload_requested;
+    if (model.ready() && (model.load.just_done || first_come)) Admit(model, now, plan);
+    model.load.just_done = false;
     // A model unloaded by name drains for its own next requests as it does for another model.
-    m.draining = m.state == State::kReady && m.unload_requested && !m.waiting.empty();
+    model.drain.active = model.leaves() && !model.waiting.empty();
   }
-  std::vector<const Model*> in_need = AssignSlots(to_load, now, plan);
-  GrantMemory(now, plan);
-  for (const Models::iterator model : AwaitingMemory()) in_need.push_back(&model->second);
-  const Waiters waiters = WaitersFor(in_need, now);
-  PassTurnsOn(now);
-  for (auto model = models_.begin(); model != models_.end(); ++model) {
-    SuspendIfOverdue(model, waiters, now, plan);
-    const Model& m = model->second;
-    if (m.state == State::kReady && !m.unload_requested && !m.draining) Admit(model, now, plan);
+  std::vector<const Model*> in_need = slots_.AssignSlots(to_load, now, plan);
+  slots_.GrantMemory(now, plan);
+  for (const Models::iterator model : slots_.AwaitingMemory()) in_need.push_back(&model->second);
+  const DrainTurns::Waiters waiters = turns_.WaitersFor(in_need, now);
+  turns_.PassOn(now);
+  for (auto model = slots_.models().begin(); model != slots_.models().end(); ++model) {
+    if (turns_.MayAdmit(model, waiters, now, plan)) Admit(model->second, now, plan);
   }
-  for (auto& [key, model] : models_) {
-    model.gave_way = false;
-    if (!model.in_turn.empty() && !model.waiting.empty() && model.turn_ends > now)
-      WakeBy(model.turn_ends, plan);
-    if (model.state != State::kReady || !Idle(model)) continue;
-    if (const auto expires_at = ExpiresAt(model, now)) WakeBy(*expires_at, plan);
+  for (auto& [key, model] : slots_.models()) {
+    model.next.gave_way = false;
+    const auto turn_ends = model.quarantine.turn_ends();
+    if (turn_ends && !model.waiting.empty() && *turn_ends > now) plan.WakeBy(*turn_ends);
+    if (!model.ready() || model.running > 0 || !model.waiting.empty()) continue;
+    if (const auto expires_at = model.ExpiresAt(now, options_.default_keep_alive)) plan.WakeBy(*expires_at);
   }
   return plan;
 }
 
-void Scheduler::WakeBy(Time time, Plan& plan) {
-  if (!plan.wake_at || time < *plan.wake_at) plan.wake_at = time;
-}
-
-void Scheduler::Expire(Time now, Plan& plan) {
-  if (options_.queue_timeout <= KeepAlive::zero()) return;
-  for (const auto& [id, request] : requests_) {
-    if (!request.give_up_at) continue;
-    if (*request.give_up_at <= now) {
-      plan.expire.push_back(id);
-    } else {
-      WakeBy(*request.give_up_at, plan);
+// Admits all requests that wait for a ready model; while some of them are quarantined, in turns.
+void Scheduler::Admit(Model& model, Time now, Plan& plan) {
+  while (!model.waiting.empty() && model.quarantine.IsOver(now)) {
+    for (const api::RequestId id :
+         model.quarantine.NextTurn(model.waiting, queue_, options_.probation_time, now)) {
+      QueuedRequest& request = queue_.At(id);
+      request.Admit(now);
+      ++model.running;
+      model.last_use = ++uses_;
+      model.claims.Start(request.party, request.keep_alive, options_.default_keep_alive);
+      plan.admit.push_back(id);
     }
   }
-  std::ranges::sort(plan.expire);
-  for (const api::RequestId id : plan.expire) Abandon(id, now);
-}
-
-void Scheduler::StartUnload(Models::iterator model, Plan& plan, UnloadReason reason) {
-  ++unloads_[reason];
-  model->second.state = State::kStopping;
-  plan.unload.push_back(model->first);
-}
-
-// Unloads unused models: loads whose clients all disconnected, models to be unloaded by name, models past
-// their keep-alive.
-void Scheduler::UnloadUnused(Time now, Plan& plan) {
-  for (auto model = models_.begin(); model != models_.end(); ++model) {
-    const Model& m = model->second;
-    if (m.state == State::kLoading && m.waiting.empty() && !m.restart_pinned) {
-      StartUnload(model, plan, UnloadReason::kCancelled);
-    }
-    if (m.state != State::kReady || m.running > 0) continue;
-    const std::optional<Time> expires_at = ExpiresAt(m, now);
-    const bool expired = m.waiting.empty() && expires_at && *expires_at <= now;
-    const bool owed = m.just_loaded && !m.waiting.empty();
-    if (expired || (m.unload_requested && !owed)) {
-      StartUnload(model, plan, m.unload_requested ? UnloadReason::kUnloaded : UnloadReason::kExpired);
-    }
-  }
-}
-
-// Models that need a runner, in the order in which they get one.
-std::vector<Scheduler::Models::iterator> Scheduler::ModelsToLoad(Time now, Plan& plan) {
-  std::vector<Models::iterator> to_load;
-  for (auto model = models_.begin(); model != models_.end(); ++model) {
-    if (model->second.state != State::kNotLoaded) continue;
-    const auto deaths = deaths_.find(model->first);
-    if (deaths != deaths_.end() && deaths->second.retry_at > now) {
-      WakeBy(deaths->second.retry_at, plan);
-    } else if (MayLoad(model->second)) {
-      to_load.push_back(model);
-    }
-  }
-  SortByTurn(to_load);
-  return to_load;
-}
-
-// Assigns free model slots in order and makes room for the other models: one slot each, counting slots that
-// become free anyway. Returns the models for which another one must go.
-std::vector<const Scheduler::Model*> Scheduler::AssignSlots(const std::vector<Models::iterator>& to_load,
-                                                            Time now, Plan& plan) {
-  const auto count = [this](State state) {
-    return std::ranges::count_if(models_, [state](const auto& entry) { return entry.second.state == state; });
-  };
-  int64_t stopping = count(State::kStopping);
-  int64_t free = std::max(options_.models_max, 1) - count(State::kLoading) - count(State::kReady) - stopping;
-  std::vector<Model*> leaving = ModelsLeaving();
-  std::vector<const Model*> in_need;
-  bool may_come = stopping > 0 || !leaving.empty() || free > 0 || count(State::kLoading) > 0;
-  for (const Models::iterator model : to_load) {
-    if (free > 0) {
-      --free;
-      model->second.state = State::kLoading;
-      model->second.loading_since = now;
-      plan.load.push_back(Load{model->first, FirstOf(model->second)});
-    } else if (AwaitsFreeRoom(model->second)) {
-      continue;
-    } else if (stopping > 0) {
-      --stopping;
-    } else if (!leaving.empty()) {
-      leaving.back()->draining = true;
-      leaving.pop_back();
-      in_need.push_back(&model->second);
-    } else if (MakeRoom(model->second, plan, UnloadReason::kModelLimit) || may_come) {
-      may_come = true;
-      in_need.push_back(&model->second);
-    } else {
-      Reject(model, plan);
-    }
-  }
-  for (const auto& [key, model] : models_) {
-    if (model.draining && model.unload_requested) in_need.push_back(&model);  // for its own next runner
-  }
-  return in_need;
-}
-
-// Models that run what they have until they are unloaded by name; what has drained longest is last.
-std::vector<Scheduler::Model*> Scheduler::ModelsLeaving() {
-  std::vector<Model*> leaving;
-  for (auto& [key, model] : models_) {
-    if (model.state == State::kReady && model.unload_requested) leaving.push_back(&model);
-  }
-  std::ranges::sort(leaving, std::ranges::greater(),
-                    [](const Model* model) { return model->draining_since.value_or(Time::max()); });
-  return leaving;
-}
-
-void Scheduler::Reject(Models::iterator model, Plan& plan) {
-  for (const api::RequestId id : model->second.waiting) {
-    plan.reject.push_back(id);
-    EraseRequest(id);
-  }
-  models_.erase(model);
 }
 
 // ---- views ----
 
 bool Scheduler::WillRestart(const std::string& key) const {
-  const auto found = models_.find(key);
-  return found != models_.end() && found->second.restart_pinned;
+  const auto found = slots_.models().find(key);
+  return found != slots_.models().end() && found->second.next.pinned;
 }
 
 std::vector<Scheduler::Ready> Scheduler::ReadyModels(Time now) const {
   std::vector<Ready> ready;
-  for (const auto& [key, model] : models_) {
-    if (model.state != State::kReady) continue;
-    ready.push_back({key, model.running, ExpiresAt(model, now)});
+  for (const auto& [key, model] : slots_.models()) {
+    if (model.ready())
+      ready.push_back({key, model.running, model.ExpiresAt(now, options_.default_keep_alive)});
   }
   return ready;
 }
 
 std::string Scheduler::CheckInvariants() const {
-  int64_t slots = 0;
   int64_t counted_requests = 0;
-  for (const auto& [key, model] : models_) {
-    if (model.state != State::kNotLoaded) ++slots;
-    if (model.state == State::kNotLoaded && model.waiting.empty() && !model.restart_pinned)
-      return "model " + key + " is not loaded and has no waiting request";
-    if (model.state != State::kReady && model.running != 0)
+  const auto& requests = queue_.requests();
+  for (const auto& [key, model] : slots_.models()) {
+    if (model.unused()) return "model " + key + " is not loaded and has no waiting request";
+    if (!model.ready() && model.running != 0)
       return "model " + key + " has running requests but is not ready";
     if (model.claims.running() != model.running)
       return "model " + key + " counts running requests that its parties do not have";
     counted_requests += std::ssize(model.waiting) + model.running;
-    const auto admitted = std::ranges::count_if(
-        requests_, [&key](const auto& entry) { return entry.second.admitted && entry.second.key == key; });
+    const auto admitted =
+        std::ranges::count_if(requests, [&key](const auto& entry) { return entry.second.RunsIn(key); });
     if (admitted != model.running) return "model " + key + " has a wrong count of running requests";
-    for (const api::RequestId id : model.in_turn) {
-      const auto found = requests_.find(id);
-      if (found == requests_.end() || !found->second.admitted || found->second.key != key)
+    for (const api::RequestId id : model.quarantine.in_turn()) {
+      const auto found = requests.find(id);
+      if (found == requests.end() || !found->second.RunsIn(key))
         return "model " + key + " waits for a request that it does not run";
     }
     if (!std::ranges::is_sorted(model.waiting)) return "model " + key + " queues its requests out of order";
     for (const api::RequestId id : model.waiting) {
-      const auto found = requests_.find(id);
-      if (found == requests_.end() || found->second.admitted || found->second.key != key) {
+      const auto found = requests.find(id);
+      if (found == requests.end() || found->second.admitted || found->second.key != key)
         return "model " + key + " queues a request that does not wait for it";
-      }
     }
   }
-  if (slots > std::max(options_.models_max, 1)) return "more models than model slots";
-  if (options_.memory_bytes > 0 && Granted(/*leaving_only=*/false) > options_.memory_bytes) {
-    return "more memory granted than available";
-  }
-  if (counted_requests != std::ssize(requests_)) return "a request is in no state, or in two";
-  QueuePlaces taken(options_.queue_max, options_.model_queue_max);
-  for (const auto& [id, request] : requests_) {
-    if (!request.started) taken.Add(request.key, request.party, request.length);
-  }
-  if (!taken.HasCountsOf(places_)) return "wrong count of waiting requests";
-  if (taken.IsOverfull()) return "more waiting requests than places";
-  return "";
+  if (counted_requests != std::ssize(requests)) return "a request is in no state, or in two";
+  if (std::string broken = slots_.CheckInvariants(); !broken.empty()) return broken;
+  return queue_.CheckInvariants();
 }
 
 }  // namespace quire::scheduler

@@ -16,8 +16,6 @@ using std::chrono::hours;
 using std::chrono::seconds;
 using testing::ElementsAre;
 using testing::IsEmpty;
-using Time = Scheduler::Time;
-using ExitCause = Scheduler::ExitCause;
 
 // ---- runners that die ----
 
@@ -123,7 +121,7 @@ TEST_F(SchedulerTest, APinnedModelWhoseRunnerDiesIdleIsLoadedAgain) {
       plan = Plan(now);
     }
     ASSERT_THAT(LoadsOf(plan), ElementsAre("a"));
-    EXPECT_EQ(plan.load[0].first, Scheduler::kNoRequest);
+    EXPECT_EQ(plan.load[0].first, Plan::kNoRequest);
     EXPECT_THAT(Plan(now).unload, IsEmpty()) << "even without a waiting request";
     if (deaths % 2 != 0) continue;  // it dies while it loads, too
     scheduler().LoadDone("a", now);
@@ -188,13 +186,13 @@ class SchedulerMemoryTest : public SchedulerTest {
  protected:
   void SetUp() override { Make({.models_max = 4, .memory_bytes = 100}); }
   // Loads a model up to its memory estimate.
-  Scheduler::Plan Estimate(uint64_t id, const std::string& key, Scheduler::MemoryEstimate estimate) {
+  scheduler::Plan Estimate(uint64_t id, const std::string& key, MemoryEstimate estimate) {
     Enqueue(id, key);
     (void)Plan();
     scheduler().OnMemoryEstimate(key, estimate);
     return Plan();
   }
-  static int64_t CacheOf(const Scheduler::Plan& plan) {
+  static int64_t CacheOf(const scheduler::Plan& plan) {
     return plan.grants.size() == 1 ? plan.grants[0].cache_bytes : -1;
   }
 };

@@ -24,8 +24,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::ElementsAre;
 using testing::IsEmpty;
-using Time = Scheduler::Time;
-using ExitCause = Scheduler::ExitCause;
 
 // One model; `now` moves on where a runner is restarted late.
 class QuarantineTest : public SchedulerTest {
@@ -35,7 +33,7 @@ class QuarantineTest : public SchedulerTest {
     ASSERT_TRUE(scheduler().Enqueue(Id(id), "m", {}, now, party, AnswerLength::kAny, member));
   }
   void Load() {
-    Scheduler::Plan plan = Plan(now);
+    auto plan = Plan(now);
     while (plan.load.empty()) {
       ASSERT_TRUE(plan.wake_at) << "the model is not loaded";
       now = *plan.wake_at;
@@ -44,8 +42,7 @@ class QuarantineTest : public SchedulerTest {
     scheduler().LoadDone("m", now);
   }
   // Requests that fail.
-  std::vector<RequestId> Die(ExitCause cause = ExitCause::kCrashed,
-                             std::optional<Scheduler::DeathTime> died = {}) {
+  std::vector<RequestId> Die(ExitCause cause = ExitCause::kCrashed, std::optional<DeathTime> died = {}) {
     auto lost = scheduler().RunnerStopping("m", cause, now, died);
     scheduler().RunnerReaped("m");
     return lost;
@@ -207,7 +204,7 @@ TEST_F(QuarantineTest, AKillerThatHangsUpBeforeTheHangIsNoticedIsHeldAgainstNobo
     scheduler().Abandon(Id(id), now);
   }
   now += seconds(5);
-  const Scheduler::DeathTime hung{last_progress - seconds(10), last_progress + seconds(2)};
+  const DeathTime hung{last_progress - seconds(10), last_progress + seconds(2)};
   EXPECT_THAT(Die(ExitCause::kCrashed, hung), IsEmpty());
 }
 
@@ -317,7 +314,7 @@ class Scene {
       ASSERT_TRUE(scheduler_.Enqueue(Id(i), "m", {}, now_, request.party));
     }
   }
-  void Apply(const Scheduler::Plan& plan) {
+  void Apply(const scheduler::Plan& plan) {
     wake_at_ = plan.wake_at;
     for (const RequestId id : plan.admit) {
       Request& request = requests_[static_cast<size_t>(id)];
@@ -343,7 +340,7 @@ class Scene {
     ASSERT_TRUE(next) << "nothing happens any more";
     now_ = std::max(now_, *next);
     if (hung_since_ && now_ >= *hung_since_ + kHangNoticed)
-      return Kill(Scheduler::DeathTime{*hung_since_ - seconds(10), *hung_since_ + seconds(2)});
+      return Kill(DeathTime{*hung_since_ - seconds(10), *hung_since_ + seconds(2)});
     for (size_t i = 0; i < requests_.size(); ++i) {
       Request& request = requests_[i];
       const auto is_due = [this](const std::optional<Time>& time) { return time && *time <= now_; };
@@ -379,7 +376,7 @@ class Scene {
     request.leaves.reset();
     request.done = true;
   }
-  void Kill(const std::optional<Scheduler::DeathTime>& died) {
+  void Kill(const std::optional<DeathTime>& died) {
     hung_since_.reset();
     for (const RequestId id : scheduler_.RunnerStopping("m", ExitCause::kCrashed, now_, died)) {
       Request& request = requests_[static_cast<size_t>(id)];
@@ -396,7 +393,7 @@ class Scene {
 
   std::mt19937 random_;
   std::vector<Request> requests_;
-  Scheduler scheduler_{Scheduler::Options{.models_max = 1}};
+  Scheduler scheduler_{SchedulerOptions{.models_max = 1}};
   Time now_ = kStart;
   std::optional<Time> wake_at_;
   std::optional<Time> hung_since_;

@@ -34,9 +34,8 @@ namespace {
 
 using std::chrono::hours;
 using std::chrono::seconds;
-using ExitCause = Scheduler::ExitCause;
 
-const Scheduler::Time kSimulationStart{hours(1)};
+const Time kSimulationStart{hours(1)};
 
 class Simulation : private SimulatedRequests {
  public:
@@ -66,7 +65,7 @@ class Simulation : private SimulatedRequests {
   void Plan() {
     const uint64_t suspensions_before = Suspensions();
     const uint64_t room_made_before = RoomMade();
-    const Scheduler::Plan plan = scheduler_.NextPlan(now_);
+    const auto plan = scheduler_.NextPlan(now_);
     ASSERT_EQ(scheduler_.CheckInvariants(), "");
     for (const RequestId id : plan.expire) {
       if (running_.contains(id)) RecordDeparture(id, now_), EndRunOf(id);
@@ -99,7 +98,7 @@ class Simulation : private SimulatedRequests {
       stopping_.insert(key);
       unloaded_.insert(key);
     }
-    for (const Scheduler::MemoryGrant& grant : plan.grants) {
+    for (const Plan::MemoryGrant& grant : plan.grants) {
       ASSERT_TRUE(loading_.contains(grant.key));
       ASSERT_TRUE(granted_.insert(grant.key).second) << "granted twice";
       loading_since_[grant.key] = now_;
@@ -108,12 +107,12 @@ class Simulation : private SimulatedRequests {
     }
     CheckMemory();
     dropped_.clear();
-    for (const Scheduler::TooLarge& one : plan.too_large) {
+    for (const Plan::TooLarge& one : plan.too_large) {
       ASSERT_EQ(waiting_.erase(one.id), 1U);
       dropped_.insert(owners_.at(one.id).first);
     }
-    std::vector<Scheduler::Load> loaded_now;
-    for (const Scheduler::Load& load : plan.load) {
+    std::vector<Plan::Load> loaded_now;
+    for (const Plan::Load& load : plan.load) {
       ASSERT_FALSE(loading_.contains(load.key) || ready_.contains(load.key) || stopping_.contains(load.key));
       ASSERT_TRUE(waiting_.contains(load.first) || scheduler_.WillRestart(load.key));
       loading_.insert(load.key);
@@ -192,7 +191,7 @@ class Simulation : private SimulatedRequests {
     return std::next(set.begin(), Below(static_cast<int>(set.size())));
   }
 
-  using Reason = Scheduler::UnloadReason;
+  using Reason = UnloadReason;
   uint64_t CountUnloads(std::initializer_list<Reason> reasons) const {
     const auto& counts = scheduler_.unloads();
     return std::transform_reduce(
@@ -230,7 +229,7 @@ class Simulation : private SimulatedRequests {
     for (char name = 'a'; name < 'f'; ++name) {
       const std::string key(1, name);
       const bool has_runner = loading_.contains(key) || ready_.contains(key) || stopping_.contains(key);
-      if (!has_runner && OldestWaiting(key) == Scheduler::kNoRequest && !scheduler_.WillRestart(key))
+      if (!has_runner && OldestWaiting(key) == Plan::kNoRequest && !scheduler_.WillRestart(key))
         claims_.Clear(key);
     }
   }
@@ -261,14 +260,14 @@ class Simulation : private SimulatedRequests {
       }
       const Time since = full_since_.try_emplace(id, now_).first->second;
       ++turns_checked_;
-      ASSERT_LT(now_, std::max(since + 2 * Scheduler::Options().drain_pause, paid_off))
+      ASSERT_LT(now_, std::max(since + 2 * SchedulerOptions().drain_pause, paid_off))
           << "a request waits for room, and its party has none";
     }
   }
   // A model that was not loaded though it has waited longer: its runner has died lately, or it was suspended,
   // or its party has other requests.
-  void CheckOrderOfLoads(const std::vector<Scheduler::Load>& loads) {
-    for (const Scheduler::Load& load : loads) {
+  void CheckOrderOfLoads(const std::vector<Plan::Load>& loads) {
+    for (const Plan::Load& load : loads) {
       for (const auto& [id, key] : waiting_) {
         if (id >= load.first || key == load.key || suspended_.contains(key)) continue;
         if (loading_.contains(key) || ready_.contains(key) || stopping_.contains(key)) continue;
@@ -298,7 +297,7 @@ class Simulation : private SimulatedRequests {
         waits_since_.erase(id);
         continue;
       }
-      ASSERT_LT(now_ - since, Scheduler::Options().drain_pause) << "a request waits for a loaded model";
+      ASSERT_LT(now_ - since, SchedulerOptions().drain_pause) << "a request waits for a loaded model";
     }
   }
   void Unload() {

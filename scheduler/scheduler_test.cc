@@ -18,9 +18,6 @@ using std::chrono::minutes;
 using std::chrono::seconds;
 using testing::ElementsAre;
 using testing::IsEmpty;
-using Time = Scheduler::Time;
-using KeepAlive = Scheduler::KeepAlive;
-using ExitCause = Scheduler::ExitCause;
 
 TEST_F(SchedulerTest, OneLoadHoweverManyAsk) {
   Make(2);

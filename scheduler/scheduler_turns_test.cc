@@ -18,7 +18,6 @@ using std::chrono::minutes;
 using std::chrono::seconds;
 using testing::ElementsAre;
 using testing::IsEmpty;
-using Time = Scheduler::Time;
 
 constexpr milliseconds kPause{200};
 constexpr milliseconds kFirst = 2 * kPause;  // of an answer that has not run before

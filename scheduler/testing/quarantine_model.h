@@ -18,7 +18,6 @@ namespace quire::scheduler {
 
 class QuarantineModel {
  public:
-  using Time = Scheduler::Time;
   struct Waiting {
     api::RequestId id;
     std::pair<std::string, std::string> owner;  // a party, and its member
@@ -98,7 +97,7 @@ class QuarantineModel {
     return std::ranges::any_of(
         waiting, [&one](const Waiting& other) { return other.quarantined && other.owner == one.owner; });
   }
-  bool GoesOn(const std::string& key, Time now, Scheduler::KeepAlive probation) const {
+  bool GoesOn(const std::string& key, Time now, KeepAlive probation) const {
     const auto turn = turns_.find(key);
     return turn != turns_.end() && !turn->second.unproven.empty() && now < turn->second.began + probation;
   }

@@ -21,14 +21,13 @@ namespace quire::scheduler {
 class SimulatedRequests {
  protected:
   using RequestId = api::RequestId;
-  using Time = Scheduler::Time;
   using PartyMember = std::pair<std::string, std::string>;  // a party, and its member
   struct Places {
     int32_t all = 0;
     int32_t of_model = 0;  // 0: no limit of its own
   };
 
-  static Scheduler::MemoryEstimate EstimateOf(const std::string& key) {
+  static MemoryEstimate EstimateOf(const std::string& key) {
     const int64_t size = 15 * (key[0] - 'a' + 1);  // the largest never fits with its caches
     return {.fixed_bytes = size, .cache_bytes = 40, .cache_min_bytes = 10};
   }
@@ -36,7 +35,7 @@ class SimulatedRequests {
     for (const auto& [id, model] : waiting_) {
       if (model == key) return id;
     }
-    return Scheduler::kNoRequest;
+    return Plan::kNoRequest;
   }
   std::vector<QuarantineModel::Waiting> WaitingFor(const std::string& wanted) const {
     std::vector<QuarantineModel::Waiting> requests;
