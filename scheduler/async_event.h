@@ -21,6 +21,7 @@ class AsyncEvent {
   AsyncEvent(const AsyncEvent&) = delete;
   AsyncEvent& operator=(const AsyncEvent&) = delete;
 
+  const boost::asio::any_io_executor& executor() const { return executor_; }
   // Until the next Notify(), `until`, or cancellation of the awaiting coroutine, whichever comes first. False
   // when it is canceled: then nothing more should be awaited.
   boost::asio::awaitable<bool> Wait(Time until = Time::max());

@@ -172,7 +172,7 @@ TEST_F(DispatcherTest, UnloadLetsRunningRequestsEnd) {
 }
 
 TEST_F(DispatcherTest, UnloadsTheLeastRecentlyUsedToMakeRoom) {
-  limits().loaded_models_max = 2;
+  limits().models_max = 2;
   EXPECT_TRUE(Generate(Spec("ok", "a"), "answer 1").finished);
   EXPECT_TRUE(Generate(Spec("ok", "b"), "answer 1").finished);
   EXPECT_TRUE(Generate(Spec("ok", "a"), "answer 1").finished);
@@ -181,7 +181,7 @@ TEST_F(DispatcherTest, UnloadsTheLeastRecentlyUsedToMakeRoom) {
 }
 
 TEST_F(DispatcherTest, WaitsForRunningRequestsWhenNoModelIsIdle) {
-  limits().loaded_models_max = 1;
+  limits().models_max = 1;
   auto a = StartReady(Spec("ok", "a"), "stall");
   const auto b = Submit(Spec("ok", "b"), "answer 1");
   loop().Poll();
@@ -194,7 +194,7 @@ TEST_F(DispatcherTest, WaitsForRunningRequestsWhenNoModelIsIdle) {
 }
 
 TEST_F(DispatcherTest, RefusesWhenEveryLoadedModelIsPinned) {
-  limits().loaded_models_max = 1;
+  limits().models_max = 1;
   ASSERT_TRUE(loop().Run(dispatcher().Load(Spec("ok", "a"), kForEver)));
   EXPECT_EQ(RefusalOf(Submit(Spec("ok", "b"), "answer 1")).code, api::ErrorCode::kUnavailable);
   dispatcher().Unload("a");
@@ -236,7 +236,7 @@ TEST_F(DispatcherTest, AShortAnswerToALongTextIsNoShortRequest) {
 // ---- clients that leave ----
 
 TEST_F(DispatcherTest, AClientThatLeavesTheQueueIsForgotten) {
-  limits().loaded_models_max = 1;
+  limits().models_max = 1;
   auto a = StartReady(Spec("ok", "a"), "stall");
   const auto b = Submit(Spec("ok", "b"), "answer 1");
   loop().Poll();

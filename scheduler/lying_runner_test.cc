@@ -50,7 +50,7 @@ class LyingRunnerTest : public DispatcherFixture {
 };
 
 TEST_F(LyingRunnerTest, HarmsItsOwnRequestsOnly) {
-  limits().loaded_models_max = 2;
+  limits().models_max = 2;
   limits().queue_timeout = std::chrono::seconds(2);
   limits().stop_grace = std::chrono::seconds(1);
   auto bystander = StartReady(Spec("ok", "honest"), "answer 1000000");
@@ -77,7 +77,7 @@ TEST_F(LyingRunnerTest, HarmsItsOwnRequestsOnly) {
 
 // Each delta has 8 million ids and no text: it makes no output, so that its credit comes back at once.
 TEST_F(LyingRunnerTest, IdsWithoutTextDoNotPileUp) {
-  limits().loaded_models_max = 2;
+  limits().models_max = 2;
   constexpr size_t kFewFrames =
       20 * api::ipc::kEventFrameBytesMax;  // sanitizers keep what was freed for a while
   ExpectRefuses("ids only", "more token ids than tokens", kFewFrames);
@@ -107,7 +107,7 @@ TEST_F(LyingRunnerTest, TheIdsOfARunnersAnswersAreBoundedTogether) {
 
 // 256 MiB of small values as the payload of each message.
 TEST_F(LyingRunnerTest, AFrameTooLargeForItsTypeIsNotCollected) {
-  limits().loaded_models_max = 2;
+  limits().models_max = 2;
   constexpr size_t kFirst = 101;
   for (size_t i = 0; i < std::variant_size_v<api::ipc::ToDaemon>; ++i) {
     const std::string type = std::to_string(kFirst + i);

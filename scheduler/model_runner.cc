@@ -45,7 +45,8 @@ ModelRunner::ModelRunner(RunnerHost host, Job job, std::weak_ptr<Observer> obser
     : RunnerSession(std::move(host), job.name, {job.path, job.draft_path, job.projector_path}),
       job_(std::move(job)),
       observer_(std::move(observer)),
-      preparing_(job_.preparation) {}
+      preparing_(job_.preparation),
+      engine_answered_(this->host().executor) {}
 
 void ModelRunner::Start() {
   Gate gate = host().gate;

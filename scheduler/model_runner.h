@@ -79,7 +79,6 @@ class ModelRunner : public RunnerSession {
     virtual void OnRequestEnded(api::RequestId id) = 0;
     // Likewise, but the runner may still be at it: it failed without a token, or the daemon ended it.
     virtual void OnRequestAbandoned(api::RequestId id) = 0;
-    virtual void OnEngineInspected() {}  // a runner has answered InspectEngine()
     virtual void OnRoom() {}  // a runner was sent a request, or has prepared one: there is room for others
   };
 
@@ -112,6 +111,7 @@ class ModelRunner : public RunnerSession {
   // Asks the engine what it does, unless it is still to answer or has just answered.
   void InspectEngine();
   bool engine_to_answer() const { return engine_asked_.has_value(); }
+  AsyncEvent& engine_answered() { return engine_answered_; }  // notified when it has, or will not
   // Its last answer; null where there is none, or an old one that no other is to follow.
   const api::ipc::EngineInspected* engine(Time now) const;
   struct CacheAnswer {
@@ -207,6 +207,7 @@ class ModelRunner : public RunnerSession {
   std::optional<uint64_t> engine_asked_;  // the question that is open
   std::optional<api::ipc::EngineInspected> engine_;
   Time engine_answered_at_{};
+  AsyncEvent engine_answered_;
   std::unordered_map<uint64_t, std::shared_ptr<CacheAnswer>> cache_questions_;  // open
 };
 

@@ -45,7 +45,7 @@ api::Result<void> ModelRunner::OnEngineInspected(api::ipc::EngineInspected inspe
   engine_asked_.reset();
   engine_ = std::move(inspected);
   engine_answered_at_ = Clock::now();
-  if (const auto observer = observer_.lock()) observer->OnEngineInspected();
+  engine_answered_.Notify();
   return {};
 }
 
@@ -83,7 +83,7 @@ void ModelRunner::EndCacheQuestions() {
     asked->answer = api::Fail(api::ErrorCode::kUnavailable, "the model was unloaded");
     asked->changed.Notify();
   }
-  if (const auto observer = observer_.lock()) observer->OnEngineInspected();
+  engine_answered_.Notify();
 }
 
 }  // namespace quire::scheduler

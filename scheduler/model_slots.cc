@@ -167,7 +167,10 @@ std::vector<Model*> ModelSlots::ModelsLeaving() {
 bool ModelSlots::MakeRoom(const Model& for_model, Plan& plan, UnloadReason reason) {
   const KeepAliveClaims::Parties parties = queue_.PartiesOf(for_model.waiting);
   if (parties.empty() && (for_model.next.gave_room || !for_model.claims.IsPinnedByAdmin())) return false;
-  const bool has_begun = HasBegun(for_model);
+  // Some of an answer is with its client: no pin keeps it from going on. What it was suspended for may be what
+  // is pinned.
+  const bool has_begun =
+      std::ranges::any_of(for_model.waiting, [this](api::RequestId id) { return queue_.At(id).started; });
   auto victim = models_.end();
   for (auto model = models_.begin(); model != models_.end(); ++model) {
     const Model& m = model->second;
@@ -188,12 +191,6 @@ bool ModelSlots::MakeRoom(const Model& for_model, Plan& plan, UnloadReason reaso
   if (chosen.claims.IsPinnedAgainst(parties)) chosen.GiveRoom();
   StartUnload(victim, plan, reason);
   return true;
-}
-
-// Some of an answer is with its client: no pin keeps it from going on. What it was suspended for may be what
-// is pinned.
-bool ModelSlots::HasBegun(const Model& model) const {
-  return std::ranges::any_of(model.waiting, [this](api::RequestId id) { return queue_.At(id).started; });
 }
 
 // ---- memory ----

@@ -136,7 +136,6 @@ class ModelSlots {
   bool MayLoad(const Model& model) const;
   std::vector<Model*> ModelsLeaving();
   bool MakeRoom(const Model& for_model, Plan& plan, UnloadReason reason);
-  bool HasBegun(const Model& model) const;
   bool GrantTo(Models::iterator model, Time now, Plan& plan);
   void RejectTooLarge(Models::iterator model, int64_t bytes, Plan& plan);
 

@@ -26,7 +26,7 @@ struct RequestFingerprint {
 
 // Takes a millisecond for each megabyte, or more. Any thread.
 RequestFingerprint FingerprintOf(const api::Request& request);
-// FingerprintOf() takes too long for the I/O thread (RequestHasher).
+// FingerprintOf() takes too long for the I/O thread (PoisonGuard).
 bool IsSlowToHash(const api::Request& request);
 
 // Not thread-safe. Holds at most kEntriesMax requests; the oldest are dropped first. It keeps no request, but

@@ -83,10 +83,9 @@ class Daemon {
                     : std::make_unique<TraceExporter>(options.otlp_endpoint, MachineName())),
         snapshots_(SnapshotsOf(options, runner.open_path(), memory_.reserve_bytes)),
         dispatcher_(io_.get_executor(), runner, SchedulerLimitsOf(options, memory_, snapshots_)),
-        backend_(dispatcher_),
         models_(ModelStore::At(options.models), pools_),
-        inspector_(backend_, io_.get_executor()),
-        services_{backend_,
+        inspector_(dispatcher_, io_.get_executor()),
+        services_{dispatcher_,
                   models_,
                   inspector_,
                   pools_,
@@ -171,7 +170,6 @@ class Daemon {
   IoContext io_;
   std::shared_ptr<SnapshotService> snapshots_;  // null: none
   scheduler::Dispatcher dispatcher_;
-  DispatcherBackend backend_;
   AsyncModelStore models_;
   Inspector inspector_;
   VectorCache vectors_;

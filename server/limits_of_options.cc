@@ -55,7 +55,7 @@ scheduler::Limits SchedulerLimitsOf(const Options& options, const MemoryBudget& 
     sent.all = std::min(sent.all, static_cast<size_t>(memory.reserve_bytes) / 4);
     sent.party = std::min(sent.party, sent.all / 2);
   }
-  if (options.max_loaded_models > 0) limits.loaded_models_max = options.max_loaded_models;
+  if (options.max_loaded_models > 0) limits.models_max = options.max_loaded_models;
   if (options.context_length > 0) limits.default_num_ctx = options.context_length;
   limits.queue_max = options.max_queue;
   // A model that is flooded leaves room in the queue for requests of the others.

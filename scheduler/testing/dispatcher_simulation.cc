@@ -65,7 +65,7 @@ class Simulation {
     long_answers_ = world_.OneIn(3);
     unloads_ = world_.OneIn(4);
     parties_ = 2 + world_.Below(3);
-    limits_.loaded_models_max = 1 + static_cast<int32_t>(world_.Below(3));
+    limits_.models_max = 1 + static_cast<int32_t>(world_.Below(3));
     limits_.queue_max = world_.OneIn(4) ? 4 : 100;
     limits_.model_queue_max = world_.OneIn(4) ? 3 : 0;
     limits_.queue_timeout = seconds(world_.OneIn(4) ? 30 : 0);
@@ -147,7 +147,7 @@ class Simulation {
       bytes += runner->memory_bytes();
       ++processes;
     }
-    if (processes > limits_.loaded_models_max) Break("more processes than model slots");
+    if (processes > limits_.models_max) Break("more processes than model slots");
     if (limits_.memory_bytes > 0 && bytes > limits_.memory_bytes) Break("more memory granted than there is");
     if (dispatcher_->Stuck(world_.now() - minutes(1))) Break("a runner is stuck");
     digest_ = digest_ * 1'000'003 + static_cast<uint64_t>(world_.now().time_since_epoch().count()) +

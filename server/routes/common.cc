@@ -175,7 +175,7 @@ Awaitable<SharedModel> FindModelToAnswer(Services& services, Exchange& exchange,
                                          scheduler::AnswerLength length) {
   auto model = co_await FindModel(services, exchange, name);
   if (!model) co_return nullptr;
-  const Backend& backend = services.backend;
+  const scheduler::Backend& backend = services.backend;
   // Else it does not matter whose it is, which takes a hash to know.
   if (backend.RefusalFor(model->digest, {}, length)) {
     const std::string party = QueuePartyOf(exchange);

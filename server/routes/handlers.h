@@ -9,9 +9,10 @@
 
 #include "api/base/error.h"
 #include "api/base/model_name.h"
+#include "scheduler/backend.h"
+#include "server/http/awaitable.h"
 #include "server/http/router.h"
 #include "server/routes/async_model_store.h"
-#include "server/routes/backend.h"
 #include "server/routes/inspector.h"
 #include "server/routes/progress_stream.h"
 #include "server/routes/relay.h"
@@ -24,7 +25,7 @@ class VectorCache;
 
 // The dependencies of handlers; all of them outlive the server.
 struct Services {
-  Backend& backend;
+  scheduler::Backend& backend;
   AsyncModelStore& models;
   Inspector& inspector;
   WorkPools& pools;

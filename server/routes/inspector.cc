@@ -35,7 +35,7 @@ std::string KeyOf(const StoredModel& model) {
 
 }  // namespace
 
-Inspector::Inspector(Backend& backend, const boost::asio::any_io_executor& executor)
+Inspector::Inspector(scheduler::Backend& backend, const boost::asio::any_io_executor& executor)
     : backend_(backend),
       slots_(std::make_shared<scheduler::JobSlots>(
           executor, scheduler::JobSlots::Limits{.slots = scheduler::JobSlots::kNoLimit,

@@ -14,9 +14,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "scheduler/backend.h"
 #include "scheduler/job_slots.h"
 #include "server/http/awaitable.h"
-#include "server/routes/backend.h"
 #include "server/store/model_store.h"
 
 namespace quire::server {
@@ -25,7 +25,7 @@ class Inspector {
  public:
   using Description = std::shared_ptr<const api::ipc::Inspected>;
 
-  Inspector(Backend& backend, const boost::asio::any_io_executor& executor);
+  Inspector(scheduler::Backend& backend, const boost::asio::any_io_executor& executor);
 
   // Failures are not kept: the next call tries again.
   Awaitable<api::Result<Description>> Describe(const StoredModel& model, bool verbose, std::string party);
@@ -65,7 +65,7 @@ class Inspector {
   void Remember(const std::string& key, Summary summary);
   Awaitable<Summary> Summarize(const StoredModel& model, std::string party);
 
-  Backend& backend_;
+  scheduler::Backend& backend_;
   std::list<Entry> entries_;                            // last used first
   std::unordered_map<std::string, Summary> summaries_;  // by key
   // One of each party: it would wait for the others' in the backend, and they for its turn there.

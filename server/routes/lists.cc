@@ -170,7 +170,7 @@ Awaitable<void> Show(Services& services, Exchange& exchange) {
   std::optional<ollama::LoadCheck> check;
   if (request->check) {
     const auto inspected = co_await services.inspector.CheckLoad(*model, PartyOf(exchange));
-    check = CheckOf(inspected, services.backend.MemoryLimit());
+    check = CheckOf(inspected, services.backend.memory_limit());
     check->error = ShownText(exchange, check->error);
   }
   auto description = co_await services.inspector.Describe(*model, request->verbose, PartyOf(exchange));

@@ -44,7 +44,7 @@ struct ChoiceEvent {
 // The generation of one choice. Destroying it ends its work.
 class Generation {
  public:
-  Generation(Backend& backend, const GenerationJob& job, size_t choice, api::Request request)
+  Generation(scheduler::Backend& backend, const GenerationJob& job, size_t choice, api::Request request)
       : backend_(backend), job_(job), choice_(choice), request_(std::move(request)) {}
 
   // The first call submits it. REQUIRES: the last event is not out.
@@ -59,7 +59,7 @@ class Generation {
   }
 
  private:
-  Backend& backend_;
+  scheduler::Backend& backend_;
   const GenerationJob& job_;
   size_t choice_;
   api::Request request_;
@@ -379,7 +379,8 @@ Awaitable<void> SendError(Exchange& exchange, const api::Error& error) {
   co_await exchange.Send(std::move(response));
 }
 
-Awaitable<void> RelayReply(Exchange& exchange, Backend& backend, WorkPool& cpu, GenerationJob job) {
+Awaitable<void> RelayReply(Exchange& exchange, scheduler::Backend& backend, WorkPool& cpu,
+                           GenerationJob job) {
   const size_t count = job.choices.size();
   std::deque<Generation> generations;
   for (size_t i = 0; i < count; ++i) generations.emplace_back(backend, job, i, std::move(job.choices[i]));

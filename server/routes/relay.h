@@ -11,9 +11,9 @@
 #include "api/base/error.h"
 #include "api/base/reply_encoder.h"
 #include "api/base/request.h"
+#include "scheduler/backend.h"
 #include "server/http/awaitable.h"
 #include "server/http/exchange.h"
-#include "server/routes/backend.h"
 #include "server/store/model_store.h"
 
 namespace quire::server {
@@ -63,6 +63,6 @@ Awaitable<void> SendError(Exchange& exchange, const api::Error& error);
 // room (Exchange::ReserveAnswer). Cancellation destroys every generation, which ends its work. A large reply,
 // or a large chunk of a stream, is encoded on `cpu`, which outlives the call. Of a reply that is sent whole
 // only its bytes are kept meanwhile.
-Awaitable<void> RelayReply(Exchange& exchange, Backend& backend, WorkPool& cpu, GenerationJob job);
+Awaitable<void> RelayReply(Exchange& exchange, scheduler::Backend& backend, WorkPool& cpu, GenerationJob job);
 
 }  // namespace quire::server

@@ -10,7 +10,8 @@
 #include <variant>
 #include <vector>
 
-#include "server/routes/backend.h"
+#include "scheduler/backend.h"
+#include "server/http/awaitable.h"
 
 namespace quire::server::testing {
 
@@ -48,7 +49,7 @@ struct Seen {
   }
 };
 
-class FakeBackend : public Backend {
+class FakeBackend : public scheduler::Backend {
  public:
   explicit FakeBackend(const boost::asio::any_io_executor& executor);
 
