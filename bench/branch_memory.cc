@@ -18,7 +18,7 @@
 #include "cache/hybrid_cache.h"
 #include "cache/layout.h"
 #include "cache/snapshot_store.h"
-#include "runner/engine/prefix_reuse.h"
+#include "runner/engine/steps/prefix_reuse.h"
 
 namespace quire::bench {
 namespace {

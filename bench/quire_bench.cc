@@ -20,7 +20,7 @@
 #include "bench/instruction_limit.h"
 #include "bench/machine_peaks.h"
 #include "cache/hybrid_cache.h"
-#include "runner/engine/memory_policy.h"
+#include "runner/engine/process/memory_policy.h"
 #include "runner/kernels/blas.h"
 #include "runner/kernels/matmul.h"
 #include "runner/kernels/thread_pool.h"

@@ -1,6 +1,6 @@
 // `quired --selftest`: whether this installation works on this machine. Kernels and sandbox are checked by
-// the runner (runner/engine/self_test.h); then the bundled model answers a question, through the scheduler
-// and a runner as in service.
+// the runner (runner/engine/process/self_test.h); then the bundled model answers a question, through the
+// scheduler and a runner as in service.
 #pragma once
 
 #include "api/ipc/self_test_status.h"

@@ -6,7 +6,7 @@
 namespace quire::server {
 
 // The filters of a runner that is at work: one for its setup, one for loading, one for serving
-// (runner/engine/sandbox.h).
+// (runner/engine/process/sandbox.h).
 inline constexpr int kFiltersOfARunner = 3;
 
 // As the kernel counts them. Nothing: there is no such process. Reads /proc, which never blocks.

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <utility>
 
-#include "runner/engine/image_prompt.h"
+#include "runner/engine/prompt/image_prompt.h"
 #include "runner/images/decode.h"
 #include "runner/tokenizer/model_tokenizer.h"
 #include "runner/weights/mapped_file.h"

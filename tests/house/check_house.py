@@ -11,8 +11,13 @@ LINES_MAX = 500
 TEST_BYTES_MAX = 20_000_000  # of tests/, which every clone gets
 SOURCE_SUFFIXES = {".cc", ".h", ".py", ".sh", ".mjs", ".txt"}
 
+RUNNER_PARTS = {"api", "cache"} | {f"runner/{part}" for part in (
+    "work", "jinja", "gotemplate", "weights", "kernels", "tokenizer", "sampler", "output", "constraint", "prompt", "images",
+    "models", "draft")}  # below its engine
+
 # Which folder may include which. A folder may always include itself; naming a folder names the rooms below it
-# that are listed here too. Subfolders of api/, runner/ and server/ are layers of their own.
+# that are listed here too. Subfolders of api/, runner/ and server/ are layers of their own,
+# as are those of runner/engine/.
 MAY_INCLUDE = {
     "api": {"api"},  # tests and fuzzers over several rooms
     "api/base": set(),
@@ -52,6 +57,12 @@ MAY_INCLUDE = {
     "runner/images": {"api", "runner/weights"},
     "runner/models": {"api", "cache", "runner/images", "runner/kernels", "runner/weights"},
     "runner/draft": {"api", "cache", "runner/kernels", "runner/models"},
+    "runner/engine/shares": {"api"},
+    "runner/engine/prompt": RUNNER_PARTS,
+    "runner/engine/steps": RUNNER_PARTS | {"runner/engine/shares", "runner/engine/prompt"},
+    "runner/engine/encoders": RUNNER_PARTS | {"runner/engine/shares", "runner/engine/prompt", "runner/engine/steps"},
+    "runner/engine/process": {"api", "cache", "runner"},
+    "runner/engine/testing": {"api", "cache", "runner"},
     "tests/data": set(),
     "tests/golden": {"api", "cache", "runner"},
 }
@@ -79,7 +90,7 @@ VENDORED = ("tests/conformance/suite/", "server/console/web/vendor/")
 def layer_of(path):
     """The folder of MAY_INCLUDE that a file or an include path belongs to, the deepest that is named there."""
     parts = path.split("/")
-    for depth in (2, 1):
+    for depth in (3, 2, 1):
         name = "/".join(parts[:depth])
         if len(parts) > depth and name in MAY_INCLUDE:
             return name
@@ -101,8 +112,8 @@ def may_include(name, include):
     if target == "tests/data":
         return is_test_code(name)
     # Tests of a layer may use the test support of any layer.
-    if "/testing/" in include and is_test_code(name) and target == "server/testing":
-        return source.startswith("server")
+    if "/testing/" in include and is_test_code(name) and target in ("server/testing", "runner/engine/testing"):
+        return source == "tests" or source.startswith(target.removesuffix("/testing"))
     return any(target == allowed or target.startswith(allowed + "/") for allowed in MAY_INCLUDE[source])
 
 

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "runner/constraint/output_format.h"
-#include "runner/engine/engine.h"
+#include "runner/engine/steps/engine.h"
 
 namespace quire::runner::engine {
 

@@ -1,0 +1,368 @@
+// Who runs: admission, waiting for a common prefix, preemption.
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "runner/engine/shares/place_share.h"
+#include "runner/engine/steps/engine.h"
+
+namespace quire::runner::engine {
+namespace {
+
+// Beside the tokens it has, so that a sequence is not admitted only to be preempted by its own first answers.
+constexpr int32_t kHeadroomTokens = 64;
+// Paused requests may have this part of the memory; it is given up when others need it.
+constexpr size_t kPausedPart = 4;
+// A reader that has taken nothing for so long gives up its place if others wait.
+constexpr auto kStalledAfter = std::chrono::seconds(1);
+
+int64_t WorkOf(const ActiveRequest& request) {
+  return request.embedding ? request.generation->prompt_tokens() : request.generation->WorkLeft();
+}
+
+}  // namespace
+
+void Engine::Admit() {
+  TrackStalls();
+  while (!waiting_.empty()) {
+    auto choice = ChooseNext();
+    if (!choice) return;
+    ActiveRequest& request = *waiting_[choice->next];
+    // Before anybody is preempted: a follower needs no place yet.
+    if (!request.sequence) {  // else it was paused
+      if (auto leader = FindLeaderOf(request)) {
+        request.leader = leader;
+        continue;
+      }
+      if (prefixes_.StandsAside(request, running_)) continue;
+    }
+    auto admitted = std::move(waiting_[choice->next]);
+    waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(choice->next));
+    std::ranges::sort(choice->leaving, std::ranges::greater());
+    if (choice->rotation) rotation_.Record(*choice->rotation, Places(), Clock::now());
+    const auto what = choice->rotation ? PreemptedFor::kHandover : PreemptedFor::kClaim;
+    for (const size_t running : choice->leaving) Preempt(running, what);
+    Start(std::move(admitted));
+  }
+}
+
+void Engine::TrackStalls() {
+  for (const auto& request : running_) {
+    if (!request->generation->backpressured()) {
+      request->stalled_since.reset();
+    } else if (!request->stalled_since) {
+      request->stalled_since = Clock::now();
+    }
+  }
+}
+
+std::optional<Engine::AdmissionChoice> Engine::ChooseNext() {
+  const AdmissionCandidates candidates = FindCandidates();
+  const bool full = static_cast<int32_t>(running_.size()) >= limits_.running_max;
+  if (!full) {
+    if (const auto next = PickNext(candidates)) return AdmissionChoice{*next, {}};
+  }
+  for (const auto claim : {Claim::kIdleParty, Claim::kIdleMember, Claim::kStalledPlace}) {
+    if (auto choice = ChooseForPlaces(claim, candidates)) return choice;
+  }
+  return ChooseByRotation(candidates);
+}
+
+Engine::AdmissionCandidates Engine::FindCandidates() {
+  AdmissionCandidates candidates;
+  candidates.places = Places();
+  candidates.waiting = WaitingStates(candidates.places);
+  candidates.memory_is_taken =
+      admission_paused_ || std::ranges::any_of(candidates.waiting, &WaitingState::preempted);
+  return candidates;
+}
+
+std::vector<Place> Engine::Places() const {
+  std::vector<Place> places;
+  places.reserve(running_.size());
+  const size_t paused_bytes = PausedBytes();
+  for (const auto& request : running_) {
+    const bool stalled = request->stalled_since && Clock::now() - *request->stalled_since >= kStalledAfter;
+    places.push_back({.party = request->party,
+                      .arrival = request->arrival,
+                      .stalled = stalled,
+                      .exact = request->exact,
+                      .bytes = MemoryOf(*request),
+                      .member = request->member,
+                      .given = request->place_given,
+                      .produced = request->generation->output_tokens() > request->output_before,
+                      .leaving = LeavingOf(*request, paused_bytes),
+                      .work = WorkOf(*request)});
+  }
+  return places;
+}
+
+// Keys that were shifted, and what no snapshot is kept of, would be computed again from the beginning, the
+// former with other bits. A snapshot may be rounded where the operator wants that (state_cache_type).
+Leaving Engine::LeavingOf(const ActiveRequest& request, size_t paused_bytes) const {
+  const cache::Layout& layout = cache_->layout();
+  const bool has_snapshot = limits_.prefix_cache && request.reuses && request.exact;
+  const bool has_same_bits = layout.recurrent.empty() || layout.stored_state == cache::ElementType::kF32;
+  if (has_snapshot && has_same_bits) return Leaving::kSnapshot;
+  const bool fits = paused_bytes + MemoryOf(request) <= limits_.cache_bytes / kPausedPart;
+  if (fits) return Leaving::kPaused;
+  return has_snapshot ? Leaving::kSnapshot : Leaving::kInexact;
+}
+
+// The first request that has the claim, and who is preempted for it. It is admitted at once, so that they do
+// not change places forever. A request that was preempted for lack of memory takes no place of one that is
+// read: it would soon be preempted again. But neither does it keep an idle party out.
+std::optional<Engine::AdmissionChoice> Engine::ChooseForPlaces(Claim claim,
+                                                               const AdmissionCandidates& candidates) {
+  const std::vector<Place>& places = candidates.places;
+  if (claim == Claim::kStalledPlace && std::ranges::none_of(places, &Place::stalled)) return std::nullopt;
+  const PlaceCounts counts(places);
+  std::vector<WaitingState> states = candidates.waiting;
+  for (size_t i = 0; claim != Claim::kStalledPlace && i < states.size(); ++i) {
+    const std::string& party = waiting_[i]->party;
+    const bool has_claim = claim == Claim::kIdleParty
+                               ? counts.OfParty(party) == 0
+                               : !states[i].has_place && counts.LargestMemberOf(party) > 1;
+    if (states[i].preempted || !has_claim) states[i].follows = true;
+  }
+  const auto next = NextToAdmit(states, SIZE_MAX, !running_.empty());
+  if (!next) return std::nullopt;
+  size_t left = candidates.memory_is_taken ? 0 : MemoryLeft();
+  const size_t bytes = states[*next].bytes;
+  const PartyMember owner{waiting_[*next]->party, waiting_[*next]->member};
+  auto leaving = PlacesToGive(places, owner, bytes - std::min(bytes, left));
+  // It is memory that the rule does not find.
+  if (leaving.empty() && PausedBytes() > 0 && !PlacesToGive(places, owner, 0).empty()) {
+    left += GiveUpPaused();
+    leaving = PlacesToGive(places, owner, bytes - std::min(bytes, left));
+  }
+  if (leaving.empty()) return std::nullopt;
+  return AdmissionChoice{*next, std::move(leaving)};
+}
+
+// As with claims, one that was preempted for lack of memory takes no place.
+std::optional<Engine::AdmissionChoice> Engine::ChooseByRotation(const AdmissionCandidates& candidates) {
+  if (running_.empty()) return std::nullopt;
+  std::vector<RotationCandidate> rotating;
+  std::vector<size_t> indexes;
+  for (size_t i = 0; i < waiting_.size(); ++i) {
+    const WaitingState& state = candidates.waiting[i];
+    const ActiveRequest& request = *waiting_[i];
+    if (state.preempted || state.follows || state.has_place) continue;
+    rotating.push_back({.owner = {request.party, request.member},
+                        .arrival = request.arrival,
+                        .waits_since = request.waits_since,
+                        .has_run = request.place_given > 0,
+                        .work = WorkOf(request),
+                        .bytes = state.bytes});
+    indexes.push_back(i);
+  }
+  const size_t left = candidates.memory_is_taken ? 0 : MemoryLeft();
+  auto handover = rotation_.Choose(candidates.places, rotating, left, Clock::now());
+  if (!handover) return std::nullopt;
+  return AdmissionChoice{indexes[handover->next], std::move(handover->leaving), std::move(handover->scope)};
+}
+
+size_t Engine::MemoryLeft() const {
+  size_t reserved = 0;
+  for (const auto& request : running_) reserved += MemoryOf(*request);
+  reserved += PausedBytes();
+  return limits_.cache_bytes - std::min(limits_.cache_bytes, reserved);
+}
+
+size_t Engine::PausedBytes() const {
+  size_t bytes = 0;
+  for (const auto& request : waiting_) bytes += MemoryOf(*request);
+  return bytes;
+}
+
+// They are computed again.
+size_t Engine::GiveUpPaused() {
+  size_t bytes = 0;
+  for (const auto& request : waiting_) {
+    if (!request->sequence) continue;
+    bytes += MemoryOf(*request);
+    prefixes_.StorePrefix(*request);
+  }
+  return bytes;
+}
+
+std::optional<size_t> Engine::PickNext(const AdmissionCandidates& candidates) {
+  if (admission_paused_ && !running_.empty()) return std::nullopt;
+  std::vector<WaitingState> states = candidates.waiting;
+  const PlaceCounts counts(candidates.places);
+  const size_t left = MemoryLeft();
+  for (size_t i = 0; i < states.size(); ++i) {
+    const PartyMember owner{waiting_[i]->party, waiting_[i]->member};
+    states[i].crowded =
+        owner != PartyMember{} && std::cmp_greater_equal(counts.Of(owner), PlacesOfOne(limits_.running_max));
+  }
+  LimitToOwnMemory(counts, left, states);
+  return NextToAdmit(states, left, !running_.empty());
+}
+
+// A party that runs something begins no more in the memory of others' prefixes. Those behind its first one
+// that has no room wait, too: smaller ones would pass it forever.
+void Engine::LimitToOwnMemory(const PlaceCounts& counts, size_t left,
+                              std::vector<WaitingState>& states) const {
+  const cache::OwnerShares& owners = prefixes_.store().owners();
+  const cache::OwnerShares::Due due = owners.BytesDue(limits_.cache_bytes);
+  if (due.total == 0) return;
+  using Order = std::pair<bool, uint64_t>;  // as NextToAdmit() has it within a party
+  std::unordered_map<std::string_view, Order> without_room;
+  const auto order = [&](size_t i) { return Order(states[i].has_place, states[i].arrival); };
+  const auto looks_for_room = [&](size_t i) {
+    return !states[i].preempted && !states[i].follows && !states[i].crowded && states[i].bytes > 0;
+  };
+  for (size_t i = 0; i < states.size(); ++i) {
+    const std::string& party = waiting_[i]->party;
+    if (!looks_for_room(i) || counts.OfParty(party) == 0) continue;
+    const size_t others = owners.BytesDueToOthers(due, party);
+    if (others == 0 || states[i].bytes <= left - std::min(left, others)) continue;
+    const auto [first, is_new] = without_room.try_emplace(party, order(i));
+    if (!is_new) first->second = std::min(first->second, order(i));
+  }
+  for (size_t i = 0; i < states.size(); ++i) {
+    const auto first = without_room.find(waiting_[i]->party);
+    if (first != without_room.end() && looks_for_room(i) && order(i) >= first->second)
+      states[i].crowded = true;
+  }
+}
+
+std::vector<WaitingState> Engine::WaitingStates(const std::vector<Place>& places) {
+  std::vector<WaitingState> states;
+  states.reserve(waiting_.size());
+  const PlaceCounts counts(places);
+  for (const auto& request : waiting_) {
+    if (request->leader && !StillFollows(*request)) request->leader.reset();
+    states.push_back({.virtual_time = shares_.Of(request->party).virtual_time,
+                      .arrival = request->arrival,
+                      .preempted = request->preempted,
+                      .follows = request->leader.has_value() || request->generation->backpressured() ||
+                                 !request->generation->replayed() || !request->images_ready ||
+                                 request->tier_wait == ActiveRequest::TierWait::kWaiting,
+                      .has_place = counts.Of({request->party, request->member}) > 0,
+                      .bytes = request->sequence ? 0 : BytesFor(*request)});
+  }
+  return states;
+}
+
+bool Engine::StillFollows(const ActiveRequest& request) const {
+  const auto leader = std::ranges::find(running_, request.leader->id,
+                                        [](const auto& other) { return other->generation->id(); });
+  return leader != running_.end() && !(*leader)->generation->backpressured() &&
+         (!Pauses(**leader) || (*leader)->party == request.party) &&
+         (*leader)->generation->computed() < request.leader->until;
+}
+
+std::optional<Leader> Engine::FindLeaderOf(const ActiveRequest& request) {
+  if (!limits_.prefix_cache || !request.reuses || running_.empty()) return std::nullopt;
+  std::vector<RunningPrefix> prefixes;
+  for (const auto& other : running_) {
+    if (other->isolation != request.isolation || other->generation->prefill_left() == 0) continue;
+    if (!other->reuses || other->generation->backpressured()) continue;
+    if (Pauses(*other) && other->party != request.party) continue;  // it waits for what its party owes
+    prefixes.push_back({other->generation->id(), other->generation->tokens(), other->generation->computed()});
+  }
+  if (prefixes.empty()) return std::nullopt;
+  const auto leader =
+      FindLeader(request.generation->ReusableTokens(), prefixes_.Reusable(request, running_), prefixes);
+  if (!leader) return std::nullopt;
+  for (const auto& other : running_) {
+    if (other->generation->id() == leader->id) prefixes_.ScheduleSnapshotAt(*other, leader->until);
+  }
+  return leader;
+}
+
+size_t Engine::BytesFor(const ActiveRequest& request) const {
+  const int64_t tokens = static_cast<int64_t>(request.generation->tokens().size()) + kHeadroomTokens;
+  return SequenceBytes(cache_->layout(), std::min<int64_t>(tokens, context_max_), StepTarget().tokens_max);
+}
+
+// It grows with the answer. A shared prefix is counted at its source.
+size_t Engine::MemoryOf(const ActiveRequest& request) const {
+  if (!request.sequence) return 0;
+  const cache::Layout& layout = cache_->layout();
+  const size_t whole = BytesFor(request);
+  return whole - std::min(whole, SharedBytes(layout, request.shared_tokens));
+}
+
+void Engine::Start(std::unique_ptr<ActiveRequest> request) {
+  const auto begin = Clock::now();
+  request->place_given = ++places_given_;
+  request->output_before = request->generation->output_tokens();
+  if (request->sequence) {  // it was paused
+    StartDraft(*request, {});
+    running_.push_back(std::move(request));
+    return;
+  }
+  const PrefixReuse::Outcome reuse = prefixes_.AttachPrefix(*request, running_);
+  if (!HasImagesBehind(*request, reuse.reused)) {
+    prefixes_.StorePrefix(*request);
+    request->encodes_all = true;
+    request->images_ready = false;
+    waiting_.push_back(std::move(request));
+    return;
+  }
+  request->shared_tokens = reuse.reused;
+  request->generation->Start(reuse.reused, {.miss = reuse.miss,
+                                            .divergence = DivergenceOf(*request, reuse),
+                                            .restore_ns = (Clock::now() - begin).count()});
+  if (request->embedding) {
+    Embedding& embedding = *request->embedding;
+    embedding.pooler.emplace(embedding.pooling, model_.model->hidden_size(),
+                             request->generation->prefill_left());
+  }
+  StartDraft(*request, reuse);
+  running_.push_back(std::move(request));
+}
+
+// Leases of edges that go on behind what their requests stand on: one may keep a long answer for a few
+// tokens. A sequence has its pages also without.
+bool Engine::GiveUpWideLeases() {
+  bool any = false;
+  for (const auto& request : running_) {
+    if (!request->lease.keeps_more()) continue;
+    request->lease = {};
+    any = true;
+  }
+  return any;
+}
+
+bool Engine::PreemptYoungest() {
+  if (prefixes_.ReleaseTierMemory()) return true;
+  if (running_.size() < 2) return GiveUpPaused() > 0;
+  // First those whose readers take nothing. One whose keys were shifted would come back with other bits: only
+  // when nobody else is left.
+  std::vector<Place> places = Places();
+  for (size_t i = 0; i < places.size(); ++i) places[i].stalled = running_[i]->generation->backpressured();
+  Preempt(PlaceToPreempt(places), PreemptedFor::kMemory);
+  admission_paused_ = true;
+  return true;
+}
+
+// What it computed becomes a snapshot, or it keeps its sequence.
+void Engine::Preempt(size_t running, PreemptedFor what) {
+  const auto position = running_.begin() + static_cast<ptrdiff_t>(running);
+  ActiveRequest& request = **position;
+  EndDraft(request);
+  if (what != PreemptedFor::kHandover || LeavingOf(request, PausedBytes()) != Leaving::kPaused) {
+    prefixes_.StorePrefix(request);
+  }
+  request.sits_out = false;
+  request.stalled_since.reset();
+  request.preempted = what == PreemptedFor::kMemory;
+  request.images_ready = request.images.empty() || request.sequence;
+  request.waits_since = ++waits_;
+  waiting_.push_back(std::move(*position));
+  running_.erase(position);
+  ++preemptions_;
+}
+
+}  // namespace quire::runner::engine

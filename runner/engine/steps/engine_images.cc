@@ -1,0 +1,137 @@
+// Images of prompts: which of them are to be encoded, and where their embeddings go.
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "runner/engine/steps/engine.h"
+
+namespace quire::runner::engine {
+
+// Takes the embeddings that waiting requests need and that are there. What a prefix holds needs none.
+void Engine::CollectImages() {
+  if (!image_encoder_) return;
+  for (const auto& request : waiting_) {
+    if (request->images_ready || request->sequence) continue;
+    // Before anything is encoded that a lower tier holds.
+    if (prefixes_.StandsAside(*request, running_)) continue;
+    const int32_t reusable = request->encodes_all ? 0 : prefixes_.Reusable(*request, running_);
+    bool ready = true;
+    for (size_t i = 0; i < request->images.size(); ++i) {
+      const ImageSpan& span = request->images[i];
+      if (span.end() <= reusable || request->encoded[i]) continue;
+      request->encoded[i] = image_encoder_->Find(*span.image);
+      ready = ready && request->encoded[i] != nullptr;
+    }
+    request->images_ready = ready;
+  }
+}
+
+// Parties in the order of their virtual times. A party is charged for what is begun for it.
+void Engine::StartEncoding() {
+  std::vector<const ActiveRequest*> requests;
+  for (const auto& request : waiting_) {
+    const bool asks_tier = request->tier_wait == ActiveRequest::TierWait::kWaiting;
+    if (!request->images_ready && !request->sequence && !asks_tier) requests.push_back(request.get());
+  }
+  const auto order = [&](const ActiveRequest* request) {
+    return std::tuple(shares_.Of(request->party).virtual_time, request->arrival);
+  };
+  std::ranges::sort(requests, {}, order);
+  std::vector<SharedImage> wanted;
+  std::vector<const std::string*> parties;
+  for (const ActiveRequest* request : requests) {
+    const int32_t reusable = request->encodes_all ? 0 : prefixes_.Reusable(*request, running_);
+    for (size_t i = 0; i < request->images.size(); ++i) {
+      const ImageSpan& span = request->images[i];
+      if (span.end() <= reusable || request->encoded[i]) continue;
+      const auto same = [&](const SharedImage& other) { return other->digest == span.image->digest; };
+      if (std::ranges::any_of(wanted, same)) continue;
+      wanted.push_back(span.image);
+      parties.push_back(&request->party);
+    }
+  }
+  if (wanted.empty()) return;
+  const size_t begun = image_encoder_->Start(wanted);
+  for (size_t i = 0; i < begun; ++i) shares_.Charge(*parties[i], wanted[i]->tokens());
+}
+
+bool Engine::EncodeImages() {
+  if (!image_encoder_) return false;
+  if (image_encoder_->idle()) StartEncoding();
+  if (image_encoder_->idle()) return false;
+  const auto kernels_before = pool_.busy();
+  image_encoder_->Advance(pool_);
+  kernel_time_ += pool_.busy() - kernels_before;
+  return true;
+}
+
+// The images behind a prefix that was reused are there.
+bool Engine::HasImagesBehind(const ActiveRequest& request, int32_t reused) {
+  for (size_t i = 0; i < request.images.size(); ++i) {
+    if (request.images[i].end() > reused && !request.encoded[i]) return false;
+  }
+  return true;
+}
+
+void Engine::ReleaseImages(ActiveRequest& request) {
+  for (size_t i = 0; i < request.images.size(); ++i) {
+    if (request.images[i].end() <= request.generation->computed()) request.encoded[i] = nullptr;
+  }
+}
+
+// Where rows of an image see each other, they are computed in one step: a step ends before an image or
+// behind it.
+void Engine::AlignToImages(std::vector<StepItem>& items) const {
+  if (!model_.model->image_rules().both_ways) return;
+  for (StepItem& item : items) {
+    const ActiveRequest& request = *running_[item.sequence];
+    const int32_t from = request.generation->computed(), to = from + item.tokens;
+    for (const ImageSpan& span : request.images) {
+      if (span.begin >= to || span.end() <= to) continue;
+      item.tokens = span.begin > from ? span.begin - from : span.end() - from;
+      break;
+    }
+  }
+}
+
+// What the model needs of images in the rows of an item, which begin at `row`.
+void Engine::AddImages(const ActiveRequest& request, int32_t row, int32_t rows, models::Batch& batch) const {
+  const int32_t from = request.generation->computed(), to = from + rows;
+  for (size_t i = 0; i < request.images.size(); ++i) {
+    const ImageSpan& span = request.images[i];
+    const int32_t begin = std::max(span.begin, from), end = std::min(span.end(), to);
+    if (begin >= end) continue;
+    const EncodedImage& image = *request.encoded[i];
+    const int32_t first = span.first + begin - span.begin;
+    models::EmbeddedRows& embedded =
+        batch.embedded.emplace_back(models::EmbeddedRows{.begin = row + begin - from,
+                                                         .end = row + end - from,
+                                                         .embeddings = image.Rows(0, first, end - begin)});
+    for (size_t plane = 1; plane <= image_encoder_->deepstack(); ++plane) {
+      embedded.behind_layers.push_back(image.Rows(plane, first, end - begin));
+    }
+    std::fill(batch.tokens.begin() + embedded.begin, batch.tokens.begin() + embedded.end, 0);
+  }
+}
+
+// The same of all rows, where any of them is an image's or comes behind one.
+void Engine::PlaceImageRows(const std::vector<StepItem>& items, models::Batch& batch) const {
+  const models::ImageRules rules = model_.model->image_rules();
+  const auto has_images = [&](const StepItem& item) { return !running_[item.sequence]->images.empty(); };
+  if (std::ranges::none_of(items, has_images)) return;
+  const bool sees = rules.both_ways && !batch.embedded.empty();
+  for (size_t i = 0; i < items.size(); ++i) {
+    const ActiveRequest& request = *running_[items[i].sequence];
+    const int32_t from = request.generation->computed();
+    const int32_t rows = batch.row_begin[i + 1] - batch.row_begin[i];
+    if (rules.grid_positions) AppendRopePositions(request.images, from, rows, batch.rope_positions);
+    for (int32_t row = 0; sees && row < rows; ++row) batch.seen_end.push_back(from + row + 1);
+    for (const ImageSpan& span : request.images) {
+      for (int32_t at = std::max(span.begin, from); sees && at < std::min(span.end(), from + rows); ++at)
+        batch.seen_end[static_cast<size_t>(batch.row_begin[i] + at - from)] = span.end();
+    }
+  }
+}
+
+}  // namespace quire::runner::engine
