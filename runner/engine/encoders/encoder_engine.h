@@ -19,7 +19,7 @@
 #include "runner/engine/encoders/encoder_turns.h"
 #include "runner/engine/shares/prefill_budget.h"
 #include "runner/engine/shares/slice_budget.h"
-#include "runner/engine/steps/engine.h"
+#include "runner/engine/steps/engine_input.h"
 #include "runner/engine/steps/engine_stats.h"
 #include "runner/engine/steps/mailbox.h"
 #include "runner/kernels/thread_pool.h"

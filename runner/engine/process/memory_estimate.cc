@@ -5,7 +5,7 @@
 #include "runner/engine/process/machine_memory.h"
 #include "runner/engine/shares/prefill_budget.h"
 #include "runner/engine/steps/cache_budget.h"
-#include "runner/engine/steps/engine.h"
+#include "runner/engine/steps/engine_state.h"
 #include "runner/engine/steps/prompt_report.h"
 #include "runner/kernels/attention.h"
 #include "runner/kernels/numa_plan.h"

@@ -11,7 +11,7 @@
 
 #include "runner/engine/process/preparation_queue.h"
 #include "runner/engine/prompt/prompt_builder.h"
-#include "runner/engine/steps/engine.h"
+#include "runner/engine/steps/engine_input.h"
 
 namespace quire::runner::engine {
 

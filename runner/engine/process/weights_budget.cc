@@ -5,7 +5,7 @@
 #include "runner/engine/process/machine_memory.h"
 #include "runner/engine/process/memory_estimate.h"
 #include "runner/engine/steps/cache_budget.h"
-#include "runner/engine/steps/engine.h"
+#include "runner/engine/steps/engine_state.h"
 
 namespace quire::runner::engine {
 namespace {

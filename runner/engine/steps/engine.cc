@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "runner/draft/drafters.h"
+#include "runner/engine/steps/engine_inspect.h"
 
 namespace quire::runner::engine {
 namespace {
@@ -32,6 +33,23 @@ api::Result<std::unique_ptr<draft::Drafter>> MakeDrafter(LoadedModel& model, siz
 
 }  // namespace
 
+EngineState::EngineState(LoadedModel loaded, const EngineLimits& engine_limits, int32_t threads,
+                         std::unique_ptr<cache::HybridCache> caches,
+                         std::unique_ptr<draft::Drafter> draft_source)
+    : model(std::move(loaded)),
+      limits(engine_limits),
+      pool(threads),
+      cache(std::move(caches)),
+      prefixes(*cache, limits.cache_bytes, limits.prefix_cache),
+      drafter(std::move(draft_source)),
+      context_max(static_cast<int32_t>(
+          std::min<cache::Position>(cache->LargestSequence(StepTarget().tokens_max), INT32_MAX))) {}
+
+std::expected<void, std::string> EngineState::CheckInvariants() const {
+  if (auto checked = cache->CheckInvariants(); !checked) return checked;
+  return prefixes.CheckInvariants();
+}
+
 api::Result<std::unique_ptr<Engine>> Engine::Create(LoadedModel model, const EngineLimits& limits,
                                                     int32_t threads, Mailbox<Input>& inbox,
                                                     EngineStats& engine_stats,
@@ -49,27 +67,21 @@ api::Result<std::unique_ptr<Engine>> Engine::Create(LoadedModel model, const Eng
 Engine::Engine(LoadedModel model, const EngineLimits& limits, int32_t threads, Mailbox<Input>& inbox,
                EngineStats& engine_stats, std::function<void(api::ipc::RequestEvent)> emit,
                std::unique_ptr<cache::HybridCache> cache, std::unique_ptr<draft::Drafter> drafter)
-    : model_(std::move(model)),
-      limits_(limits),
-      pool_(threads),
+    : state_(std::move(model), limits, threads, std::move(cache), std::move(drafter)),
       inbox_(inbox),
       engine_stats_(engine_stats),
       emit_(std::move(emit)),
-      rotate_keys_(model_.model->key_rotation()),
-      cache_(std::move(cache)),
-      prefixes_(*cache_, limits.cache_bytes, limits.prefix_cache),
-      drafter_(std::move(drafter)),
-      image_encoder_(model_.tower ? std::make_unique<ImageEncoder>(std::move(model_.tower)) : nullptr),
-      context_max_(static_cast<int32_t>(
-          std::min<cache::Position>(cache_->LargestSequence(StepTarget().tokens_max), INT32_MAX))),
-      rotation_(limits.time_slice) {
-  pool_.CountIn(engine_stats_.progress);
+      images_(state_),
+      drafts_(state_),
+      admission_(state_, drafts_),
+      step_(state_, admission_, drafts_, images_) {
+  state_.pool.CountIn(engine_stats_.progress);
   // Not the context that these caches hold: an answer may have begun in a runner that had others.
-  model_.model->SetContext(model_.model->context_length());
+  state_.model.model->SetContext(state_.model.model->context_length());
 }
 
 void Engine::Run() {
-  pool_.PinCaller();
+  state_.pool.PinCaller();
   bool busy = false;
   bool moving = false;  // prefixes, to or from the tier
   while (true) {
@@ -78,13 +90,15 @@ void Engine::Run() {
     for (auto& input : busy ? inbox_.PopAll() : inbox_.WaitAndPopAll(wait)) {
       if (!HandleInput(std::move(input))) return;
     }
-    CollectImages();
-    Admit();
-    moving = prefixes_.PollTier(waiting_, budget_.token_seconds());
-    busy = Step();
-    if (EncodeImages()) busy = true;
+    images_.Collect();
+    admission_.Admit();
+    moving = state_.prefixes.PollTier(state_.waiting, step_.token_seconds());
+    busy = step_.Run();
+    if (images_.Encode()) busy = true;
     if (ContinueReplays()) busy = true;
-    if (RemoveEnded()) busy = true;
+    // One that waits was preempted while its last deltas waited for credit.
+    const auto ended = [](const ActiveRequest& request) { return request.generation->ended(); };
+    if (admission_.Remove(ended) > 0) busy = true;
     ReleaseIdleMemory(busy);
   }
 }
@@ -92,10 +106,10 @@ void Engine::Run() {
 void Engine::ReleaseIdleMemory(bool busy) {
   const auto now = Clock::now();
   if (busy) last_work_ = now;
-  if (busy || now - last_work_ < limits_.release_after) return;
-  if (cache_->resident_bytes() - cache_->used_bytes() < limits_.release_bytes_min) return;
-  cache_->ReleaseFree();
-  if (drafter_) drafter_->ReleaseFree();
+  if (busy || now - last_work_ < state_.limits.release_after) return;
+  if (state_.cache->resident_bytes() - state_.cache->used_bytes() < state_.limits.release_bytes_min) return;
+  state_.cache->ReleaseFree();
+  if (state_.drafter) state_.drafter->ReleaseFree();
 }
 
 bool Engine::HandleInput(Input input) {
@@ -108,9 +122,9 @@ bool Engine::HandleInput(Input input) {
   } else if (const auto* cancel = std::get_if<api::ipc::Cancel>(&input)) {
     Cancel(cancel->id);
   } else if (const auto* about_engine = std::get_if<EngineQuestion>(&input)) {
-    about_engine->answer(Inspect(about_engine->question));
+    about_engine->answer(InspectEngine(state_, step_, building_.size(), about_engine->question));
   } else if (const auto* about_cache = std::get_if<CacheQuestion>(&input)) {
-    about_cache->answer(Inspect(about_cache->question));
+    about_cache->answer(InspectCache(state_, about_cache->question));
   } else {
     return false;
   }
@@ -123,7 +137,7 @@ void Engine::AddCredit(const api::ipc::Credit& credit) {
     found->second += credit.deltas;
     return;
   }
-  for (const auto& list : {&running_, &waiting_}) {
+  for (const auto& list : {&state_.running, &state_.waiting}) {
     for (const auto& request : *list) {
       if (request->generation->id() == credit.id) request->generation->AddCredit(credit.deltas);
     }
@@ -136,28 +150,28 @@ void Engine::Enter(PromptBuilt built) {
   if (building.empty()) return;  // canceled meanwhile
   built.resume.credit += building.mapped();
   if (!built.prompt) return Emit(id, api::Failed{built.prompt.error()});
-  const int32_t context = built.resume.context > 0 ? built.resume.context : context_max_;
-  if (context > context_max_) {
+  const int32_t context = built.resume.context > 0 ? built.resume.context : state_.context_max;
+  if (context > state_.context_max) {
     return Emit(id,
                 api::Failed{{api::ErrorCode::kUnavailable,
                              fmt::format("the request has a context of {} tokens from the runner in which it "
                                          "began; the caches of this one hold {}",
-                                         context, context_max_)}});
+                                         context, state_.context_max)}});
   }
   const auto tokens = static_cast<int32_t>(built.prompt->tokens.size());
-  if (tokens >= context_max_) {
+  if (tokens >= state_.context_max) {
     return Emit(
         id,
-        api::Failed{{api::ErrorCode::kContextLengthExceeded,
-                     fmt::format("request ({} tokens) needs {} bytes of cache, this runner has {}: the "
-                                 "largest request that fits has {} tokens; raise --memory (QUIRE_MEMORY) or "
-                                 "--cache-bytes (QUIRE_CACHE_BYTES)",
-                                 tokens, SequenceBytes(cache_->layout(), tokens + 1, StepTarget().tokens_max),
-                                 cache_bytes(), context_max_ - 1),
-                     "options.num_ctx", tokens, context_max_ - 1}});
+        api::Failed{
+            {api::ErrorCode::kContextLengthExceeded,
+             fmt::format("request ({} tokens) needs {} bytes of cache, this runner has {}: the "
+                         "largest request that fits has {} tokens; raise --memory (QUIRE_MEMORY) or "
+                         "--cache-bytes (QUIRE_CACHE_BYTES)",
+                         tokens, SequenceBytes(state_.cache->layout(), tokens + 1, StepTarget().tokens_max),
+                         cache_bytes(), state_.context_max - 1),
+             "options.num_ctx", tokens, state_.context_max - 1}});
   }
-  for (const ImageSpan& span : built.prompt->images) {
-    if (image_encoder_ && image_encoder_->Fits(*span.image)) continue;
+  if (!images_.Fit(built.prompt->images)) {
     return Emit(id,
                 api::Failed{{api::ErrorCode::kBadModel,
                              "the model's files disagree about the sizes of images: its vision tower does "
@@ -171,40 +185,24 @@ void Engine::Enter(PromptBuilt built) {
   request->party = built.request.client.Party();
   request->member = built.request.client.Member();
   request->isolation = built.request.client.IsolationKey();
-  request->arrival = ++arrivals_;
   request->boundaries = std::move(built.prompt->boundaries);
   request->restore_points = std::move(built.prompt->restore_points);
-  SetImages(std::move(built.prompt->images), built.request, *request);
-  shares_.Enter(request->party, built.request.client.weight);
+  PromptImages::Set(std::move(built.prompt->images), built.request, *request);
+  state_.shares.Enter(request->party, built.request.client.weight);
   ActiveGeneration::Setup setup{id, std::move(built.request), std::move(*built.prompt), built.arrived,
                                 std::move(built.resume)};
   request->generation = std::make_unique<ActiveGeneration>(
-      std::move(setup), context, model_.tokenizer, model_.end_of_generation,
+      std::move(setup), context, state_.model.tokenizer, state_.model.end_of_generation,
       [this, id](api::Event event) { Emit(id, std::move(event)); });
-  request->waits_since = ++waits_;
-  waiting_.push_back(std::move(request));
-}
-
-// Ids of images are no tokens that a context could begin with or a draft repeat, and none is cut away.
-void Engine::SetImages(std::vector<ImageSpan> images, api::Request& request, ActiveRequest& active) {
-  if (images.empty()) return;
-  active.images = std::move(images);
-  active.encoded.resize(active.images.size());
-  active.images_ready = false;
-  // Its id has 31 bits.
-  const auto is_tiny = [](const ImageSpan& span) { return span.image->tokens() < 2; };
-  if (std::ranges::any_of(active.images, is_tiny)) active.reuses = false;
-  request.shift = false;
-  request.return_context = false;
-  request.params.draft_num_predict = 0;
+  admission_.Enter(std::move(request));
 }
 
 // Between two steps, so that those that run go on. False: there are none.
 bool Engine::ContinueReplays() {
   const auto replayed = [](const auto& request) { return request->generation->replayed(); };
-  const auto left = std::ranges::count_if(waiting_, std::not_fn(replayed));
+  const auto left = std::ranges::count_if(state_.waiting, std::not_fn(replayed));
   if (left == 0) return false;
-  for (const auto& request : waiting_) {
+  for (const auto& request : state_.waiting) {
     if (!replayed(request)) static_cast<void>(request->generation->Replay(Clock::now() + kReplayTime / left));
   }
   return true;
@@ -214,8 +212,8 @@ api::Result<std::optional<Embedding>> Engine::EmbeddingOf(const api::Prompt& pro
   const auto* embed = std::get_if<api::EmbedPrompt>(&prompt);
   if (embed == nullptr) return std::nullopt;
   if (embed->rank) return Embedding{models::Pooling::kLast, 0, false, true, std::nullopt};
-  if (!model_.pooling) return std::unexpected(model_.pooling.error());
-  const int32_t width = model_.model->hidden_size();
+  if (!state_.model.pooling) return std::unexpected(state_.model.pooling.error());
+  const int32_t width = state_.model.model->hidden_size();
   if (embed->dimensions > width) {
     return api::Fail(
         api::ErrorCode::kInvalidArgument,
@@ -223,76 +221,46 @@ api::Result<std::optional<Embedding>> Engine::EmbeddingOf(const api::Prompt& pro
                     embed->dimensions, width),
         "dimensions");
   }
-  return Embedding{*model_.pooling, embed->dimensions, embed->normalize, false, std::nullopt};
+  return Embedding{*state_.model.pooling, embed->dimensions, embed->normalize, false, std::nullopt};
 }
 
 void Engine::Cancel(api::RequestId id) {
   building_.erase(static_cast<uint64_t>(id));
-  for (auto* list : {&running_, &waiting_}) {
-    std::erase_if(*list, [&](const std::unique_ptr<ActiveRequest>& request) {
-      if (request->generation->id() != id) return false;
-      EndDraft(*request);
-      prefixes_.StorePrefix(*request);
-      shares_.Exit(request->party);
-      admission_paused_ = false;
-      return true;
-    });
-  }
-}
-
-// One that waits was preempted while its last deltas waited for credit.
-bool Engine::RemoveEnded() {
-  size_t removed = 0;
-  for (auto* list : {&running_, &waiting_}) {
-    removed += std::erase_if(*list, [this](const std::unique_ptr<ActiveRequest>& request) {
-      if (!request->generation->ended()) return false;
-      EndDraft(*request);
-      prefixes_.StorePrefix(*request);
-      shares_.Exit(request->party);
-      admission_paused_ = false;
-      return true;
-    });
-  }
-  return removed > 0;
-}
-
-std::expected<void, std::string> Engine::CheckInvariants() const {
-  if (auto checked = cache_->CheckInvariants(); !checked) return checked;
-  return prefixes_.CheckInvariants();
+  admission_.Remove([id](const ActiveRequest& request) { return request.generation->id() == id; });
 }
 
 Engine::Stats Engine::stats() const {
-  return {.store = prefixes_.stats(),
-          .cache = cache_->stats(),
-          .steps = steps_,
-          .preemptions = preemptions_,
-          .drafted = drafted_,
-          .accepted = accepted_,
-          .tokens_computed = tokens_computed_,
-          .prompt_tokens_computed = prompt_tokens_computed_,
-          .step_time = step_time_,
-          .kernel_time = kernel_time_};
+  return {.store = state_.prefixes.stats(),
+          .cache = state_.cache->stats(),
+          .steps = step_.counters().steps,
+          .preemptions = admission_.preemptions(),
+          .drafted = drafts_.drafted(),
+          .accepted = drafts_.accepted(),
+          .tokens_computed = step_.counters().tokens_computed,
+          .prompt_tokens_computed = step_.counters().prompt_tokens_computed,
+          .step_time = step_.counters().step_time,
+          .kernel_time = step_.counters().kernel_time + images_.kernel_time()};
 }
 
 int64_t Engine::resident_scratch_bytes() const {
-  const size_t results = (logits_.capacity() + hidden_.capacity()) * sizeof(float);
-  return model_.model->resident_scratch_bytes() + static_cast<int64_t>(results);
+  return state_.model.model->resident_scratch_bytes() + static_cast<int64_t>(step_.result_bytes());
 }
 
 void Engine::UpdateEngineStats() {
   engine_stats_.progress.fetch_add(1, std::memory_order_relaxed);
-  engine_stats_.steps.store(steps_, std::memory_order_relaxed);
-  engine_stats_.running.store(static_cast<int32_t>(running_.size()), std::memory_order_relaxed);
-  engine_stats_.waiting.store(static_cast<int32_t>(waiting_.size() + building_.size()),
+  engine_stats_.steps.store(step_.counters().steps, std::memory_order_relaxed);
+  engine_stats_.running.store(static_cast<int32_t>(state_.running.size()), std::memory_order_relaxed);
+  engine_stats_.waiting.store(static_cast<int32_t>(state_.waiting.size() + building_.size()),
                               std::memory_order_relaxed);
-  engine_stats_.cache_bytes_used.store(static_cast<int64_t>(cache_->used_bytes()), std::memory_order_relaxed);
-  engine_stats_.cache_bytes_resident.store(static_cast<int64_t>(cache_->resident_bytes()),
+  engine_stats_.cache_bytes_used.store(static_cast<int64_t>(state_.cache->used_bytes()),
+                                       std::memory_order_relaxed);
+  engine_stats_.cache_bytes_resident.store(static_cast<int64_t>(state_.cache->resident_bytes()),
                                            std::memory_order_relaxed);
-  const cache::StoreStats prefixes = prefixes_.stats();
+  const cache::StoreStats prefixes = state_.prefixes.stats();
   engine_stats_.prefix_snapshots.store(static_cast<int64_t>(prefixes.nodes), std::memory_order_relaxed);
   engine_stats_.prefix_bytes.store(static_cast<int64_t>(prefixes.bytes), std::memory_order_relaxed);
   engine_stats_.prefix_evictions.store(prefixes.evictions, std::memory_order_relaxed);
-  engine_stats_.prefix_changes.store(prefixes_.store().changes() + 1, std::memory_order_relaxed);
+  engine_stats_.prefix_changes.store(state_.prefixes.store().changes() + 1, std::memory_order_relaxed);
 }
 
 void Engine::Emit(api::RequestId id, api::Event event) { emit_({id, std::move(event)}); }

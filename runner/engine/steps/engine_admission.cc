@@ -1,4 +1,4 @@
-// Who runs: admission, waiting for a common prefix, preemption.
+#include "runner/engine/steps/engine_admission.h"
 
 #include <algorithm>
 #include <chrono>
@@ -9,8 +9,8 @@
 #include <unordered_map>
 #include <utility>
 
-#include "runner/engine/shares/place_share.h"
-#include "runner/engine/steps/engine.h"
+#include "runner/engine/steps/engine_images.h"
+#include "runner/engine/steps/engine_inspect.h"
 
 namespace quire::runner::engine {
 namespace {
@@ -28,22 +28,43 @@ int64_t WorkOf(const ActiveRequest& request) {
 
 }  // namespace
 
-void Engine::Admit() {
+void Admission::Enter(std::unique_ptr<ActiveRequest> request) {
+  request->arrival = ++arrivals_;
+  request->waits_since = ++waits_;
+  state_.waiting.push_back(std::move(request));
+}
+
+size_t Admission::Remove(const std::function<bool(const ActiveRequest&)>& ends) {
+  size_t removed = 0;
+  for (auto* list : {&state_.running, &state_.waiting}) {
+    removed += std::erase_if(*list, [&](const std::unique_ptr<ActiveRequest>& request) {
+      if (!ends(*request)) return false;
+      drafts_.End(*request);
+      state_.prefixes.StorePrefix(*request);
+      state_.shares.Exit(request->party);
+      paused_ = false;
+      return true;
+    });
+  }
+  return removed;
+}
+
+void Admission::Admit() {
   TrackStalls();
-  while (!waiting_.empty()) {
+  while (!state_.waiting.empty()) {
     auto choice = ChooseNext();
     if (!choice) return;
-    ActiveRequest& request = *waiting_[choice->next];
+    ActiveRequest& request = *state_.waiting[choice->next];
     // Before anybody is preempted: a follower needs no place yet.
     if (!request.sequence) {  // else it was paused
       if (auto leader = FindLeaderOf(request)) {
         request.leader = leader;
         continue;
       }
-      if (prefixes_.StandsAside(request, running_)) continue;
+      if (state_.prefixes.StandsAside(request, state_.running)) continue;
     }
-    auto admitted = std::move(waiting_[choice->next]);
-    waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(choice->next));
+    auto admitted = std::move(state_.waiting[choice->next]);
+    state_.waiting.erase(state_.waiting.begin() + static_cast<ptrdiff_t>(choice->next));
     std::ranges::sort(choice->leaving, std::ranges::greater());
     if (choice->rotation) rotation_.Record(*choice->rotation, Places(), Clock::now());
     const auto what = choice->rotation ? PreemptedFor::kHandover : PreemptedFor::kClaim;
@@ -52,8 +73,8 @@ void Engine::Admit() {
   }
 }
 
-void Engine::TrackStalls() {
-  for (const auto& request : running_) {
+void Admission::TrackStalls() {
+  for (const auto& request : state_.running) {
     if (!request->generation->backpressured()) {
       request->stalled_since.reset();
     } else if (!request->stalled_since) {
@@ -62,11 +83,11 @@ void Engine::TrackStalls() {
   }
 }
 
-std::optional<Engine::AdmissionChoice> Engine::ChooseNext() {
-  const AdmissionCandidates candidates = FindCandidates();
-  const bool full = static_cast<int32_t>(running_.size()) >= limits_.running_max;
+std::optional<Admission::Choice> Admission::ChooseNext() {
+  const Candidates candidates = FindCandidates();
+  const bool full = static_cast<int32_t>(state_.running.size()) >= state_.limits.running_max;
   if (!full) {
-    if (const auto next = PickNext(candidates)) return AdmissionChoice{*next, {}};
+    if (const auto next = PickNext(candidates)) return Choice{*next, {}};
   }
   for (const auto claim : {Claim::kIdleParty, Claim::kIdleMember, Claim::kStalledPlace}) {
     if (auto choice = ChooseForPlaces(claim, candidates)) return choice;
@@ -74,20 +95,19 @@ std::optional<Engine::AdmissionChoice> Engine::ChooseNext() {
   return ChooseByRotation(candidates);
 }
 
-Engine::AdmissionCandidates Engine::FindCandidates() {
-  AdmissionCandidates candidates;
+Admission::Candidates Admission::FindCandidates() {
+  Candidates candidates;
   candidates.places = Places();
   candidates.waiting = WaitingStates(candidates.places);
-  candidates.memory_is_taken =
-      admission_paused_ || std::ranges::any_of(candidates.waiting, &WaitingState::preempted);
+  candidates.memory_is_taken = paused_ || std::ranges::any_of(candidates.waiting, &WaitingState::preempted);
   return candidates;
 }
 
-std::vector<Place> Engine::Places() const {
+std::vector<Place> Admission::Places() const {
   std::vector<Place> places;
-  places.reserve(running_.size());
+  places.reserve(state_.running.size());
   const size_t paused_bytes = PausedBytes();
-  for (const auto& request : running_) {
+  for (const auto& request : state_.running) {
     const bool stalled = request->stalled_since && Clock::now() - *request->stalled_since >= kStalledAfter;
     places.push_back({.party = request->party,
                       .arrival = request->arrival,
@@ -105,12 +125,12 @@ std::vector<Place> Engine::Places() const {
 
 // Keys that were shifted, and what no snapshot is kept of, would be computed again from the beginning, the
 // former with other bits. A snapshot may be rounded where the operator wants that (state_cache_type).
-Leaving Engine::LeavingOf(const ActiveRequest& request, size_t paused_bytes) const {
-  const cache::Layout& layout = cache_->layout();
-  const bool has_snapshot = limits_.prefix_cache && request.reuses && request.exact;
+Leaving Admission::LeavingOf(const ActiveRequest& request, size_t paused_bytes) const {
+  const cache::Layout& layout = state_.cache->layout();
+  const bool has_snapshot = state_.limits.prefix_cache && request.reuses && request.exact;
   const bool has_same_bits = layout.recurrent.empty() || layout.stored_state == cache::ElementType::kF32;
   if (has_snapshot && has_same_bits) return Leaving::kSnapshot;
-  const bool fits = paused_bytes + MemoryOf(request) <= limits_.cache_bytes / kPausedPart;
+  const bool fits = paused_bytes + MemoryOf(request) <= state_.limits.cache_bytes / kPausedPart;
   if (fits) return Leaving::kPaused;
   return has_snapshot ? Leaving::kSnapshot : Leaving::kInexact;
 }
@@ -118,24 +138,23 @@ Leaving Engine::LeavingOf(const ActiveRequest& request, size_t paused_bytes) con
 // The first request that has the claim, and who is preempted for it. It is admitted at once, so that they do
 // not change places forever. A request that was preempted for lack of memory takes no place of one that is
 // read: it would soon be preempted again. But neither does it keep an idle party out.
-std::optional<Engine::AdmissionChoice> Engine::ChooseForPlaces(Claim claim,
-                                                               const AdmissionCandidates& candidates) {
+std::optional<Admission::Choice> Admission::ChooseForPlaces(Claim claim, const Candidates& candidates) {
   const std::vector<Place>& places = candidates.places;
   if (claim == Claim::kStalledPlace && std::ranges::none_of(places, &Place::stalled)) return std::nullopt;
   const PlaceCounts counts(places);
   std::vector<WaitingState> states = candidates.waiting;
   for (size_t i = 0; claim != Claim::kStalledPlace && i < states.size(); ++i) {
-    const std::string& party = waiting_[i]->party;
+    const std::string& party = state_.waiting[i]->party;
     const bool has_claim = claim == Claim::kIdleParty
                                ? counts.OfParty(party) == 0
                                : !states[i].has_place && counts.LargestMemberOf(party) > 1;
     if (states[i].preempted || !has_claim) states[i].follows = true;
   }
-  const auto next = NextToAdmit(states, SIZE_MAX, !running_.empty());
+  const auto next = NextToAdmit(states, SIZE_MAX, !state_.running.empty());
   if (!next) return std::nullopt;
   size_t left = candidates.memory_is_taken ? 0 : MemoryLeft();
   const size_t bytes = states[*next].bytes;
-  const PartyMember owner{waiting_[*next]->party, waiting_[*next]->member};
+  const PartyMember owner{state_.waiting[*next]->party, state_.waiting[*next]->member};
   auto leaving = PlacesToGive(places, owner, bytes - std::min(bytes, left));
   // It is memory that the rule does not find.
   if (leaving.empty() && PausedBytes() > 0 && !PlacesToGive(places, owner, 0).empty()) {
@@ -143,17 +162,17 @@ std::optional<Engine::AdmissionChoice> Engine::ChooseForPlaces(Claim claim,
     leaving = PlacesToGive(places, owner, bytes - std::min(bytes, left));
   }
   if (leaving.empty()) return std::nullopt;
-  return AdmissionChoice{*next, std::move(leaving)};
+  return Choice{*next, std::move(leaving)};
 }
 
 // As with claims, one that was preempted for lack of memory takes no place.
-std::optional<Engine::AdmissionChoice> Engine::ChooseByRotation(const AdmissionCandidates& candidates) {
-  if (running_.empty()) return std::nullopt;
+std::optional<Admission::Choice> Admission::ChooseByRotation(const Candidates& candidates) {
+  if (state_.running.empty()) return std::nullopt;
   std::vector<RotationCandidate> rotating;
   std::vector<size_t> indexes;
-  for (size_t i = 0; i < waiting_.size(); ++i) {
+  for (size_t i = 0; i < state_.waiting.size(); ++i) {
     const WaitingState& state = candidates.waiting[i];
-    const ActiveRequest& request = *waiting_[i];
+    const ActiveRequest& request = *state_.waiting[i];
     if (state.preempted || state.follows || state.has_place) continue;
     rotating.push_back({.owner = {request.party, request.member},
                         .arrival = request.arrival,
@@ -166,53 +185,53 @@ std::optional<Engine::AdmissionChoice> Engine::ChooseByRotation(const AdmissionC
   const size_t left = candidates.memory_is_taken ? 0 : MemoryLeft();
   auto handover = rotation_.Choose(candidates.places, rotating, left, Clock::now());
   if (!handover) return std::nullopt;
-  return AdmissionChoice{indexes[handover->next], std::move(handover->leaving), std::move(handover->scope)};
+  return Choice{indexes[handover->next], std::move(handover->leaving), std::move(handover->scope)};
 }
 
-size_t Engine::MemoryLeft() const {
+size_t Admission::MemoryLeft() const {
   size_t reserved = 0;
-  for (const auto& request : running_) reserved += MemoryOf(*request);
+  for (const auto& request : state_.running) reserved += MemoryOf(*request);
   reserved += PausedBytes();
-  return limits_.cache_bytes - std::min(limits_.cache_bytes, reserved);
+  return state_.limits.cache_bytes - std::min(state_.limits.cache_bytes, reserved);
 }
 
-size_t Engine::PausedBytes() const {
+size_t Admission::PausedBytes() const {
   size_t bytes = 0;
-  for (const auto& request : waiting_) bytes += MemoryOf(*request);
+  for (const auto& request : state_.waiting) bytes += MemoryOf(*request);
   return bytes;
 }
 
 // They are computed again.
-size_t Engine::GiveUpPaused() {
+size_t Admission::GiveUpPaused() {
   size_t bytes = 0;
-  for (const auto& request : waiting_) {
+  for (const auto& request : state_.waiting) {
     if (!request->sequence) continue;
     bytes += MemoryOf(*request);
-    prefixes_.StorePrefix(*request);
+    state_.prefixes.StorePrefix(*request);
   }
   return bytes;
 }
 
-std::optional<size_t> Engine::PickNext(const AdmissionCandidates& candidates) {
-  if (admission_paused_ && !running_.empty()) return std::nullopt;
+std::optional<size_t> Admission::PickNext(const Candidates& candidates) {
+  if (paused_ && !state_.running.empty()) return std::nullopt;
   std::vector<WaitingState> states = candidates.waiting;
   const PlaceCounts counts(candidates.places);
   const size_t left = MemoryLeft();
   for (size_t i = 0; i < states.size(); ++i) {
-    const PartyMember owner{waiting_[i]->party, waiting_[i]->member};
-    states[i].crowded =
-        owner != PartyMember{} && std::cmp_greater_equal(counts.Of(owner), PlacesOfOne(limits_.running_max));
+    const PartyMember owner{state_.waiting[i]->party, state_.waiting[i]->member};
+    states[i].crowded = owner != PartyMember{} &&
+                        std::cmp_greater_equal(counts.Of(owner), PlacesOfOne(state_.limits.running_max));
   }
   LimitToOwnMemory(counts, left, states);
-  return NextToAdmit(states, left, !running_.empty());
+  return NextToAdmit(states, left, !state_.running.empty());
 }
 
 // A party that runs something begins no more in the memory of others' prefixes. Those behind its first one
 // that has no room wait, too: smaller ones would pass it forever.
-void Engine::LimitToOwnMemory(const PlaceCounts& counts, size_t left,
-                              std::vector<WaitingState>& states) const {
-  const cache::OwnerShares& owners = prefixes_.store().owners();
-  const cache::OwnerShares::Due due = owners.BytesDue(limits_.cache_bytes);
+void Admission::LimitToOwnMemory(const PlaceCounts& counts, size_t left,
+                                 std::vector<WaitingState>& states) const {
+  const cache::OwnerShares& owners = state_.prefixes.store().owners();
+  const cache::OwnerShares::Due due = owners.BytesDue(state_.limits.cache_bytes);
   if (due.total == 0) return;
   using Order = std::pair<bool, uint64_t>;  // as NextToAdmit() has it within a party
   std::unordered_map<std::string_view, Order> without_room;
@@ -221,7 +240,7 @@ void Engine::LimitToOwnMemory(const PlaceCounts& counts, size_t left,
     return !states[i].preempted && !states[i].follows && !states[i].crowded && states[i].bytes > 0;
   };
   for (size_t i = 0; i < states.size(); ++i) {
-    const std::string& party = waiting_[i]->party;
+    const std::string& party = state_.waiting[i]->party;
     if (!looks_for_room(i) || counts.OfParty(party) == 0) continue;
     const size_t others = owners.BytesDueToOthers(due, party);
     if (others == 0 || states[i].bytes <= left - std::min(left, others)) continue;
@@ -229,19 +248,19 @@ void Engine::LimitToOwnMemory(const PlaceCounts& counts, size_t left,
     if (!is_new) first->second = std::min(first->second, order(i));
   }
   for (size_t i = 0; i < states.size(); ++i) {
-    const auto first = without_room.find(waiting_[i]->party);
+    const auto first = without_room.find(state_.waiting[i]->party);
     if (first != without_room.end() && looks_for_room(i) && order(i) >= first->second)
       states[i].crowded = true;
   }
 }
 
-std::vector<WaitingState> Engine::WaitingStates(const std::vector<Place>& places) {
+std::vector<WaitingState> Admission::WaitingStates(const std::vector<Place>& places) {
   std::vector<WaitingState> states;
-  states.reserve(waiting_.size());
+  states.reserve(state_.waiting.size());
   const PlaceCounts counts(places);
-  for (const auto& request : waiting_) {
+  for (const auto& request : state_.waiting) {
     if (request->leader && !StillFollows(*request)) request->leader.reset();
-    states.push_back({.virtual_time = shares_.Of(request->party).virtual_time,
+    states.push_back({.virtual_time = state_.shares.Of(request->party).virtual_time,
                       .arrival = request->arrival,
                       .preempted = request->preempted,
                       .follows = request->leader.has_value() || request->generation->backpressured() ||
@@ -253,115 +272,115 @@ std::vector<WaitingState> Engine::WaitingStates(const std::vector<Place>& places
   return states;
 }
 
-bool Engine::StillFollows(const ActiveRequest& request) const {
-  const auto leader = std::ranges::find(running_, request.leader->id,
+bool Admission::StillFollows(const ActiveRequest& request) const {
+  const auto leader = std::ranges::find(state_.running, request.leader->id,
                                         [](const auto& other) { return other->generation->id(); });
-  return leader != running_.end() && !(*leader)->generation->backpressured() &&
+  return leader != state_.running.end() && !(*leader)->generation->backpressured() &&
          (!Pauses(**leader) || (*leader)->party == request.party) &&
          (*leader)->generation->computed() < request.leader->until;
 }
 
-std::optional<Leader> Engine::FindLeaderOf(const ActiveRequest& request) {
-  if (!limits_.prefix_cache || !request.reuses || running_.empty()) return std::nullopt;
+std::optional<Leader> Admission::FindLeaderOf(const ActiveRequest& request) {
+  if (!state_.limits.prefix_cache || !request.reuses || state_.running.empty()) return std::nullopt;
   std::vector<RunningPrefix> prefixes;
-  for (const auto& other : running_) {
+  for (const auto& other : state_.running) {
     if (other->isolation != request.isolation || other->generation->prefill_left() == 0) continue;
     if (!other->reuses || other->generation->backpressured()) continue;
     if (Pauses(*other) && other->party != request.party) continue;  // it waits for what its party owes
     prefixes.push_back({other->generation->id(), other->generation->tokens(), other->generation->computed()});
   }
   if (prefixes.empty()) return std::nullopt;
-  const auto leader =
-      FindLeader(request.generation->ReusableTokens(), prefixes_.Reusable(request, running_), prefixes);
+  const auto leader = FindLeader(request.generation->ReusableTokens(),
+                                 state_.prefixes.Reusable(request, state_.running), prefixes);
   if (!leader) return std::nullopt;
-  for (const auto& other : running_) {
-    if (other->generation->id() == leader->id) prefixes_.ScheduleSnapshotAt(*other, leader->until);
+  for (const auto& other : state_.running) {
+    if (other->generation->id() == leader->id) state_.prefixes.ScheduleSnapshotAt(*other, leader->until);
   }
   return leader;
 }
 
-size_t Engine::BytesFor(const ActiveRequest& request) const {
+size_t Admission::BytesFor(const ActiveRequest& request) const {
   const int64_t tokens = static_cast<int64_t>(request.generation->tokens().size()) + kHeadroomTokens;
-  return SequenceBytes(cache_->layout(), std::min<int64_t>(tokens, context_max_), StepTarget().tokens_max);
+  return SequenceBytes(state_.cache->layout(), std::min<int64_t>(tokens, state_.context_max),
+                       StepTarget().tokens_max);
 }
 
 // It grows with the answer. A shared prefix is counted at its source.
-size_t Engine::MemoryOf(const ActiveRequest& request) const {
+size_t Admission::MemoryOf(const ActiveRequest& request) const {
   if (!request.sequence) return 0;
-  const cache::Layout& layout = cache_->layout();
+  const cache::Layout& layout = state_.cache->layout();
   const size_t whole = BytesFor(request);
   return whole - std::min(whole, SharedBytes(layout, request.shared_tokens));
 }
 
-void Engine::Start(std::unique_ptr<ActiveRequest> request) {
+void Admission::Start(std::unique_ptr<ActiveRequest> request) {
   const auto begin = Clock::now();
   request->place_given = ++places_given_;
   request->output_before = request->generation->output_tokens();
   if (request->sequence) {  // it was paused
-    StartDraft(*request, {});
-    running_.push_back(std::move(request));
+    drafts_.Start(*request, {});
+    state_.running.push_back(std::move(request));
     return;
   }
-  const PrefixReuse::Outcome reuse = prefixes_.AttachPrefix(*request, running_);
-  if (!HasImagesBehind(*request, reuse.reused)) {
-    prefixes_.StorePrefix(*request);
+  const PrefixReuse::Outcome reuse = state_.prefixes.AttachPrefix(*request, state_.running);
+  if (!PromptImages::HasBehind(*request, reuse.reused)) {
+    state_.prefixes.StorePrefix(*request);
     request->encodes_all = true;
     request->images_ready = false;
-    waiting_.push_back(std::move(request));
+    state_.waiting.push_back(std::move(request));
     return;
   }
   request->shared_tokens = reuse.reused;
-  request->generation->Start(reuse.reused, {.miss = reuse.miss,
-                                            .divergence = DivergenceOf(*request, reuse),
-                                            .restore_ns = (Clock::now() - begin).count()});
+  request->generation->Start(reuse.reused,
+                             {.miss = reuse.miss,
+                              .divergence = DivergenceOf(*state_.model.tokenizer, *request, reuse),
+                              .restore_ns = (Clock::now() - begin).count()});
   if (request->embedding) {
     Embedding& embedding = *request->embedding;
-    embedding.pooler.emplace(embedding.pooling, model_.model->hidden_size(),
+    embedding.pooler.emplace(embedding.pooling, state_.model.model->hidden_size(),
                              request->generation->prefill_left());
   }
-  StartDraft(*request, reuse);
-  running_.push_back(std::move(request));
+  drafts_.Start(*request, reuse);
+  state_.running.push_back(std::move(request));
 }
 
-// Leases of edges that go on behind what their requests stand on: one may keep a long answer for a few
-// tokens. A sequence has its pages also without.
-bool Engine::GiveUpWideLeases() {
+bool Admission::FreeMemory() {
+  // Leases of edges that go on behind what their requests stand on: one may keep a long answer for a few
+  // tokens. A sequence has its pages also without.
   bool any = false;
-  for (const auto& request : running_) {
+  for (const auto& request : state_.running) {
     if (!request->lease.keeps_more()) continue;
     request->lease = {};
     any = true;
   }
-  return any;
-}
-
-bool Engine::PreemptYoungest() {
-  if (prefixes_.ReleaseTierMemory()) return true;
-  if (running_.size() < 2) return GiveUpPaused() > 0;
-  // First those whose readers take nothing. One whose keys were shifted would come back with other bits: only
-  // when nobody else is left.
+  if (any || state_.prefixes.ReleaseTierMemory()) return true;
+  if (state_.running.size() < 2) return GiveUpPaused() > 0;
+  // Preempts the youngest: first those whose readers take nothing. One whose keys were shifted would come
+  // back with other bits: only when nobody else is left.
   std::vector<Place> places = Places();
-  for (size_t i = 0; i < places.size(); ++i) places[i].stalled = running_[i]->generation->backpressured();
+  for (size_t i = 0; i < places.size(); ++i) {
+    places[i].stalled = state_.running[i]->generation->backpressured();
+  }
   Preempt(PlaceToPreempt(places), PreemptedFor::kMemory);
-  admission_paused_ = true;
+  paused_ = true;
   return true;
 }
 
 // What it computed becomes a snapshot, or it keeps its sequence.
-void Engine::Preempt(size_t running, PreemptedFor what) {
-  const auto position = running_.begin() + static_cast<ptrdiff_t>(running);
+void Admission::Preempt(size_t running, PreemptedFor what) {
+  const auto position = state_.running.begin() + static_cast<ptrdiff_t>(running);
   ActiveRequest& request = **position;
-  EndDraft(request);
+  drafts_.End(request);
   if (what != PreemptedFor::kHandover || LeavingOf(request, PausedBytes()) != Leaving::kPaused) {
-    prefixes_.StorePrefix(request);
+    state_.prefixes.StorePrefix(request);
   }
   request.sits_out = false;
   request.stalled_since.reset();
   request.preempted = what == PreemptedFor::kMemory;
   request.images_ready = request.images.empty() || request.sequence;
   request.waits_since = ++waits_;
-  waiting_.push_back(std::move(*position));
-  running_.erase(position);
+  state_.waiting.push_back(std::move(*position));
+  state_.running.erase(position);
   ++preemptions_;
 }
 

@@ -1,26 +1,49 @@
-// Images of prompts: which of them are to be encoded, and where their embeddings go.
+#include "runner/engine/steps/engine_images.h"
 
 #include <algorithm>
+#include <span>
+#include <string>
 #include <tuple>
 #include <utility>
 
-#include "runner/engine/steps/engine.h"
-
 namespace quire::runner::engine {
 
+PromptImages::PromptImages(EngineState& state)
+    : state_(state),
+      encoder_(state.model.tower ? std::make_unique<ImageEncoder>(std::move(state.model.tower)) : nullptr) {}
+
+bool PromptImages::Fit(const std::vector<ImageSpan>& images) const {
+  return std::ranges::all_of(
+      images, [this](const ImageSpan& span) { return encoder_ && encoder_->Fits(*span.image); });
+}
+
+// Ids of images are no tokens that a context could begin with or a draft repeat, and none is cut away.
+void PromptImages::Set(std::vector<ImageSpan> images, api::Request& request, ActiveRequest& active) {
+  if (images.empty()) return;
+  active.images = std::move(images);
+  active.encoded.resize(active.images.size());
+  active.images_ready = false;
+  // Its id has 31 bits.
+  const auto is_tiny = [](const ImageSpan& span) { return span.image->tokens() < 2; };
+  if (std::ranges::any_of(active.images, is_tiny)) active.reuses = false;
+  request.shift = false;
+  request.return_context = false;
+  request.params.draft_num_predict = 0;
+}
+
 // Takes the embeddings that waiting requests need and that are there. What a prefix holds needs none.
-void Engine::CollectImages() {
-  if (!image_encoder_) return;
-  for (const auto& request : waiting_) {
+void PromptImages::Collect() {
+  if (!encoder_) return;
+  for (const auto& request : state_.waiting) {
     if (request->images_ready || request->sequence) continue;
     // Before anything is encoded that a lower tier holds.
-    if (prefixes_.StandsAside(*request, running_)) continue;
-    const int32_t reusable = request->encodes_all ? 0 : prefixes_.Reusable(*request, running_);
+    if (state_.prefixes.StandsAside(*request, state_.running)) continue;
+    const int32_t reusable = request->encodes_all ? 0 : state_.prefixes.Reusable(*request, state_.running);
     bool ready = true;
     for (size_t i = 0; i < request->images.size(); ++i) {
       const ImageSpan& span = request->images[i];
       if (span.end() <= reusable || request->encoded[i]) continue;
-      request->encoded[i] = image_encoder_->Find(*span.image);
+      request->encoded[i] = encoder_->Find(*span.image);
       ready = ready && request->encoded[i] != nullptr;
     }
     request->images_ready = ready;
@@ -28,20 +51,20 @@ void Engine::CollectImages() {
 }
 
 // Parties in the order of their virtual times. A party is charged for what is begun for it.
-void Engine::StartEncoding() {
+void PromptImages::StartPass() {
   std::vector<const ActiveRequest*> requests;
-  for (const auto& request : waiting_) {
+  for (const auto& request : state_.waiting) {
     const bool asks_tier = request->tier_wait == ActiveRequest::TierWait::kWaiting;
     if (!request->images_ready && !request->sequence && !asks_tier) requests.push_back(request.get());
   }
   const auto order = [&](const ActiveRequest* request) {
-    return std::tuple(shares_.Of(request->party).virtual_time, request->arrival);
+    return std::tuple(state_.shares.Of(request->party).virtual_time, request->arrival);
   };
   std::ranges::sort(requests, {}, order);
   std::vector<SharedImage> wanted;
   std::vector<const std::string*> parties;
   for (const ActiveRequest* request : requests) {
-    const int32_t reusable = request->encodes_all ? 0 : prefixes_.Reusable(*request, running_);
+    const int32_t reusable = request->encodes_all ? 0 : state_.prefixes.Reusable(*request, state_.running);
     for (size_t i = 0; i < request->images.size(); ++i) {
       const ImageSpan& span = request->images[i];
       if (span.end() <= reusable || request->encoded[i]) continue;
@@ -52,29 +75,29 @@ void Engine::StartEncoding() {
     }
   }
   if (wanted.empty()) return;
-  const size_t begun = image_encoder_->Start(wanted);
-  for (size_t i = 0; i < begun; ++i) shares_.Charge(*parties[i], wanted[i]->tokens());
+  const size_t begun = encoder_->Start(wanted);
+  for (size_t i = 0; i < begun; ++i) state_.shares.Charge(*parties[i], wanted[i]->tokens());
 }
 
-bool Engine::EncodeImages() {
-  if (!image_encoder_) return false;
-  if (image_encoder_->idle()) StartEncoding();
-  if (image_encoder_->idle()) return false;
-  const auto kernels_before = pool_.busy();
-  image_encoder_->Advance(pool_);
-  kernel_time_ += pool_.busy() - kernels_before;
+bool PromptImages::Encode() {
+  if (!encoder_) return false;
+  if (encoder_->idle()) StartPass();
+  if (encoder_->idle()) return false;
+  const auto kernels_before = state_.pool.busy();
+  encoder_->Advance(state_.pool);
+  kernel_time_ += state_.pool.busy() - kernels_before;
   return true;
 }
 
 // The images behind a prefix that was reused are there.
-bool Engine::HasImagesBehind(const ActiveRequest& request, int32_t reused) {
+bool PromptImages::HasBehind(const ActiveRequest& request, int32_t reused) {
   for (size_t i = 0; i < request.images.size(); ++i) {
     if (request.images[i].end() > reused && !request.encoded[i]) return false;
   }
   return true;
 }
 
-void Engine::ReleaseImages(ActiveRequest& request) {
+void PromptImages::Release(ActiveRequest& request) {
   for (size_t i = 0; i < request.images.size(); ++i) {
     if (request.images[i].end() <= request.generation->computed()) request.encoded[i] = nullptr;
   }
@@ -82,10 +105,10 @@ void Engine::ReleaseImages(ActiveRequest& request) {
 
 // Where rows of an image see each other, they are computed in one step: a step ends before an image or
 // behind it.
-void Engine::AlignToImages(std::vector<StepItem>& items) const {
-  if (!model_.model->image_rules().both_ways) return;
+void PromptImages::Align(std::vector<StepItem>& items) const {
+  if (!state_.model.model->image_rules().both_ways) return;
   for (StepItem& item : items) {
-    const ActiveRequest& request = *running_[item.sequence];
+    const ActiveRequest& request = *state_.running[item.sequence];
     const int32_t from = request.generation->computed(), to = from + item.tokens;
     for (const ImageSpan& span : request.images) {
       if (span.begin >= to || span.end() <= to) continue;
@@ -96,7 +119,8 @@ void Engine::AlignToImages(std::vector<StepItem>& items) const {
 }
 
 // What the model needs of images in the rows of an item, which begin at `row`.
-void Engine::AddImages(const ActiveRequest& request, int32_t row, int32_t rows, models::Batch& batch) const {
+void PromptImages::AddRows(const ActiveRequest& request, int32_t row, int32_t rows,
+                           models::Batch& batch) const {
   const int32_t from = request.generation->computed(), to = from + rows;
   for (size_t i = 0; i < request.images.size(); ++i) {
     const ImageSpan& span = request.images[i];
@@ -108,7 +132,7 @@ void Engine::AddImages(const ActiveRequest& request, int32_t row, int32_t rows, 
         batch.embedded.emplace_back(models::EmbeddedRows{.begin = row + begin - from,
                                                          .end = row + end - from,
                                                          .embeddings = image.Rows(0, first, end - begin)});
-    for (size_t plane = 1; plane <= image_encoder_->deepstack(); ++plane) {
+    for (size_t plane = 1; plane <= encoder_->deepstack(); ++plane) {
       embedded.behind_layers.push_back(image.Rows(plane, first, end - begin));
     }
     std::fill(batch.tokens.begin() + embedded.begin, batch.tokens.begin() + embedded.end, 0);
@@ -116,13 +140,15 @@ void Engine::AddImages(const ActiveRequest& request, int32_t row, int32_t rows, 
 }
 
 // The same of all rows, where any of them is an image's or comes behind one.
-void Engine::PlaceImageRows(const std::vector<StepItem>& items, models::Batch& batch) const {
-  const models::ImageRules rules = model_.model->image_rules();
-  const auto has_images = [&](const StepItem& item) { return !running_[item.sequence]->images.empty(); };
+void PromptImages::PlaceRows(const std::vector<StepItem>& items, models::Batch& batch) const {
+  const models::ImageRules rules = state_.model.model->image_rules();
+  const auto has_images = [&](const StepItem& item) {
+    return !state_.running[item.sequence]->images.empty();
+  };
   if (std::ranges::none_of(items, has_images)) return;
   const bool sees = rules.both_ways && !batch.embedded.empty();
   for (size_t i = 0; i < items.size(); ++i) {
-    const ActiveRequest& request = *running_[items[i].sequence];
+    const ActiveRequest& request = *state_.running[items[i].sequence];
     const int32_t from = request.generation->computed();
     const int32_t rows = batch.row_begin[i + 1] - batch.row_begin[i];
     if (rules.grid_positions) AppendRopePositions(request.images, from, rows, batch.rope_positions);

@@ -1,5 +1,4 @@
-// What the engine shows to those who look: its sequences, the stored prefixes, where a prompt left them.
-// Reads only; no answer depends on it.
+#include "runner/engine/steps/engine_inspect.h"
 
 #include <algorithm>
 #include <chrono>
@@ -8,7 +7,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "runner/engine/steps/engine.h"
 #include "runner/engine/steps/token_text.h"
 
 namespace quire::runner::engine {
@@ -70,26 +68,7 @@ ipc::InspectedNode Describe(const cache::NodeView& view, Clock::time_point now, 
           .idle_ms = Milliseconds(now - view.used)};
 }
 
-}  // namespace
-
-std::optional<api::Divergence> Engine::DivergenceOf(const ActiveRequest& request,
-                                                    const PrefixReuse::Outcome& reuse) const {
-  if (reuse.diverged == 0) return std::nullopt;
-  constexpr size_t kBytesMax = api::Divergence::kTextBytesMax;
-  const auto tokens = request.generation->tokens();
-  const auto at = static_cast<size_t>(reuse.diverged);
-  const auto text = [&](std::span<const api::TokenId> part, Excerpt excerpt) {
-    return TextOf(*model_.tokenizer, part, excerpt, kBytesMax);
-  };
-  const size_t before = std::min(at, PrefixReuse::kShownTokens);
-  const size_t after = std::min(tokens.size() - at, PrefixReuse::kShownTokens);
-  return api::Divergence{.at = reuse.diverged,
-                         .shared = text(tokens.subspan(at - before, before), Excerpt::kEnd),
-                         .prompt = text(tokens.subspan(at, after), Excerpt::kBegin),
-                         .cached = text(reuse.known, Excerpt::kBegin)};
-}
-
-ipc::InspectedSequence Engine::Describe(const ActiveRequest& request, bool runs) const {
+ipc::InspectedSequence DescribeSequence(const ActiveRequest& request, bool runs, const FairShare& shares) {
   const ActiveGeneration& generation = *request.generation;
   const auto wait = generation.backpressured()   ? ipc::WaitReason::kReader
                     : runs                       ? ipc::WaitReason::kNone
@@ -103,23 +82,45 @@ ipc::InspectedSequence Engine::Describe(const ActiveRequest& request, bool runs)
           .computed_tokens = runs ? generation.computed() : 0,
           .output_tokens = generation.output_tokens(),
           .prefill_ns = prefill ? std::max<int64_t>(prefill->count(), 1) : 0,
-          .virtual_time = std::llround(std::max(shares_.Of(request.party).virtual_time, 0.0))};
+          .virtual_time = std::llround(std::max(shares.Of(request.party).virtual_time, 0.0))};
 }
 
-ipc::EngineInspected Engine::Inspect(const ipc::InspectEngine& question) const {
+}  // namespace
+
+std::optional<api::Divergence> DivergenceOf(const tokenizer::Tokenizer& tokenizer,
+                                            const ActiveRequest& request, const PrefixReuse::Outcome& reuse) {
+  if (reuse.diverged == 0) return std::nullopt;
+  constexpr size_t kBytesMax = api::Divergence::kTextBytesMax;
+  const auto tokens = request.generation->tokens();
+  const auto at = static_cast<size_t>(reuse.diverged);
+  const auto text = [&](std::span<const api::TokenId> part, Excerpt excerpt) {
+    return TextOf(tokenizer, part, excerpt, kBytesMax);
+  };
+  const size_t before = std::min(at, PrefixReuse::kShownTokens);
+  const size_t after = std::min(tokens.size() - at, PrefixReuse::kShownTokens);
+  return api::Divergence{.at = reuse.diverged,
+                         .shared = text(tokens.subspan(at - before, before), Excerpt::kEnd),
+                         .prompt = text(tokens.subspan(at, after), Excerpt::kBegin),
+                         .cached = text(reuse.known, Excerpt::kBegin)};
+}
+
+ipc::EngineInspected InspectEngine(const EngineState& state, const BatchStep& step, size_t building,
+                                   const ipc::InspectEngine& question) {
+  const BatchStep::Last& last = step.last();
   ipc::EngineInspected answer{.id = question.id,
-                              .building = static_cast<int32_t>(building_.size()),
-                              .steps = steps_,
-                              .decoding = last_step_.decoding,
-                              .prefilling = last_step_.sequences - last_step_.decoding,
-                              .prefill_tokens = last_step_.prefill_tokens,
-                              .draft_tokens = last_step_.draft_tokens,
-                              .step_ns = last_step_.took.count()};
+                              .building = static_cast<int32_t>(building),
+                              .steps = step.counters().steps,
+                              .decoding = last.decoding,
+                              .prefilling = last.sequences - last.decoding,
+                              .prefill_tokens = last.prefill_tokens,
+                              .draft_tokens = last.draft_tokens,
+                              .step_ns = last.took.count()};
   const auto limit = static_cast<size_t>(ipc::kInspectedSequencesMax);
-  answer.sequences.reserve(std::min(running_.size() + waiting_.size(), limit));
-  for (const auto& [list, runs] : {std::pair{&running_, true}, std::pair{&waiting_, false}}) {
+  answer.sequences.reserve(std::min(state.running.size() + state.waiting.size(), limit));
+  for (const auto& [list, runs] : {std::pair{&state.running, true}, std::pair{&state.waiting, false}}) {
     for (const auto& request : *list) {
-      if (answer.sequences.size() < limit) answer.sequences.push_back(Describe(*request, runs));
+      if (answer.sequences.size() < limit)
+        answer.sequences.push_back(DescribeSequence(*request, runs, state.shares));
     }
   }
   return answer;
@@ -127,8 +128,8 @@ ipc::EngineInspected Engine::Inspect(const ipc::InspectEngine& question) const {
 
 // How much of another key's prompt was new would show in all that counts its nodes: the answer to a key that
 // may not see them depends on its own only.
-ipc::CacheInspected Engine::Inspect(const ipc::InspectCache& question) const {
-  const cache::SnapshotStore& store = prefixes_.store();
+ipc::CacheInspected InspectCache(const EngineState& state, const ipc::InspectCache& question) {
+  const cache::SnapshotStore& store = state.prefixes.store();
   const auto now = Clock::now();
   const auto nodes_max = static_cast<size_t>(std::clamp(question.nodes_max, 0, ipc::kInspectedNodesMax));
   const size_t own = store.NodesOf(question.isolation);
@@ -139,7 +140,7 @@ ipc::CacheInspected Engine::Inspect(const ipc::InspectCache& question) const {
   const cache::StoreStats stats = store.stats();
   answer.budget_bytes = static_cast<int64_t>(stats.budget_bytes);
   const auto add = [&](const cache::NodeView& view) -> ipc::InspectedNode* {
-    ipc::InspectedNode node = engine::Describe(view, now, !question.others);
+    ipc::InspectedNode node = Describe(view, now, !question.others);
     if (!question.others) answer.bytes += BytesOf(node);
     if (answer.nodes.size() >= nodes_max) {
       ++answer.nodes_left_out;
@@ -149,7 +150,7 @@ ipc::CacheInspected Engine::Inspect(const ipc::InspectCache& question) const {
   };
   answer.nodes.reserve(std::min(nodes_max, question.others ? stats.nodes : own));
   store.VisitNodes(question.isolation, [&](const cache::NodeView& view) {
-    if (ipc::InspectedNode* node = add(view)) AddText(*model_.tokenizer, view, *node);
+    if (ipc::InspectedNode* node = add(view)) AddText(*state.model.tokenizer, view, *node);
   });
   if (!question.others) return answer;
   answer.bytes = static_cast<int64_t>(stats.bytes);

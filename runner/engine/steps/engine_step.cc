@@ -1,4 +1,4 @@
-// One step: plan, reserve, compute, sample.
+#include "runner/engine/steps/engine_step.h"
 
 #include <algorithm>
 #include <chrono>
@@ -7,14 +7,13 @@
 #include <new>
 #include <utility>
 
-#include "runner/engine/steps/engine.h"
 #include "runner/engine/steps/prompt_report.h"
 #include "runner/sampler/logprobs.h"
 #include "runner/work/work_budget.h"
 
 namespace quire::runner::engine {
 
-void Engine::PlanNext(std::vector<StepItem>& items) {
+void BatchStep::PlanNext(std::vector<StepItem>& items) {
   auto& states = scratch_.states;
   auto& parties = scratch_.parties;
   auto& names = scratch_.names;
@@ -22,13 +21,13 @@ void Engine::PlanNext(std::vector<StepItem>& items) {
   parties.clear();
   names.clear();
   int32_t decoding = 0;
-  for (const auto& request : running_) {
+  for (const auto& request : state_.running) {
     const ActiveGeneration& generation = *request->generation;
     size_t party = 0;
     while (party < names.size() && *names[party] != request->party) ++party;
     if (party == names.size()) {
       names.push_back(&request->party);
-      parties.push_back(shares_.Of(request->party));
+      parties.push_back(state_.shares.Of(request->party));
     }
     const int32_t prefill_left = generation.prefill_left();
     states.push_back({.prefill_left = prefill_left - (prefill_left > 0 && SamplesLater(*request) ? 1 : 0),
@@ -39,15 +38,16 @@ void Engine::PlanNext(std::vector<StepItem>& items) {
                       .scored = generation.scores_prompt()});
     decoding += states.back().prefill_left == 0 && !states.back().backpressured ? 1 : 0;
   }
-  PlanStep(states, parties, PromptTokensBeside(decoding), ScoredTokensMax(model_.model->vocab_size()), items);
-  AlignToImages(items);
+  PlanStep(states, parties, PromptTokensBeside(decoding), ScoredTokensMax(state_.model.model->vocab_size()),
+           items);
+  images_.Align(items);
 }
 
-int32_t Engine::PromptTokensBeside(int32_t decoding) const {
-  return limits_.prefill_tokens > 0 ? limits_.prefill_tokens : budget_.Tokens(decoding);
+int32_t BatchStep::PromptTokensBeside(int32_t decoding) const {
+  return state_.limits.prefill_tokens > 0 ? state_.limits.prefill_tokens : budget_.Tokens(decoding);
 }
 
-void Engine::FillBatch(const std::vector<StepItem>& items, models::Batch& batch) {
+void BatchStep::FillBatch(const std::vector<StepItem>& items, models::Batch& batch) {
   batch.tokens.clear();
   batch.row_begin.assign(1, 0);
   batch.logit_rows.clear();
@@ -56,7 +56,7 @@ void Engine::FillBatch(const std::vector<StepItem>& items, models::Batch& batch)
   batch.seen_end.clear();
   for (std::vector<int64_t>& axis : batch.rope_positions) axis.clear();
   for (const auto& item : items) {
-    ActiveRequest& request = *running_[item.sequence];
+    ActiveRequest& request = *state_.running[item.sequence];
     const ActiveGeneration& generation = *request.generation;
     const auto drafted = request.draft.open ? std::ssize(request.draft.tokens) : 0;
     const auto tokens = generation.Uncomputed(item.tokens - static_cast<int32_t>(drafted));
@@ -65,7 +65,7 @@ void Engine::FillBatch(const std::vector<StepItem>& items, models::Batch& batch)
     if (drafted > 0) {
       batch.tokens.insert(batch.tokens.end(), request.draft.tokens.begin(), request.draft.tokens.end());
     }
-    AddImages(request, begin, static_cast<int32_t>(tokens.size()), batch);
+    images_.AddRows(request, begin, static_cast<int32_t>(tokens.size()), batch);
     batch.row_begin.push_back(static_cast<int32_t>(batch.tokens.size()));
     request.hidden_begin = batch.hidden_rows.size();
     if (request.embedding) {
@@ -73,7 +73,7 @@ void Engine::FillBatch(const std::vector<StepItem>& items, models::Batch& batch)
         batch.hidden_rows.push_back(begin + row);
       }
     } else {
-      AddHiddenRows(request, begin, static_cast<int32_t>(tokens.size()), batch);
+      drafts_.AddHiddenRows(request, begin, static_cast<int32_t>(tokens.size()), batch);
     }
     const PromptReport::Rows scored = generation.ScoredRows(static_cast<int32_t>(tokens.size()));
     request.scored_rows = scored.end - scored.begin;
@@ -85,46 +85,46 @@ void Engine::FillBatch(const std::vector<StepItem>& items, models::Batch& batch)
       }
     }
   }
-  PlaceImageRows(items, batch);
+  images_.PlaceRows(items, batch);
 }
 
 // Sampling takes the time that the requests make it take: parties share that, too. A prompt that may end in
 // the step has a token sampled behind it.
-void Engine::ShareSampling() {
+void BatchStep::ShareSampling() {
   auto& sequences = scratch_.sampling;
   sequences.clear();
   const int32_t prompt_max = PromptTokensBeside(0);
-  for (size_t i = 0; i < running_.size(); ++i) {
-    ActiveRequest& request = *running_[i];
+  for (size_t i = 0; i < state_.running.size(); ++i) {
+    ActiveRequest& request = *state_.running[i];
     request.sits_out = false;
     const ActiveGeneration& generation = *request.generation;
     if (generation.backpressured()) continue;
-    if (!request.last_sampled) request.last_sampled = steps_;
+    if (!request.last_sampled) request.last_sampled = counters_.steps;
     sequences.push_back(
         {.index = i,
          .party = &request.party,
-         .weight = shares_.Of(request.party).weight,
+         .weight = state_.shares.Of(request.party).weight,
          .samples = !request.embedding && generation.has_mask() && generation.prefill_left() <= prompt_max,
          .waits = Pauses(request),
          .cost = SamplingCostOf(request),
          .last_sampled = *request.last_sampled});
   }
   sampling_share_.Plan(sequences);
-  for (const auto& sequence : sequences) running_[sequence.index]->sits_out = sequence.sits_out;
+  for (const auto& sequence : sequences) state_.running[sequence.index]->sits_out = sequence.sits_out;
 }
 
-std::chrono::nanoseconds Engine::SamplingCostOf(const ActiveRequest& request) const {
+std::chrono::nanoseconds BatchStep::SamplingCostOf(const ActiveRequest& request) const {
   const auto kind = request.generation->sampling_kind();
   const bool has_sampled = request.sampling_time > request.sampling_time.zero();
   return has_sampled || !kind ? request.sampling_time : sampling_times_[*kind];
 }
 
 // A sequence whose mask is not there yet samples nothing: one that takes long delays its own answer only.
-bool Engine::PrepareMasks() {
+bool BatchStep::PrepareMasks() {
   BoundParseMemory();
   auto& masks = scratch_.masks;
   masks.clear();
-  for (const auto& request : running_) {
+  for (const auto& request : state_.running) {
     if (auto* const matcher = request->generation->PlanMask()) {
       masks.push_back({matcher, &request->party, &request->member});
     }
@@ -133,20 +133,20 @@ bool Engine::PrepareMasks() {
 }
 
 // Ends the largest answer of the party whose answers have the most.
-void Engine::BoundParseMemory() {
+void BatchStep::BoundParseMemory() {
   const auto sum = [this](const std::string* party) {
     size_t bytes = 0;
-    for (const auto* list : {&running_, &waiting_}) {
+    for (const auto* list : {&state_.running, &state_.waiting}) {
       for (const auto& request : *list) {
         if (party == nullptr || request->party == *party) bytes += request->generation->parse_bytes();
       }
     }
     return bytes;
   };
-  while (sum(nullptr) > limits_.parse_bytes) {
+  while (sum(nullptr) > state_.limits.parse_bytes) {
     std::pair<size_t, size_t> most;
     ActiveGeneration* largest = nullptr;
-    for (const auto* list : {&running_, &waiting_}) {
+    for (const auto* list : {&state_.running, &state_.waiting}) {
       for (const auto& request : *list) {
         const std::pair bytes(sum(&request->party), request->generation->parse_bytes());
         if (bytes.second == 0 || bytes < most) continue;
@@ -159,36 +159,37 @@ void Engine::BoundParseMemory() {
 }
 
 // A party of which the engine can do nothing does not hold the others' virtual times back.
-void Engine::UpdateShares() {
+void BatchStep::UpdateShares() {
   auto& requests = scratch_.shares;
   requests.clear();
-  for (const auto& request : running_) requests.push_back({&request->party, !Pauses(*request)});
-  for (const auto& request : waiting_) {
+  for (const auto& request : state_.running) requests.push_back({&request->party, !Pauses(*request)});
+  for (const auto& request : state_.waiting) {
     requests.push_back({&request->party, !request->generation->backpressured()});
   }
-  shares_.Update(requests);
+  state_.shares.Update(requests);
 }
 
 // Reserves the memory of the step, preempting as need be; `items` may shrink. Null when nobody can go on.
-cache::OwnedStep Engine::BeginStep(std::vector<StepItem>& items) {
+cache::OwnedStep BatchStep::Begin(std::vector<StepItem>& items) {
   bool lease_given_up = false;
   while (true) {
     PlanNext(items);
     const auto sits_out = [](const auto& request) { return request->sits_out; };
-    if (const auto one = std::ranges::find_if(running_, sits_out); items.empty() && one != running_.end()) {
+    if (const auto one = std::ranges::find_if(state_.running, sits_out);
+        items.empty() && one != state_.running.end()) {
       (*one)->sits_out = false;  // those that it sits out for were preempted
       PlanNext(items);
     }
     if (items.empty()) return nullptr;
-    AttachDrafts(items);
+    drafts_.Attach(items);
     std::vector<cache::Append>& appends = scratch_.appends;
     appends.clear();
-    for (const auto& item : items) appends.push_back({&running_[item.sequence]->sequence, item.tokens});
-    auto step = cache_->Begin(appends);
+    for (const auto& item : items) appends.push_back({&state_.running[item.sequence]->sequence, item.tokens});
+    auto step = state_.cache->Begin(appends);
     if (step) return std::move(*step);
-    if (DiscardDrafts() || GiveUpWideLeases() || PreemptYoungest()) continue;
+    if (drafts_.Discard() || admission_.FreeMemory()) continue;
     // Alone: only what it stands on itself is left to give up.
-    ActiveRequest& last = *running_.front();
+    ActiveRequest& last = *state_.running.front();
     if (std::exchange(lease_given_up, true)) {
       // Not the end of the context: the process has no memory, and another runner goes on.
       if (step.error().code == cache::ErrorCode::kOutOfMemory) throw std::bad_alloc();
@@ -196,108 +197,109 @@ cache::OwnedStep Engine::BeginStep(std::vector<StepItem>& items) {
       return nullptr;
     }
     last.lease = {};
-    cache_->CancelCaptures(last.sequence);
+    state_.cache->CancelCaptures(last.sequence);
   }
 }
 
-bool Engine::Step() {
+bool BatchStep::Run() {
   const bool all_masks = PrepareMasks();
   ShareSampling();
   UpdateShares();
   const auto draft_begin = Clock::now();
-  ProposeDrafts();
+  drafts_.Propose();
   const auto begin = Clock::now();
-  const uint64_t accepted_before = accepted_;
-  const uint64_t drafted_before = drafted_;
+  const uint64_t accepted_before = drafts_.accepted();
+  const uint64_t drafted_before = drafts_.drafted();
   std::vector<StepItem>& items = scratch_.items;
-  auto step = BeginStep(items);
+  auto step = Begin(items);
   if (!step) return !all_masks;
   models::Batch& batch = scratch_.batch;
   FillBatch(items, batch);
-  const size_t logits = batch.logit_rows.size() * static_cast<size_t>(model_.model->vocab_size());
+  const size_t logits = batch.logit_rows.size() * static_cast<size_t>(state_.model.model->vocab_size());
   if (logits > logits_.capacity()) {  // what is estimated, not twice as many
     logits_ = {};
     logits_.reserve(logits);
   }
   logits_.resize(logits);
-  hidden_.resize(batch.hidden_rows.size() * static_cast<size_t>(model_.model->hidden_size()));
-  const auto kernels_before = pool_.busy();
-  model_.model->Forward(batch, *step, pool_, models::Outputs(logits_, hidden_));
-  kernel_time_ += pool_.busy() - kernels_before;
+  hidden_.resize(batch.hidden_rows.size() * static_cast<size_t>(state_.model.model->hidden_size()));
+  const auto kernels_before = state_.pool.busy();
+  state_.model.model->Forward(batch, *step, state_.pool, models::Outputs(logits_, hidden_));
+  counters_.kernel_time += state_.pool.busy() - kernels_before;
   step->Commit();
   step.reset();
-  ++steps_;
+  ++counters_.steps;
   int32_t decoding = 0;
   int32_t prefill = 0;
   int32_t forced = 0;
   for (const auto& item : items) {
-    if (running_[item.sequence]->generation->prefill_left() > 0) {
+    if (state_.running[item.sequence]->generation->prefill_left() > 0) {
       prefill += item.tokens;
     } else {
       ++decoding;
-      forced += running_[item.sequence]->generation->decode_left() - 1;
+      forced += state_.running[item.sequence]->generation->decode_left() - 1;
     }
   }
   Advance(items, prefill);
   const auto sampling = Sample(items);
   Pool(items);
-  if (limits_.check_invariants_every > 0 &&
-      steps_ % static_cast<uint64_t>(limits_.check_invariants_every) == 0) {
-    if (auto checked = CheckInvariants(); !checked) {
+  if (state_.limits.check_invariants_every > 0 &&
+      counters_.steps % static_cast<uint64_t>(state_.limits.check_invariants_every) == 0) {
+    if (auto checked = state_.CheckInvariants(); !checked) {
       std::fprintf(stderr, "quire-runner: %s\n", checked.error().c_str());
       std::abort();
     }
   }
   const auto took = Clock::now() - begin;
-  step_time_ += took;
+  counters_.step_time += took;
   sampling_share_.EndStep(took - sampling);
-  last_step_ = {.sequences = static_cast<int32_t>(items.size()),
-                .decoding = decoding,
-                .prefill_tokens = prefill,
-                .draft_tokens = static_cast<int32_t>(drafted_ - drafted_before),
-                .took = took};
+  last_ = {.sequences = static_cast<int32_t>(items.size()),
+           .decoding = decoding,
+           .prefill_tokens = prefill,
+           .draft_tokens = static_cast<int32_t>(drafts_.drafted() - drafted_before),
+           .took = took};
   if (prefill == 0) {
-    draft_lengths_.ObserveStep(static_cast<int32_t>(batch.tokens.size()), took);
-    const auto accepted = static_cast<int32_t>(accepted_ - accepted_before);
-    draft_lengths_.ObserveOutcome(decoding + accepted, Clock::now() - draft_begin);
+    drafts_.lengths().ObserveStep(static_cast<int32_t>(batch.tokens.size()), took);
+    const auto accepted = static_cast<int32_t>(drafts_.accepted() - accepted_before);
+    drafts_.lengths().ObserveOutcome(decoding + accepted, Clock::now() - draft_begin);
   }
   // Beside a sequence that decodes they cost what prompt tokens do.
   budget_.Observe(decoding, prefill + forced, took);
   return true;
 }
 
-void Engine::Advance(const std::vector<StepItem>& items, int32_t prefill) {
-  prefixes_.AdvanceClock();
+void BatchStep::Advance(const std::vector<StepItem>& items, int32_t prefill) {
+  state_.prefixes.AdvanceClock();
   std::vector<bool>& scheduled = scratch_.scheduled;
-  scheduled.assign(running_.size(), false);
+  scheduled.assign(state_.running.size(), false);
   for (const auto& item : items) {
-    ActiveRequest& request = *running_[item.sequence];
+    ActiveRequest& request = *state_.running[item.sequence];
     scheduled[item.sequence] = true;
     const int32_t prompt_left = request.generation->prompt_tokens() - request.generation->computed();
-    prompt_tokens_computed_ += static_cast<uint64_t>(std::clamp(prompt_left, 0, item.tokens));
-    tokens_computed_ += static_cast<uint64_t>(item.tokens);
-    shares_.Charge(request.party, item.tokens);
+    counters_.prompt_tokens_computed += static_cast<uint64_t>(std::clamp(prompt_left, 0, item.tokens));
+    counters_.tokens_computed += static_cast<uint64_t>(item.tokens);
+    state_.shares.Charge(request.party, item.tokens);
     if (request.draft.open) continue;  // how many of them belong to it is yet to be seen
     request.generation->Computed(item.tokens);
-    ReleaseImages(request);
-    StoreHiddenStates(request, item.tokens, item.tokens);
-    prefixes_.Collect(request);
+    PromptImages::Release(request);
+    drafts_.StoreHidden(request, hidden_, item.tokens, item.tokens);
+    state_.prefixes.Collect(request);
   }
-  for (size_t i = 0; i < running_.size(); ++i) {
-    if (!scheduled[i] && running_[i]->generation->prefill_left() > 0) running_[i]->skipped_tokens += prefill;
+  for (size_t i = 0; i < state_.running.size(); ++i) {
+    if (!scheduled[i] && state_.running[i]->generation->prefill_left() > 0)
+      state_.running[i]->skipped_tokens += prefill;
   }
 }
 
-std::chrono::nanoseconds Engine::Sample(const std::vector<StepItem>& items) {
+std::chrono::nanoseconds BatchStep::Sample(const std::vector<StepItem>& items) {
   // The time of this thread: while another process has the core it does not run.
   const auto now = [this] {
-    return limits_.sampling_clock ? limits_.sampling_clock() : WorkBudget::CpuTime();
+    return state_.limits.sampling_clock ? state_.limits.sampling_clock() : WorkBudget::CpuTime();
   };
   std::chrono::nanoseconds all{};
-  const auto vocab = static_cast<size_t>(model_.model->vocab_size());
+  const auto vocab = static_cast<size_t>(state_.model.model->vocab_size());
   size_t row = 0;
   for (const auto& item : items) {
-    ActiveRequest& request = *running_[item.sequence];
+    ActiveRequest& request = *state_.running[item.sequence];
     ActiveGeneration& generation = *request.generation;
     const auto begin = now();
     const auto scored_rows = static_cast<size_t>(request.scored_rows);
@@ -305,16 +307,19 @@ std::chrono::nanoseconds Engine::Sample(const std::vector<StepItem>& items) {
     row += scored_rows;
     if (request.draft.open) {
       const size_t rows = request.draft.tokens.size() + 1;
-      VerifyDraft(request, item, std::span(logits_).subspan(row * vocab, rows * vocab));
+      const int32_t rejected = drafts_.Verify(
+          request, item, std::span(logits_).subspan(row * vocab, rows * vocab), hidden_, workspace_);
+      counters_.tokens_computed -= static_cast<uint64_t>(rejected);
+      state_.prefixes.Collect(request);
       row += rows;
     } else if (request.embedding || !generation.AllComputedAfter(0)) {
       continue;
     } else {
-      generation.Sample(std::span(logits_).subspan(row++ * vocab, vocab), sampling_workspace_);
+      generation.Sample(std::span(logits_).subspan(row++ * vocab, vocab), workspace_);
       if (const auto kind = generation.sampling_kind()) sampling_times_[*kind] = now() - begin;
     }
     request.sampling_time = now() - begin;
-    request.last_sampled = steps_;
+    request.last_sampled = counters_.steps;
     sampling_share_.Charge(request.party, request.sampling_time);
     all += request.sampling_time;
     if (generation.needs_shift()) Shift(request);
@@ -323,21 +328,21 @@ std::chrono::nanoseconds Engine::Sample(const std::vector<StepItem>& items) {
 }
 
 // `logits`: [rows, vocab], of rows of its prompt. A large vocabulary takes a millisecond each.
-void Engine::Score(ActiveGeneration& generation, std::span<const float> logits) {
-  const auto vocab = static_cast<size_t>(model_.model->vocab_size());
+void BatchStep::Score(ActiveGeneration& generation, std::span<const float> logits) {
+  const auto vocab = static_cast<size_t>(state_.model.model->vocab_size());
   const auto tokens = generation.ScoredTokens();
   std::vector<api::Result<sampler::Logprobs>> scores(logits.size() / vocab);
-  pool_.ParallelFor(scores.size(), [&](size_t row) noexcept {
+  state_.pool.ParallelFor(scores.size(), [&](size_t row) noexcept {
     scores[row] = sampler::ComputeLogprobs(logits.subspan(row * vocab, vocab), tokens[row],
                                            generation.prompt_alternatives());
   });
   generation.ReportPrompt(scores);
 }
 
-void Engine::Pool(const std::vector<StepItem>& items) {
-  const auto width = static_cast<size_t>(model_.model->hidden_size());
+void BatchStep::Pool(const std::vector<StepItem>& items) {
+  const auto width = static_cast<size_t>(state_.model.model->hidden_size());
   for (const auto& item : items) {
-    ActiveRequest& request = *running_[item.sequence];
+    ActiveRequest& request = *state_.running[item.sequence];
     if (!request.embedding) continue;
     const Embedding& embedding = *request.embedding;
     models::Pooler& pooler = *request.embedding->pooler;
@@ -345,16 +350,16 @@ void Engine::Pool(const std::vector<StepItem>& items) {
     pooler.Add(item.tokens, std::span(hidden_).subspan(request.hidden_begin * width, rows * width));
     if (!request.generation->AllComputedAfter(0)) continue;
     std::vector<float> vector = pooler.Finish(embedding.dimensions, embedding.normalize);
-    if (embedding.rank) vector = {model_.rank->Score(vector)};
+    if (embedding.rank) vector = {state_.model.rank->Score(vector)};
     request.generation->FinishEmbedding(std::move(vector));
   }
 }
 
 // Moves keys where every layer allows it; elsewhere what stays is a new prompt.
-void Engine::Shift(ActiveRequest& request) {
+void BatchStep::Shift(ActiveRequest& request) {
   const ActiveGeneration::Range range = request.generation->ShiftRange();
   const bool moved =
-      rotate_keys_ && cache_->RemoveRange(request.sequence, range.begin, range.end, rotate_keys_);
+      rotate_keys_ && state_.cache->RemoveRange(request.sequence, range.begin, range.end, rotate_keys_);
   request.generation->Shift(range, moved);
   request.lease = {};
   request.boundaries.clear();  // of a prompt that is no longer whole
@@ -365,11 +370,11 @@ void Engine::Shift(ActiveRequest& request) {
     request.shared_tokens = std::min(request.shared_tokens, range.begin);
   } else {
     request.sequence = {};
-    reuse = prefixes_.AttachPrefix(request, running_);
+    reuse = state_.prefixes.AttachPrefix(request, state_.running);
     request.shared_tokens = reuse.reused;
     request.generation->Start(reuse.reused, {.miss = reuse.miss});
   }
-  StartDraft(request, reuse);
+  drafts_.Start(request, reuse);
 }
 
 }  // namespace quire::runner::engine
