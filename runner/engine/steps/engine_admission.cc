@@ -30,7 +30,7 @@ int64_t WorkOf(const ActiveRequest& request) {
 
 void Admission::Enter(std::unique_ptr<ActiveRequest> request) {
   request->arrival = ++arrivals_;
-  request->waits_since = ++waits_;
+  request->waiting().since = ++waits_;
   state_.waiting.push_back(std::move(request));
 }
 
@@ -56,9 +56,9 @@ void Admission::Admit() {
     if (!choice) return;
     ActiveRequest& request = *state_.waiting[choice->next];
     // Before anybody is preempted: a follower needs no place yet.
-    if (!request.sequence) {  // else it was paused
+    if (!request.waiting().paused) {
       if (auto leader = FindLeaderOf(request)) {
-        request.leader = leader;
+        request.waiting().leader = leader;
         continue;
       }
       if (state_.prefixes.StandsAside(request, state_.running)) continue;
@@ -75,10 +75,11 @@ void Admission::Admit() {
 
 void Admission::TrackStalls() {
   for (const auto& request : state_.running) {
+    auto& since = request->running().stalled_since;
     if (!request->generation->backpressured()) {
-      request->stalled_since.reset();
-    } else if (!request->stalled_since) {
-      request->stalled_since = Clock::now();
+      since.reset();
+    } else if (!since) {
+      since = Clock::now();
     }
   }
 }
@@ -108,15 +109,16 @@ std::vector<Place> Admission::Places() const {
   places.reserve(state_.running.size());
   const size_t paused_bytes = PausedBytes();
   for (const auto& request : state_.running) {
-    const bool stalled = request->stalled_since && Clock::now() - *request->stalled_since >= kStalledAfter;
+    const auto since = request->running().stalled_since;
+    const bool stalled = since && Clock::now() - *since >= kStalledAfter;
     places.push_back({.party = request->party,
                       .arrival = request->arrival,
                       .stalled = stalled,
-                      .exact = request->exact,
+                      .exact = request->running().cached.exact,
                       .bytes = MemoryOf(*request),
                       .member = request->member,
-                      .given = request->place_given,
-                      .produced = request->generation->output_tokens() > request->output_before,
+                      .given = request->service.place_given,
+                      .produced = request->generation->output_tokens() > request->service.output_before,
                       .leaving = LeavingOf(*request, paused_bytes),
                       .work = WorkOf(*request)});
   }
@@ -127,7 +129,7 @@ std::vector<Place> Admission::Places() const {
 // former with other bits. A snapshot may be rounded where the operator wants that (state_cache_type).
 Leaving Admission::LeavingOf(const ActiveRequest& request, size_t paused_bytes) const {
   const cache::Layout& layout = state_.cache->layout();
-  const bool has_snapshot = state_.limits.prefix_cache && request.reuses && request.exact;
+  const bool has_snapshot = state_.limits.prefix_cache && request.reuses && request.running().cached.exact;
   const bool has_same_bits = layout.recurrent.empty() || layout.stored_state == cache::ElementType::kF32;
   if (has_snapshot && has_same_bits) return Leaving::kSnapshot;
   const bool fits = paused_bytes + MemoryOf(request) <= state_.limits.cache_bytes / kPausedPart;
@@ -176,8 +178,8 @@ std::optional<Admission::Choice> Admission::ChooseByRotation(const Candidates& c
     if (state.preempted || state.follows || state.has_place) continue;
     rotating.push_back({.owner = {request.party, request.member},
                         .arrival = request.arrival,
-                        .waits_since = request.waits_since,
-                        .has_run = request.place_given > 0,
+                        .waits_since = request.waiting().since,
+                        .has_run = request.service.place_given > 0,
                         .work = WorkOf(request),
                         .bytes = state.bytes});
     indexes.push_back(i);
@@ -205,9 +207,10 @@ size_t Admission::PausedBytes() const {
 size_t Admission::GiveUpPaused() {
   size_t bytes = 0;
   for (const auto& request : state_.waiting) {
-    if (!request->sequence) continue;
+    if (!request->waiting().paused) continue;
     bytes += MemoryOf(*request);
     state_.prefixes.StorePrefix(*request);
+    request->waiting().paused.reset();
   }
   return bytes;
 }
@@ -259,25 +262,26 @@ std::vector<WaitingState> Admission::WaitingStates(const std::vector<Place>& pla
   states.reserve(state_.waiting.size());
   const PlaceCounts counts(places);
   for (const auto& request : state_.waiting) {
-    if (request->leader && !StillFollows(*request)) request->leader.reset();
+    WaitingRequest& waits = request->waiting();
+    if (waits.leader && !StillFollows(*request)) waits.leader.reset();
     states.push_back({.virtual_time = state_.shares.Of(request->party).virtual_time,
                       .arrival = request->arrival,
-                      .preempted = request->preempted,
-                      .follows = request->leader.has_value() || request->generation->backpressured() ||
-                                 !request->generation->replayed() || !request->images_ready ||
-                                 request->tier_wait == ActiveRequest::TierWait::kWaiting,
+                      .preempted = waits.preempted,
+                      .follows = waits.leader.has_value() || request->generation->backpressured() ||
+                                 !request->generation->replayed() || !waits.images_ready ||
+                                 waits.tier_until.has_value(),
                       .has_place = counts.Of({request->party, request->member}) > 0,
-                      .bytes = request->sequence ? 0 : BytesFor(*request)});
+                      .bytes = waits.paused ? 0 : BytesFor(*request)});
   }
   return states;
 }
 
 bool Admission::StillFollows(const ActiveRequest& request) const {
-  const auto leader = std::ranges::find(state_.running, request.leader->id,
+  const auto leader = std::ranges::find(state_.running, request.waiting().leader->id,
                                         [](const auto& other) { return other->generation->id(); });
   return leader != state_.running.end() && !(*leader)->generation->backpressured() &&
          (!Pauses(**leader) || (*leader)->party == request.party) &&
-         (*leader)->generation->computed() < request.leader->until;
+         (*leader)->generation->computed() < request.waiting().leader->until;
 }
 
 std::optional<Leader> Admission::FindLeaderOf(const ActiveRequest& request) {
@@ -307,17 +311,21 @@ size_t Admission::BytesFor(const ActiveRequest& request) const {
 
 // It grows with the answer. A shared prefix is counted at its source.
 size_t Admission::MemoryOf(const ActiveRequest& request) const {
-  if (!request.sequence) return 0;
+  const CacheState* const cached = request.cached();
+  if (cached == nullptr) return 0;
   const cache::Layout& layout = state_.cache->layout();
   const size_t whole = BytesFor(request);
-  return whole - std::min(whole, SharedBytes(layout, request.shared_tokens));
+  return whole - std::min(whole, SharedBytes(layout, cached->shared_tokens));
 }
 
 void Admission::Start(std::unique_ptr<ActiveRequest> request) {
   const auto begin = Clock::now();
-  request->place_given = ++places_given_;
-  request->output_before = request->generation->output_tokens();
-  if (request->sequence) {  // it was paused
+  request->service.place_given = ++places_given_;
+  request->service.output_before = request->generation->output_tokens();
+  WaitingRequest waited = std::move(request->waiting());
+  auto& runs = request->state.emplace<RunningRequest>();
+  if (waited.paused) {
+    runs.cached = *std::move(waited.paused);
     drafts_.Start(*request, {});
     state_.running.push_back(std::move(request));
     return;
@@ -325,12 +333,12 @@ void Admission::Start(std::unique_ptr<ActiveRequest> request) {
   const PrefixReuse::Outcome reuse = state_.prefixes.AttachPrefix(*request, state_.running);
   if (!PromptImages::HasBehind(*request, reuse.reused)) {
     state_.prefixes.StorePrefix(*request);
-    request->encodes_all = true;
-    request->images_ready = false;
+    request->images.encodes_all = true;
+    waited.images_ready = false;
+    request->state = std::move(waited);
     state_.waiting.push_back(std::move(request));
     return;
   }
-  request->shared_tokens = reuse.reused;
   request->generation->Start(reuse.reused,
                              {.miss = reuse.miss,
                               .divergence = DivergenceOf(*state_.model.tokenizer, *request, reuse),
@@ -349,8 +357,9 @@ bool Admission::FreeMemory() {
   // tokens. A sequence has its pages also without.
   bool any = false;
   for (const auto& request : state_.running) {
-    if (!request->lease.keeps_more()) continue;
-    request->lease = {};
+    cache::Lease& lease = request->running().cached.lease;
+    if (!lease.keeps_more()) continue;
+    lease = {};
     any = true;
   }
   if (any || state_.prefixes.ReleaseTierMemory()) return true;
@@ -371,14 +380,17 @@ void Admission::Preempt(size_t running, PreemptedFor what) {
   const auto position = state_.running.begin() + static_cast<ptrdiff_t>(running);
   ActiveRequest& request = **position;
   drafts_.End(request);
-  if (what != PreemptedFor::kHandover || LeavingOf(request, PausedBytes()) != Leaving::kPaused) {
+  const bool pauses =
+      what == PreemptedFor::kHandover && LeavingOf(request, PausedBytes()) == Leaving::kPaused;
+  WaitingRequest waits{.since = ++waits_,
+                       .preempted = what == PreemptedFor::kMemory,
+                       .images_ready = pauses || request.images.spans.empty()};
+  if (pauses) {
+    waits.paused = std::move(request.running().cached);
+  } else {
     state_.prefixes.StorePrefix(request);
   }
-  request.sits_out = false;
-  request.stalled_since.reset();
-  request.preempted = what == PreemptedFor::kMemory;
-  request.images_ready = request.images.empty() || request.sequence;
-  request.waits_since = ++waits_;
+  request.state = std::move(waits);
   state_.waiting.push_back(std::move(*position));
   state_.running.erase(position);
   ++preemptions_;

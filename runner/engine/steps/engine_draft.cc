@@ -15,7 +15,7 @@ constexpr ptrdiff_t kStatesKept = 64;     // hidden states that wait to be read,
 }  // namespace
 
 void Drafts::Start(ActiveRequest& request, const PrefixReuse::Outcome& reuse) {
-  Draft& draft = request.draft;
+  Draft& draft = request.running().draft;
   draft.ngrams.Clear();
   draft.hidden.clear();
   draft.state.reset();
@@ -24,24 +24,25 @@ void Drafts::Start(ActiveRequest& request, const PrefixReuse::Outcome& reuse) {
       {.isolation = request.isolation,
        .tokens = request.generation->tokens(),
        .boundaries = request.boundaries,
-       .neighbor = reuse.source == nullptr ? nullptr : reuse.source->draft.state.get(),
+       .neighbor = reuse.source == nullptr ? nullptr : reuse.source->running().draft.state.get(),
        .shared = reuse.reused,
        .owner = request.party});
 }
 
 void Drafts::End(ActiveRequest& request) {
-  if (!request.draft.state) return;
-  state_.drafter->End(std::move(request.draft.state), request.generation->tokens());
+  auto* const runs = std::get_if<RunningRequest>(&request.state);
+  if (runs == nullptr || !runs->draft.state) return;
+  state_.drafter->End(std::move(runs->draft.state), request.generation->tokens());
 }
 
 // Appends the better of prompt lookup and draft model to rounds_, with the tokens of a lookup.
 void Drafts::ChooseSource(ActiveRequest& request, int32_t rows) {
   const ActiveGeneration& generation = *request.generation;
-  Draft& draft = request.draft;
+  Draft& draft = request.running().draft;
   const int32_t limit = generation.DraftLimit(kPromptLookupMax);
   if (limit == 0) return;
   const auto round = [&](draft::Source source, int32_t kind, int32_t length) {
-    auto& acceptance = draft.acceptance[static_cast<size_t>(source)];
+    auto& acceptance = request.service.acceptance[static_cast<size_t>(source)];
     return draft::Candidate{.source = source, .first_kind = kind, .max_length = length, .stats = &acceptance};
   };
   const auto tokens = generation.tokens();
@@ -62,8 +63,8 @@ void Drafts::Propose() {
   rounds_.clear();
   int32_t rows = 0;
   for (const auto& request : state_.running) {
-    request->draft.tokens.clear();
-    request->draft.has_round = false;
+    request->running().draft.tokens.clear();
+    request->running().draft.has_round = false;
     if (!Pauses(*request)) rows += request->generation->decode_left();
   }
   for (const auto& request : state_.running) {
@@ -78,7 +79,7 @@ void Drafts::Propose() {
   }
   auto round = rounds_.begin();
   for (const auto& request : state_.running) {
-    Draft& draft = request->draft;
+    Draft& draft = request->running().draft;
     if (!draft.has_round) continue;
     draft.round = *round++;
     const bool by_lookup = draft.round.source == draft::Source::kPromptLookup;
@@ -92,12 +93,12 @@ void Drafts::RunDrafter() {
   requests_.clear();
   const auto width = static_cast<ptrdiff_t>(state_.model.model->hidden_size());
   for (const auto& request : state_.running) {
-    Draft& draft = request->draft;
+    Draft& draft = request->running().draft;
     const ActiveGeneration& generation = *request->generation;
     if (!draft.state) continue;
     draft::DraftRequest draft_request{.state = draft.state.get(),
                                       .tokens = generation.tokens(),
-                                      .target = &request->sequence,
+                                      .target = &request->running().cached.sequence,
                                       .hidden = draft.hidden,
                                       .num_draft_tokens = 0,
                                       .draft_tokens = nullptr};
@@ -119,9 +120,9 @@ void Drafts::RunDrafter() {
   if (state_.drafter->required_hidden() == draft::RequiredHidden::kAll) {
     for (const auto& request : state_.running) {
       const auto requested = [&](const draft::DraftRequest& draft_request) {
-        return draft_request.state == request->draft.state.get();
+        return draft_request.state == request->running().draft.state.get();
       };
-      if (std::ranges::any_of(requests_, requested)) request->draft.hidden.clear();
+      if (std::ranges::any_of(requests_, requested)) request->running().draft.hidden.clear();
     }
   }
   int32_t drafted = 0;
@@ -137,9 +138,9 @@ void Drafts::RunDrafter() {
 void Drafts::Attach(std::vector<StepItem>& items) {
   for (StepItem& item : items) {
     ActiveRequest& request = *state_.running[item.sequence];
-    Draft& draft = request.draft;
+    Draft& draft = request.running().draft;
     if (draft.tokens.empty()) continue;
-    auto open = state_.cache->Speculate(request.sequence);
+    auto open = state_.cache->Speculate(request.running().cached.sequence);
     if (!open) {
       draft.tokens.clear();
       continue;
@@ -152,9 +153,9 @@ void Drafts::Attach(std::vector<StepItem>& items) {
 bool Drafts::Discard() {
   bool dropped = false;
   for (const auto& request : state_.running) {
-    dropped = dropped || request->draft.open;
-    request->draft.open.reset();
-    request->draft.tokens.clear();
+    dropped = dropped || request->running().draft.open;
+    request->running().draft.open.reset();
+    request->running().draft.tokens.clear();
   }
   return dropped;
 }
@@ -162,7 +163,7 @@ bool Drafts::Discard() {
 int32_t Drafts::Verify(ActiveRequest& request, const StepItem& item, std::span<const float> logits,
                        std::span<const float> hidden, sampler::Workspace& workspace) {
   ActiveGeneration& generation = *request.generation;
-  Draft& draft = request.draft;
+  Draft& draft = request.running().draft;
   const auto drafted = static_cast<int32_t>(draft.tokens.size());
   const int32_t confirmed = item.tokens - drafted;
   const auto uncomputed = generation.Uncomputed(confirmed);
@@ -194,7 +195,8 @@ int32_t Drafts::Verify(ActiveRequest& request, const StepItem& item, std::span<c
 // turn out to be its last.
 void Drafts::AddHiddenRows(const ActiveRequest& request, int32_t begin, int32_t confirmed,
                            models::Batch& batch) const {
-  if (!request.draft.state || state_.drafter->required_hidden() == draft::RequiredHidden::kNone) return;
+  if (!request.running().draft.state || state_.drafter->required_hidden() == draft::RequiredHidden::kNone)
+    return;
   const bool all = state_.drafter->required_hidden() == draft::RequiredHidden::kAll;
   if (!all && !request.generation->AllComputedAfter(confirmed)) return;
   for (int32_t row = all ? begin : begin + confirmed - 1; row < batch.row_begin.back(); ++row) {
@@ -204,11 +206,11 @@ void Drafts::AddHiddenRows(const ActiveRequest& request, int32_t begin, int32_t 
 
 void Drafts::StoreHidden(ActiveRequest& request, std::span<const float> hidden, int32_t confirmed,
                          int32_t kept) const {
-  Draft& draft = request.draft;
+  Draft& draft = request.running().draft;
   if (!draft.state || state_.drafter->required_hidden() == draft::RequiredHidden::kNone) return;
   const auto width = static_cast<size_t>(state_.model.model->hidden_size());
   const auto states = [&](int32_t first, int32_t count) {
-    return hidden.subspan((request.hidden_begin + static_cast<size_t>(first)) * width,
+    return hidden.subspan((request.running().hidden_begin + static_cast<size_t>(first)) * width,
                           static_cast<size_t>(count) * width);
   };
   if (state_.drafter->required_hidden() == draft::RequiredHidden::kAll) {

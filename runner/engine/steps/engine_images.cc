@@ -20,12 +20,12 @@ bool PromptImages::Fit(const std::vector<ImageSpan>& images) const {
 // Ids of images are no tokens that a context could begin with or a draft repeat, and none is cut away.
 void PromptImages::Set(std::vector<ImageSpan> images, api::Request& request, ActiveRequest& active) {
   if (images.empty()) return;
-  active.images = std::move(images);
-  active.encoded.resize(active.images.size());
-  active.images_ready = false;
+  active.images.encoded.resize(images.size());
+  active.images.spans = std::move(images);
+  active.waiting().images_ready = false;
   // Its id has 31 bits.
   const auto is_tiny = [](const ImageSpan& span) { return span.image->tokens() < 2; };
-  if (std::ranges::any_of(active.images, is_tiny)) active.reuses = false;
+  if (std::ranges::any_of(active.images.spans, is_tiny)) active.reuses = false;
   request.shift = false;
   request.return_context = false;
   request.params.draft_num_predict = 0;
@@ -35,18 +35,18 @@ void PromptImages::Set(std::vector<ImageSpan> images, api::Request& request, Act
 void PromptImages::Collect() {
   if (!encoder_) return;
   for (const auto& request : state_.waiting) {
-    if (request->images_ready || request->sequence) continue;
+    auto& [spans, encoded, encodes_all] = request->images;
+    if (request->waiting().images_ready || request->waiting().paused) continue;
     // Before anything is encoded that a lower tier holds.
     if (state_.prefixes.StandsAside(*request, state_.running)) continue;
-    const int32_t reusable = request->encodes_all ? 0 : state_.prefixes.Reusable(*request, state_.running);
+    const int32_t reusable = encodes_all ? 0 : state_.prefixes.Reusable(*request, state_.running);
     bool ready = true;
-    for (size_t i = 0; i < request->images.size(); ++i) {
-      const ImageSpan& span = request->images[i];
-      if (span.end() <= reusable || request->encoded[i]) continue;
-      request->encoded[i] = encoder_->Find(*span.image);
-      ready = ready && request->encoded[i] != nullptr;
+    for (size_t i = 0; i < spans.size(); ++i) {
+      if (spans[i].end() <= reusable || encoded[i]) continue;
+      encoded[i] = encoder_->Find(*spans[i].image);
+      ready = ready && encoded[i] != nullptr;
     }
-    request->images_ready = ready;
+    request->waiting().images_ready = ready;
   }
 }
 
@@ -54,8 +54,8 @@ void PromptImages::Collect() {
 void PromptImages::StartPass() {
   std::vector<const ActiveRequest*> requests;
   for (const auto& request : state_.waiting) {
-    const bool asks_tier = request->tier_wait == ActiveRequest::TierWait::kWaiting;
-    if (!request->images_ready && !request->sequence && !asks_tier) requests.push_back(request.get());
+    const WaitingRequest& waits = request->waiting();
+    if (!waits.images_ready && !waits.paused && !waits.tier_until) requests.push_back(request.get());
   }
   const auto order = [&](const ActiveRequest* request) {
     return std::tuple(state_.shares.Of(request->party).virtual_time, request->arrival);
@@ -64,10 +64,11 @@ void PromptImages::StartPass() {
   std::vector<SharedImage> wanted;
   std::vector<const std::string*> parties;
   for (const ActiveRequest* request : requests) {
-    const int32_t reusable = request->encodes_all ? 0 : state_.prefixes.Reusable(*request, state_.running);
-    for (size_t i = 0; i < request->images.size(); ++i) {
-      const ImageSpan& span = request->images[i];
-      if (span.end() <= reusable || request->encoded[i]) continue;
+    const auto& [spans, encoded, encodes_all] = request->images;
+    const int32_t reusable = encodes_all ? 0 : state_.prefixes.Reusable(*request, state_.running);
+    for (size_t i = 0; i < spans.size(); ++i) {
+      const ImageSpan& span = spans[i];
+      if (span.end() <= reusable || encoded[i]) continue;
       const auto same = [&](const SharedImage& other) { return other->digest == span.image->digest; };
       if (std::ranges::any_of(wanted, same)) continue;
       wanted.push_back(span.image);
@@ -91,15 +92,17 @@ bool PromptImages::Encode() {
 
 // The images behind a prefix that was reused are there.
 bool PromptImages::HasBehind(const ActiveRequest& request, int32_t reused) {
-  for (size_t i = 0; i < request.images.size(); ++i) {
-    if (request.images[i].end() > reused && !request.encoded[i]) return false;
+  const auto& [spans, encoded, encodes_all] = request.images;
+  for (size_t i = 0; i < spans.size(); ++i) {
+    if (spans[i].end() > reused && !encoded[i]) return false;
   }
   return true;
 }
 
 void PromptImages::Release(ActiveRequest& request) {
-  for (size_t i = 0; i < request.images.size(); ++i) {
-    if (request.images[i].end() <= request.generation->computed()) request.encoded[i] = nullptr;
+  auto& [spans, encoded, encodes_all] = request.images;
+  for (size_t i = 0; i < spans.size(); ++i) {
+    if (spans[i].end() <= request.generation->computed()) encoded[i] = nullptr;
   }
 }
 
@@ -110,7 +113,7 @@ void PromptImages::Align(std::vector<StepItem>& items) const {
   for (StepItem& item : items) {
     const ActiveRequest& request = *state_.running[item.sequence];
     const int32_t from = request.generation->computed(), to = from + item.tokens;
-    for (const ImageSpan& span : request.images) {
+    for (const ImageSpan& span : request.images.spans) {
       if (span.begin >= to || span.end() <= to) continue;
       item.tokens = span.begin > from ? span.begin - from : span.end() - from;
       break;
@@ -122,11 +125,11 @@ void PromptImages::Align(std::vector<StepItem>& items) const {
 void PromptImages::AddRows(const ActiveRequest& request, int32_t row, int32_t rows,
                            models::Batch& batch) const {
   const int32_t from = request.generation->computed(), to = from + rows;
-  for (size_t i = 0; i < request.images.size(); ++i) {
-    const ImageSpan& span = request.images[i];
+  for (size_t i = 0; i < request.images.spans.size(); ++i) {
+    const ImageSpan& span = request.images.spans[i];
     const int32_t begin = std::max(span.begin, from), end = std::min(span.end(), to);
     if (begin >= end) continue;
-    const EncodedImage& image = *request.encoded[i];
+    const EncodedImage& image = *request.images.encoded[i];
     const int32_t first = span.first + begin - span.begin;
     models::EmbeddedRows& embedded =
         batch.embedded.emplace_back(models::EmbeddedRows{.begin = row + begin - from,
@@ -143,7 +146,7 @@ void PromptImages::AddRows(const ActiveRequest& request, int32_t row, int32_t ro
 void PromptImages::PlaceRows(const std::vector<StepItem>& items, models::Batch& batch) const {
   const models::ImageRules rules = state_.model.model->image_rules();
   const auto has_images = [&](const StepItem& item) {
-    return !state_.running[item.sequence]->images.empty();
+    return !state_.running[item.sequence]->images.spans.empty();
   };
   if (std::ranges::none_of(items, has_images)) return;
   const bool sees = rules.both_ways && !batch.embedded.empty();
@@ -151,9 +154,9 @@ void PromptImages::PlaceRows(const std::vector<StepItem>& items, models::Batch& 
     const ActiveRequest& request = *state_.running[items[i].sequence];
     const int32_t from = request.generation->computed();
     const int32_t rows = batch.row_begin[i + 1] - batch.row_begin[i];
-    if (rules.grid_positions) AppendRopePositions(request.images, from, rows, batch.rope_positions);
+    if (rules.grid_positions) AppendRopePositions(request.images.spans, from, rows, batch.rope_positions);
     for (int32_t row = 0; sees && row < rows; ++row) batch.seen_end.push_back(from + row + 1);
-    for (const ImageSpan& span : request.images) {
+    for (const ImageSpan& span : request.images.spans) {
       for (int32_t at = std::max(span.begin, from); sees && at < std::min(span.end(), from + rows); ++at)
         batch.seen_end[static_cast<size_t>(batch.row_begin[i] + at - from)] = span.end();
     }

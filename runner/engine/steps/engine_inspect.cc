@@ -70,14 +70,14 @@ ipc::InspectedNode Describe(const cache::NodeView& view, Clock::time_point now, 
 
 ipc::InspectedSequence DescribeSequence(const ActiveRequest& request, bool runs, const FairShare& shares) {
   const ActiveGeneration& generation = *request.generation;
-  const auto wait = generation.backpressured()   ? ipc::WaitReason::kReader
-                    : runs                       ? ipc::WaitReason::kNone
-                    : request.leader.has_value() ? ipc::WaitReason::kPrefix
-                                                 : ipc::WaitReason::kPlace;
+  const auto wait = generation.backpressured() ? ipc::WaitReason::kReader
+                    : runs                     ? ipc::WaitReason::kNone
+                    : request.waiting().leader ? ipc::WaitReason::kPrefix
+                                               : ipc::WaitReason::kPlace;
   const auto prefill = runs ? generation.PrefillTime(Clock::now()) : std::nullopt;
   return {.id = generation.id(),
           .wait = wait,
-          .preempted = !runs && request.preempted,
+          .preempted = !runs && request.waiting().preempted,
           .prompt_tokens = generation.prompt_tokens(),
           .computed_tokens = runs ? generation.computed() : 0,
           .output_tokens = generation.output_tokens(),

@@ -33,7 +33,7 @@ void BatchStep::PlanNext(std::vector<StepItem>& items) {
     states.push_back({.prefill_left = prefill_left - (prefill_left > 0 && SamplesLater(*request) ? 1 : 0),
                       .decode_left = generation.decode_left(),
                       .backpressured = Pauses(*request),
-                      .skipped_tokens = request->skipped_tokens,
+                      .skipped_tokens = request->service.skipped_tokens,
                       .party = party,
                       .scored = generation.scores_prompt()});
     decoding += states.back().prefill_left == 0 && !states.back().backpressured ? 1 : 0;
@@ -58,16 +58,17 @@ void BatchStep::FillBatch(const std::vector<StepItem>& items, models::Batch& bat
   for (const auto& item : items) {
     ActiveRequest& request = *state_.running[item.sequence];
     const ActiveGeneration& generation = *request.generation;
-    const auto drafted = request.draft.open ? std::ssize(request.draft.tokens) : 0;
+    const auto drafted = request.running().draft.open ? std::ssize(request.running().draft.tokens) : 0;
     const auto tokens = generation.Uncomputed(item.tokens - static_cast<int32_t>(drafted));
     const auto begin = static_cast<int32_t>(batch.tokens.size());
     batch.tokens.insert(batch.tokens.end(), tokens.begin(), tokens.end());
     if (drafted > 0) {
-      batch.tokens.insert(batch.tokens.end(), request.draft.tokens.begin(), request.draft.tokens.end());
+      batch.tokens.insert(batch.tokens.end(), request.running().draft.tokens.begin(),
+                          request.running().draft.tokens.end());
     }
     images_.AddRows(request, begin, static_cast<int32_t>(tokens.size()), batch);
     batch.row_begin.push_back(static_cast<int32_t>(batch.tokens.size()));
-    request.hidden_begin = batch.hidden_rows.size();
+    request.running().hidden_begin = batch.hidden_rows.size();
     if (request.embedding) {
       for (const int32_t row : request.embedding->pooler->RowsOf(item.tokens)) {
         batch.hidden_rows.push_back(begin + row);
@@ -76,7 +77,7 @@ void BatchStep::FillBatch(const std::vector<StepItem>& items, models::Batch& bat
       drafts_.AddHiddenRows(request, begin, static_cast<int32_t>(tokens.size()), batch);
     }
     const PromptReport::Rows scored = generation.ScoredRows(static_cast<int32_t>(tokens.size()));
-    request.scored_rows = scored.end - scored.begin;
+    request.running().scored_rows = scored.end - scored.begin;
     for (int32_t row = scored.begin; row < scored.end; ++row) batch.logit_rows.push_back(begin + row);
     if (!request.embedding && generation.AllComputedAfter(static_cast<int32_t>(tokens.size()))) {
       const int32_t end = batch.row_begin.back();
@@ -96,10 +97,11 @@ void BatchStep::ShareSampling() {
   const int32_t prompt_max = PromptTokensBeside(0);
   for (size_t i = 0; i < state_.running.size(); ++i) {
     ActiveRequest& request = *state_.running[i];
-    request.sits_out = false;
+    request.running().sits_out = false;
     const ActiveGeneration& generation = *request.generation;
     if (generation.backpressured()) continue;
-    if (!request.last_sampled) request.last_sampled = counters_.steps;
+    auto& last_sampled = request.service.last_sampled;
+    if (!last_sampled) last_sampled = counters_.steps;
     sequences.push_back(
         {.index = i,
          .party = &request.party,
@@ -107,16 +109,18 @@ void BatchStep::ShareSampling() {
          .samples = !request.embedding && generation.has_mask() && generation.prefill_left() <= prompt_max,
          .waits = Pauses(request),
          .cost = SamplingCostOf(request),
-         .last_sampled = *request.last_sampled});
+         .last_sampled = *last_sampled});
   }
   sampling_share_.Plan(sequences);
-  for (const auto& sequence : sequences) state_.running[sequence.index]->sits_out = sequence.sits_out;
+  for (const auto& sequence : sequences) {
+    state_.running[sequence.index]->running().sits_out = sequence.sits_out;
+  }
 }
 
 std::chrono::nanoseconds BatchStep::SamplingCostOf(const ActiveRequest& request) const {
   const auto kind = request.generation->sampling_kind();
-  const bool has_sampled = request.sampling_time > request.sampling_time.zero();
-  return has_sampled || !kind ? request.sampling_time : sampling_times_[*kind];
+  const auto own = request.service.sampling_time;
+  return own > own.zero() || !kind ? own : sampling_times_[*kind];
 }
 
 // A sequence whose mask is not there yet samples nothing: one that takes long delays its own answer only.
@@ -174,17 +178,18 @@ cache::OwnedStep BatchStep::Begin(std::vector<StepItem>& items) {
   bool lease_given_up = false;
   while (true) {
     PlanNext(items);
-    const auto sits_out = [](const auto& request) { return request->sits_out; };
+    const auto sits_out = [](const auto& request) { return request->running().sits_out; };
     if (const auto one = std::ranges::find_if(state_.running, sits_out);
         items.empty() && one != state_.running.end()) {
-      (*one)->sits_out = false;  // those that it sits out for were preempted
+      (*one)->running().sits_out = false;  // those that it sits out for were preempted
       PlanNext(items);
     }
     if (items.empty()) return nullptr;
     drafts_.Attach(items);
     std::vector<cache::Append>& appends = scratch_.appends;
     appends.clear();
-    for (const auto& item : items) appends.push_back({&state_.running[item.sequence]->sequence, item.tokens});
+    for (const auto& item : items)
+      appends.push_back({&state_.running[item.sequence]->running().cached.sequence, item.tokens});
     auto step = state_.cache->Begin(appends);
     if (step) return std::move(*step);
     if (drafts_.Discard() || admission_.FreeMemory()) continue;
@@ -196,8 +201,8 @@ cache::OwnedStep BatchStep::Begin(std::vector<StepItem>& items) {
       last.generation->EndOfContext();
       return nullptr;
     }
-    last.lease = {};
-    state_.cache->CancelCaptures(last.sequence);
+    last.running().cached.lease = {};
+    state_.cache->CancelCaptures(last.running().cached.sequence);
   }
 }
 
@@ -278,7 +283,7 @@ void BatchStep::Advance(const std::vector<StepItem>& items, int32_t prefill) {
     counters_.prompt_tokens_computed += static_cast<uint64_t>(std::clamp(prompt_left, 0, item.tokens));
     counters_.tokens_computed += static_cast<uint64_t>(item.tokens);
     state_.shares.Charge(request.party, item.tokens);
-    if (request.draft.open) continue;  // how many of them belong to it is yet to be seen
+    if (request.running().draft.open) continue;  // how many of them belong to it is yet to be seen
     request.generation->Computed(item.tokens);
     PromptImages::Release(request);
     drafts_.StoreHidden(request, hidden_, item.tokens, item.tokens);
@@ -286,7 +291,7 @@ void BatchStep::Advance(const std::vector<StepItem>& items, int32_t prefill) {
   }
   for (size_t i = 0; i < state_.running.size(); ++i) {
     if (!scheduled[i] && state_.running[i]->generation->prefill_left() > 0)
-      state_.running[i]->skipped_tokens += prefill;
+      state_.running[i]->service.skipped_tokens += prefill;
   }
 }
 
@@ -302,11 +307,11 @@ std::chrono::nanoseconds BatchStep::Sample(const std::vector<StepItem>& items) {
     ActiveRequest& request = *state_.running[item.sequence];
     ActiveGeneration& generation = *request.generation;
     const auto begin = now();
-    const auto scored_rows = static_cast<size_t>(request.scored_rows);
+    const auto scored_rows = static_cast<size_t>(request.running().scored_rows);
     if (scored_rows > 0) Score(generation, std::span(logits_).subspan(row * vocab, scored_rows * vocab));
     row += scored_rows;
-    if (request.draft.open) {
-      const size_t rows = request.draft.tokens.size() + 1;
+    if (request.running().draft.open) {
+      const size_t rows = request.running().draft.tokens.size() + 1;
       const int32_t rejected = drafts_.Verify(
           request, item, std::span(logits_).subspan(row * vocab, rows * vocab), hidden_, workspace_);
       counters_.tokens_computed -= static_cast<uint64_t>(rejected);
@@ -318,10 +323,11 @@ std::chrono::nanoseconds BatchStep::Sample(const std::vector<StepItem>& items) {
       generation.Sample(std::span(logits_).subspan(row++ * vocab, vocab), workspace_);
       if (const auto kind = generation.sampling_kind()) sampling_times_[*kind] = now() - begin;
     }
-    request.sampling_time = now() - begin;
-    request.last_sampled = counters_.steps;
-    sampling_share_.Charge(request.party, request.sampling_time);
-    all += request.sampling_time;
+    const auto took = now() - begin;
+    request.service.sampling_time = took;
+    request.service.last_sampled = counters_.steps;
+    sampling_share_.Charge(request.party, took);
+    all += took;
     if (generation.needs_shift()) Shift(request);
   }
   return all;
@@ -347,7 +353,7 @@ void BatchStep::Pool(const std::vector<StepItem>& items) {
     const Embedding& embedding = *request.embedding;
     models::Pooler& pooler = *request.embedding->pooler;
     const size_t rows = pooler.RowsOf(item.tokens).size();
-    pooler.Add(item.tokens, std::span(hidden_).subspan(request.hidden_begin * width, rows * width));
+    pooler.Add(item.tokens, std::span(hidden_).subspan(request.running().hidden_begin * width, rows * width));
     if (!request.generation->AllComputedAfter(0)) continue;
     std::vector<float> vector = pooler.Finish(embedding.dimensions, embedding.normalize);
     if (embedding.rank) vector = {state_.model.rank->Score(vector)};
@@ -357,21 +363,21 @@ void BatchStep::Pool(const std::vector<StepItem>& items) {
 
 // Moves keys where every layer allows it; elsewhere what stays is a new prompt.
 void BatchStep::Shift(ActiveRequest& request) {
+  CacheState& cached = request.running().cached;
   const ActiveGeneration::Range range = request.generation->ShiftRange();
   const bool moved =
-      rotate_keys_ && state_.cache->RemoveRange(request.sequence, range.begin, range.end, rotate_keys_);
+      rotate_keys_ && state_.cache->RemoveRange(cached.sequence, range.begin, range.end, rotate_keys_);
   request.generation->Shift(range, moved);
-  request.lease = {};
+  cached.lease = {};
   request.boundaries.clear();  // of a prompt that is no longer whole
   request.restore_points.clear();
   PrefixReuse::Outcome reuse;
   if (moved) {
-    request.exact = false;
-    request.shared_tokens = std::min(request.shared_tokens, range.begin);
+    cached.exact = false;
+    cached.shared_tokens = std::min(cached.shared_tokens, range.begin);
   } else {
-    request.sequence = {};
+    cached.sequence = {};
     reuse = state_.prefixes.AttachPrefix(request, state_.running);
-    request.shared_tokens = reuse.reused;
     request.generation->Start(reuse.reused, {.miss = reuse.miss});
   }
   drafts_.Start(request, reuse);

@@ -90,7 +90,8 @@ PrefixReuse::Source PrefixReuse::LongestRunning(const ActiveRequest& request,
   Source best;
   const auto tokens = request.generation->ReusableTokens();
   for (const auto& other : running) {
-    if (other.get() == &request || other->isolation != request.isolation || !other->exact) continue;
+    if (other.get() == &request || other->isolation != request.isolation || !other->running().cached.exact)
+      continue;
     const auto computed =
         other->generation->tokens().first(static_cast<size_t>(other->generation->computed()));
     const int32_t shared = std::min(CommonPrefix(tokens, computed), static_cast<int32_t>(tokens.size()) - 1);
@@ -107,11 +108,13 @@ int32_t PrefixReuse::Reusable(const ActiveRequest& request, const ActiveRequests
 }
 
 PrefixReuse::Outcome PrefixReuse::AttachPrefix(ActiveRequest& request, const ActiveRequests& running) {
-  request.exact = true;
-  request.sequence = cache_.NewSequence();
-  if (!request.sequence) throw std::bad_alloc();  // stops the runner
-  request.claim = store_.EnterRunning(request.party);
-  request.claimed_from = 0;
+  CacheState& cached = request.running().cached;
+  cached.exact = true;
+  cached.sequence = cache_.NewSequence();
+  if (!cached.sequence) throw std::bad_alloc();  // stops the runner
+  cached.claim = store_.EnterRunning(request.party);
+  cached.claimed_from = 0;
+  cached.shared_tokens = 0;
   if (!enabled_ || !request.reuses) return {.miss = "off"};
   const auto tokens = request.generation->tokens();
   const auto reusable = request.generation->ReusableTokens();
@@ -121,9 +124,9 @@ PrefixReuse::Outcome PrefixReuse::AttachPrefix(ActiveRequest& request, const Act
   auto diverged = static_cast<int32_t>(probed.matched);
   Outcome outcome;
   if (const Source source = LongestRunning(request, running); source.tokens > restorable) {
-    auto fork = cache_.Fork(source.request->sequence, source.tokens);
+    auto fork = cache_.Fork(source.request->running().cached.sequence, source.tokens);
     if (fork && fork->ready()) {
-      request.sequence = std::move(*fork);
+      cached.sequence = std::move(*fork);
       outcome.reused = source.tokens;
       outcome.source = source.request;
       diverged = std::max(diverged, source.tokens);
@@ -133,8 +136,8 @@ PrefixReuse::Outcome PrefixReuse::AttachPrefix(ActiveRequest& request, const Act
     }
   }
   if (outcome.reused == 0) {
-    auto restored = store_.Restore(request.isolation, reusable, request.sequence, request.party);
-    request.lease = std::move(restored.lease);
+    auto restored = store_.Restore(request.isolation, reusable, cached.sequence, request.party);
+    cached.lease = std::move(restored.lease);
     outcome = {static_cast<int32_t>(restored.restored),
                all ? MissText(restored.reason, restored.matched) : "off"};
   }
@@ -149,7 +152,8 @@ PrefixReuse::Outcome PrefixReuse::AttachPrefix(ActiveRequest& request, const Act
   std::ranges::sort(offsets);
   offsets.erase(std::ranges::unique(offsets).begin(), offsets.end());
   for (const int32_t at : offsets) Schedule(request, at);
-  request.claimed_from = outcome.reused;
+  cached.claimed_from = outcome.reused;
+  cached.shared_tokens = outcome.reused;
   return outcome;
 }
 
@@ -170,9 +174,10 @@ void PrefixReuse::ScheduleSnapshotAt(ActiveRequest& request, int32_t offset) {
 }
 
 void PrefixReuse::Schedule(ActiveRequest& request, int32_t offset) {
-  if (!enabled_ || !request.reuses || offset <= request.sequence.offset()) return;
+  cache::Sequence& sequence = request.running().cached.sequence;
+  if (!enabled_ || !request.reuses || offset <= sequence.offset()) return;
   // A draft or a step that is open would refuse it; the engine has neither between its steps.
-  (void)cache_.ScheduleCapture(request.sequence, offset);
+  (void)cache_.ScheduleCapture(sequence, offset);
 }
 
 void PrefixReuse::Insert(ActiveRequest& request, cache::Snapshot snapshot) {
@@ -182,35 +187,36 @@ void PrefixReuse::Insert(ActiveRequest& request, cache::Snapshot snapshot) {
   // Rejected only for lack of memory: then the prefix is computed again next time.
   auto lease = store_.Insert(request.isolation, tokens, std::move(snapshot), marked, request.party);
   if (!lease) return;
-  request.lease = std::move(*lease);
-  request.claimed_from = static_cast<int32_t>(tokens.size());
+  CacheState& cached = *request.cached();
+  cached.lease = std::move(*lease);
+  cached.claimed_from = static_cast<int32_t>(tokens.size());
   if (tier_) tier_->Stored(request.isolation, tokens, request.party);
 }
 
 void PrefixReuse::Collect(ActiveRequest& request) {
-  if (!enabled_) return UpdateClaim(request);
-  for (cache::Snapshot& snapshot : cache_.TakeCaptures(request.sequence))
-    Insert(request, std::move(snapshot));
-  UpdateClaim(request);
+  CacheState& cached = *request.cached();
+  if (!enabled_) return UpdateClaim(cached);
+  for (cache::Snapshot& snapshot : cache_.TakeCaptures(cached.sequence)) Insert(request, std::move(snapshot));
+  UpdateClaim(cached);
 }
 
 // What it reused or has left is stored, and counts there.
-void PrefixReuse::UpdateClaim(ActiveRequest& request) const {
-  const int64_t tokens = request.sequence ? request.sequence.offset() - request.claimed_from : 0;
-  request.claim.SetBytes(tokens > 0 ? SequenceBytes(cache_.layout(), tokens, 0) : 0);
+void PrefixReuse::UpdateClaim(CacheState& cached) const {
+  const int64_t tokens = cached.sequence ? cached.sequence.offset() - cached.claimed_from : 0;
+  cached.claim.SetBytes(tokens > 0 ? SequenceBytes(cache_.layout(), tokens, 0) : 0);
 }
 
 void PrefixReuse::StorePrefix(ActiveRequest& request) {
-  if (enabled_ && request.reuses && request.sequence && request.exact) {
+  CacheState* const cached = request.cached();
+  if (cached == nullptr) return;
+  if (enabled_ && request.reuses && cached->sequence && cached->exact) {
     Collect(request);
-    if (request.sequence.ready() && request.sequence.offset() > 0) {
-      request.claim.SetBytes(0);  // it is stored from here on
-      if (auto last = cache_.CaptureSnapshot(request.sequence)) Insert(request, std::move(*last));
+    if (cached->sequence.ready() && cached->sequence.offset() > 0) {
+      cached->claim.SetBytes(0);  // it is stored from here on
+      if (auto last = cache_.CaptureSnapshot(cached->sequence)) Insert(request, std::move(*last));
     }
   }
-  request.sequence = {};
-  request.lease = {};
-  request.claim = {};
+  *cached = {};
 }
 
 }  // namespace quire::runner::engine

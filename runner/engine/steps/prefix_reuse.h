@@ -50,8 +50,8 @@ class PrefixReuse {
     int32_t diverged = 0;
     std::vector<api::TokenId> known = {};
   };
-  // Gives the request a sequence with the longest reusable prefix of its tokens and schedules snapshots on
-  // the rest of its prompt. `running`: whose sequences may be forked.
+  // Gives the request, which runs, a sequence with the longest reusable prefix of its tokens and schedules
+  // snapshots on the rest of its prompt. `running`: whose sequences may be forked.
   Outcome AttachPrefix(ActiveRequest& request, const ActiveRequests& running);
   // A lower bound of what AttachPrefix() would reuse now.
   int32_t Reusable(const ActiveRequest& request, const ActiveRequests& running);
@@ -59,7 +59,8 @@ class PrefixReuse {
   void ScheduleSnapshotAt(ActiveRequest& request, int32_t offset);
   // After a committed step: its captures go to the store.
   void Collect(ActiveRequest& request);
-  // The request releases its sequence: ended, canceled or preempted. The computed prefix stays in the store.
+  // The request releases what the caches have of it: ended, canceled or preempted. The computed prefix stays
+  // in the store.
   void StorePrefix(ActiveRequest& request);
 
   // Prefixes also go to `link`, and come back from there. At most once.
@@ -88,7 +89,7 @@ class PrefixReuse {
   void Schedule(ActiveRequest& request, int32_t offset);
   void RecordDivergence(const ActiveRequest& request, int32_t at, Outcome& outcome);
   void Insert(ActiveRequest& request, cache::Snapshot snapshot);
-  void UpdateClaim(ActiveRequest& request) const;
+  void UpdateClaim(CacheState& cached) const;
 
   cache::HybridCache& cache_;
   cache::SnapshotStore store_;

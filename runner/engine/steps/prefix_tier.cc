@@ -28,20 +28,19 @@ PrefixTier::PrefixTier(cache::HybridCache& cache, cache::SnapshotStore& store, s
       timing_(AlwaysFetch()) {}
 
 bool PrefixTier::StandsAside(ActiveRequest& request, int32_t reusable) {
-  using Wait = ActiveRequest::TierWait;
-  if (request.tier_wait != Wait::kNotAsked) return request.tier_wait == Wait::kWaiting;
+  auto& until = request.waiting().tier_until;
+  if (std::exchange(request.tried_tier, true)) return until.has_value();
   const auto tokens = static_cast<int32_t>(request.generation->ReusableTokens().size());
   const bool asks = link_->alive() && request.reuses && tokens - 1 - reusable >= kTokensMin;
-  request.tier_wait = asks ? Wait::kWaiting : Wait::kDone;
-  request.tier_deadline = Clock::now() + timing_.TimeToWait(tokens - reusable);
+  if (asks) until = Clock::now() + timing_.TimeToWait(tokens - reusable);
   return asks;
 }
 
 void PrefixTier::EndWaits(const ActiveRequests& waiting) const {
   const auto now = Clock::now();
   for (const auto& request : waiting) {
-    if (request->tier_wait != ActiveRequest::TierWait::kWaiting || now < request->tier_deadline) continue;
-    request->tier_wait = ActiveRequest::TierWait::kDone;
+    auto& until = request->waiting().tier_until;
+    if (until && now >= *until) until.reset();
   }
 }
 
@@ -53,9 +52,9 @@ ActiveRequest* PrefixTier::Find(const ActiveRequests& waiting, api::RequestId id
 
 void PrefixTier::Start(const ActiveRequests& waiting) {
   for (const auto& request : waiting) {
-    if (request->tier_wait != ActiveRequest::TierWait::kWaiting) continue;
+    if (!request->waiting().tier_until) continue;
     if (!promotion_.Begin(request->isolation, request->generation->tokens(), request->party)) {
-      request->tier_wait = ActiveRequest::TierWait::kDone;
+      request->waiting().tier_until.reset();
       continue;
     }
     fetching_ = request->generation->id();
@@ -68,7 +67,7 @@ void PrefixTier::Start(const ActiveRequests& waiting) {
 void PrefixTier::Finish(ActiveRequest* request) {
   promotion_.Cancel();
   fetching_.reset();
-  if (request != nullptr) request->tier_wait = ActiveRequest::TierWait::kDone;
+  if (request != nullptr) request->waiting().tier_until.reset();
 }
 
 bool PrefixTier::Poll(const ActiveRequests& waiting, double token_seconds) {
@@ -78,7 +77,7 @@ bool PrefixTier::Poll(const ActiveRequests& waiting, double token_seconds) {
   if (!fetching_) return link_->alive() && demotion_.Poll();
   EndWaits(waiting);
   ActiveRequest* request = Find(waiting, *fetching_);
-  const bool waits = request != nullptr && request->tier_wait == ActiveRequest::TierWait::kWaiting;
+  const bool waits = request != nullptr && request->waiting().tier_until;
   State state = waits ? promotion_.Poll(kBytesPerStep) : State::kIdle;
   if (state == State::kOffered) {
     const bool fetch = timing_.Worthwhile(promotion_.offered_tokens(), promotion_.offered_bytes());
