@@ -11,6 +11,9 @@ namespace quire::runner::engine {
 // run on, one thread each, cut down to the CPU quota of its control groups (rounded up); at least one.
 int32_t UsableCores();
 
+// The threads of a step, where `asked` were asked for; 0: those that fit this machine.
+inline int ThreadsOf(int asked) { return asked > 0 ? asked : UsableCores(); }
+
 // The same for these processors, on the machine whose files are below `root`.
 int32_t UsableCores(std::span<const int> processors, const std::filesystem::path& root);
 
