@@ -4,24 +4,8 @@
 #include <bit>
 #include <numeric>
 #include <tuple>
-#include <utility>
 
 namespace quire::runner::engine {
-namespace {
-
-// The youngest that `may` give its place; rather one that can be computed again.
-template <class May>
-std::optional<size_t> Youngest(std::span<const Place> running, May may) {
-  const auto rank = [](const Place& place) { return std::pair(place.exact, place.arrival); };
-  std::optional<size_t> youngest;
-  for (size_t i = 0; i < running.size(); ++i) {
-    if (!may(running[i])) continue;
-    if (!youngest || rank(running[i]) > rank(running[*youngest])) youngest = i;
-  }
-  return youngest;
-}
-
-}  // namespace
 
 uint64_t WorkClass(int64_t work) { return std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(work, 1))); }
 
@@ -48,14 +32,6 @@ size_t PlaceCounts::LargestParty() const {
   return most;
 }
 
-size_t PlaceCounts::LargestMember(size_t party_places) const {
-  size_t most = 0;
-  for (const auto& [owner, count] : members_) {
-    if (OfParty(owner.party) == party_places) most = std::max(most, count);
-  }
-  return most;
-}
-
 size_t PlaceCounts::LargestMemberOf(std::string_view party) const {
   size_t most = 0;
   for (auto at = members_.lower_bound({party}); at != members_.end() && at->first.party == party; ++at)
@@ -64,18 +40,19 @@ size_t PlaceCounts::LargestMemberOf(std::string_view party) const {
 }
 
 std::optional<size_t> PlaceToGive(std::span<const Place> running, const PartyMember& owner) {
-  if (const auto stalled = Youngest(running, [](const Place& place) { return place.stalled; }))
-    return stalled;
   const PlaceCounts counts(running);
-  if (counts.Of(owner) > 0) return std::nullopt;
+  const bool stalled = std::ranges::any_of(running, &Place::stalled);
+  if (!stalled && (running.empty() || counts.Of(owner) > 0)) return std::nullopt;
   const bool idle_party = counts.OfParty(owner.party) == 0;
-  const size_t party_most = counts.LargestParty();
-  const size_t most = idle_party ? counts.LargestMember(party_most) : counts.LargestMemberOf(owner.party);
-  if ((idle_party ? party_most : most) <= 1) return std::nullopt;
-  return Youngest(running, [&](const Place& place) {
-    const bool may = idle_party ? counts.OfParty(place.party) == party_most : place.party == owner.party;
-    return may && counts.Of({place.party, place.member}) == most;
-  });
+  const auto rank = [&](const Place& place) {
+    if (stalled) return std::tuple(place.stalled, size_t{0}, size_t{0}, place.exact, place.arrival);
+    return std::tuple(idle_party || place.party == owner.party, counts.OfParty(place.party),
+                      counts.Of({place.party, place.member}), place.exact, place.arrival);
+  };
+  const auto first = std::ranges::max_element(running, {}, rank);
+  const auto [may, of_party, of_member, exact, arrival] = rank(*first);
+  if (!stalled && (idle_party ? of_party : of_member) <= 1) return std::nullopt;
+  return static_cast<size_t>(first - running.begin());
 }
 
 std::vector<size_t> PlacesToGive(std::span<const Place> running, const PartyMember& owner, size_t bytes) {

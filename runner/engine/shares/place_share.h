@@ -60,8 +60,6 @@ class PlaceCounts {
   size_t OfParty(std::string_view party) const;
   size_t Of(const PartyMember& owner) const;
   size_t LargestParty() const;
-  // The places of the largest member of any party that has this number of places.
-  size_t LargestMember(size_t party_places) const;
   size_t LargestMemberOf(std::string_view party) const;
 
  private:
