@@ -1,0 +1,92 @@
+#include "api/base/fair/fair_order.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace quire::fair {
+
+FairOrder::Map::key_type FairOrder::KeyOf(const Account& account) const {
+  const auto start = static_cast<uint64_t>(account.start);
+  if (!account.ready) return {start, 0, account.place};
+  if (account.fresh) return {0, 0, account.place};
+  return {1, start + static_cast<uint64_t>(quantum_ / account.weight), account.place};
+}
+
+void FairOrder::Insert(Account& account) {
+  account.ready = account.fresh || account.start <= Now();
+  MapOf(account).emplace(KeyOf(account), &account);
+}
+
+void FairOrder::Remove(Account& account) { MapOf(account).erase(KeyOf(account)); }
+
+// Adds an account to those with work, or takes it out.
+void FairOrder::Count(Account& account, int64_t sign) {
+  weight_ += sign * account.weight;
+  sum_ += sign * account.weight * (account.start - base_);
+  if (weight_ == 0) sum_ = 0;
+}
+
+// REQUIRES: it has work, and is in no map.
+void FairOrder::Move(Account& account, int64_t time) {
+  constexpr int64_t kSumMax = int64_t{1} << 56;
+  account.start += time;
+  sum_ += account.weight * time;
+  if (std::abs(sum_) < kSumMax) return;
+  const int64_t shift = sum_ / weight_;
+  base_ += shift;
+  sum_ -= shift * weight_;
+}
+
+void FairOrder::Enter(Account& account) {
+  if (account.turns == 0) {
+    if (weight_ == 0) base_ = std::max(base_, account.start);
+    account.fresh = account.start <= Now();
+    account.start = std::max(account.start, Now());
+    Count(account, 1);
+  }
+  account.place = ++places_;
+  account.waits = true;
+  Insert(account);
+}
+
+void FairOrder::Withdraw(Account& account) {
+  Remove(account);
+  account.waits = false;
+  if (account.turns == 0) Count(account, -1);
+}
+
+void FairOrder::FindReady() {
+  const int64_t now = Now();
+  while (!later_.empty() && later_.begin()->second->start <= now) {
+    Account& account = *later_.begin()->second;
+    later_.erase(later_.begin());
+    account.ready = true;
+    ready_.emplace(KeyOf(account), &account);
+  }
+}
+
+// An account that could not go for a while, whatever the reason, is not owed all of that time.
+void FairOrder::StartTurn(Account& account) {
+  constexpr int64_t kQuantaOwed = 12;  // more than an account is behind while it may always go
+  Remove(account);
+  const int64_t quantum = quantum_ / account.weight;
+  const int64_t lost = std::max<int64_t>(Now() - kQuantaOwed * quantum - account.start, 0);
+  Move(account, lost + quantum);
+  ++account.turns;
+  account.fresh = false;
+  account.place = ++places_;
+  Insert(account);
+}
+
+void FairOrder::EndTurn(Account& account, int64_t cost) {
+  if (account.waits) Remove(account);
+  Move(account, (cost * kScale) / account.weight - quantum_ / account.weight);
+  --account.turns;
+  if (account.waits) {
+    Insert(account);
+  } else if (account.turns == 0) {
+    Count(account, -1);
+  }
+}
+
+}  // namespace quire::fair
