@@ -90,7 +90,7 @@ class Daemon {
                   inspector_,
                   pools_,
                   [this] { return server_->draining(); },
-                  [this](api::ModelName name, std::string party, ProgressStream& progress) {
+                  [this](api::ModelName name, fair::PartyId party, ProgressStream& progress) {
                     return FetchModel(services_, transfers_, std::move(name), std::move(party), progress);
                   }},
         transfers_({.trusted = options.registries,
@@ -255,14 +255,14 @@ void Daemon::Run() noexcept {
   drain_->ExitAtSignals();
   exit_deadline_.Start(kLastWork);
   StopWork();
-  pools_.Join();
+  pools_.executor.Join();
   EndWaiting();
   if (snapshots_) EndSnapshots(*snapshots_);
 }
 
 // Nobody waits for its results any more.
 void Daemon::StopWork() {
-  pools_.Stop();
+  pools_.executor.Stop();
   transfers_.CancelAll();
 }
 
@@ -272,7 +272,7 @@ void Daemon::EndWaiting() {
   io_.restart();
   asio::co_spawn(io_, FinishWaiting(), kEndsProcess);
   io_.run();
-  pools_.DropWaiting();
+  pools_.executor.DropWaiting();
   io_.DestroyWaiting();
 }
 

@@ -127,7 +127,7 @@ api::Result<std::optional<std::string>> TenantOfQuery(std::string_view query) {
 }
 
 // Nothing: the client is gone, or has been answered.
-Awaitable<std::optional<api::Result<Imported>>> ReceiveArchive(Exchange& exchange, WorkPool& pool,
+Awaitable<std::optional<api::Result<Imported>>> ReceiveArchive(Exchange& exchange, WorkKind& pool,
                                                                PrefixImport& import) {
   const size_t write_bytes = ReserveGathered(exchange);
   while (true) {
@@ -144,9 +144,9 @@ Awaitable<std::optional<api::Result<Imported>>> ReceiveArchive(Exchange& exchang
 }
 
 // One whose client leaves removes its file on the pool.
-std::shared_ptr<PrefixImport> MakeImport(const Tier& opened, WorkPool& pool, std::string party,
+std::shared_ptr<PrefixImport> MakeImport(const Tier& opened, WorkKind& pool, const fair::PartyId& party,
                                          PrefixImport::Settings settings) {
-  const auto destroy = [&pool, tier = opened.tier, party = std::move(party)](PrefixImport* last) {
+  const auto destroy = [&pool, tier = opened.tier, party](PrefixImport* last) {
     pool.Post([tier, owned = std::unique_ptr<PrefixImport>(last)]() mutable { owned.reset(); }, party);
   };
   return {new PrefixImport(*opened.tier, std::move(settings)), destroy};
@@ -160,7 +160,7 @@ Awaitable<void> ImportPrefixes(Exchange& exchange, const PrefixSources& sources)
     co_await SendError(exchange, tenant.error());
     co_return;
   }
-  WorkPool& pool = sources.pools->blobs;
+  WorkKind& pool = sources.pools->blobs;
   const auto import =
       MakeImport(*tier, pool, PartyOf(exchange), {.program = tier->program, .tenant = *std::move(tenant)});
   const std::optional<api::Result<Imported>> imported = co_await ReceiveArchive(exchange, pool, *import);

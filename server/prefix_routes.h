@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "server/http/router.h"
-#include "server/routes/work_pools.h"
+#include "server/routes/executor.h"
 #include "server/tier/snapshot_service.h"
 
 namespace quire::server {

@@ -5,7 +5,7 @@
 
 #include "server/http/awaitable.h"
 #include "server/registry/store_transfer.h"
-#include "server/routes/work_pools.h"
+#include "server/routes/executor.h"
 
 namespace quire::server {
 

@@ -31,7 +31,7 @@ class StoreCleanupTest : public ::testing::Test {
   StoreCleanupTest() { EXPECT_TRUE(store_.Register(fixture_.New("m"))); }
   ~StoreCleanupTest() override {
     io_.stop();
-    pools_.Join();
+    pools_.executor.Join();
   }
 
   void Start() {

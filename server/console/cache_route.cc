@@ -61,7 +61,7 @@ class CacheChanges : public ChangeSource {
  public:
   CacheChanges(const CacheSources& sources, Viewers& viewers, scheduler::ModelSpec spec, Exchange& exchange,
                std::string salt)
-      : sources_(sources), viewers_(viewers), spec_(std::move(spec)), party_(PartyOf(exchange)) {
+      : sources_(sources), viewers_(viewers), spec_(std::move(spec)), party_(PartyOf(exchange).name()) {
     question_.isolation = IsolationOf(exchange.request(), std::move(salt));
     question_.others = exchange.request().admin;
     question_.nodes_max = kNodesMax;

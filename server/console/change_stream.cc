@@ -38,7 +38,7 @@ std::unique_ptr<StreamCounts::Permit> StreamCounts::Open(const std::string& part
 
 Awaitable<void> StreamChanges(Exchange& exchange, ChangeSource& source, std::function<bool()> draining,
                               StreamCounts& counts) {
-  const auto permit = counts.Open(PartyOf(exchange));
+  const auto permit = counts.Open(PartyOf(exchange).name());
   if (!permit) {
     const api::Error busy{api::ErrorCode::kRateLimited,
                           fmt::format("too many open event streams of this client (limit: {}); close one",

@@ -69,7 +69,7 @@ Awaitable<void> Now(Exchange& exchange, NowRoute& route) {
   if (sources.inspect_engines) co_await sources.inspect_engines(Clock::now() + kEnginesWait);
   if (!route.turns) route.turns.emplace(co_await boost::asio::this_coro::executor);
   PacedTurns::Work encode = [&sources, &viewer] { return EncodeNow(sources, viewer, Clock::now()); };
-  auto body = co_await route.turns->Run(PartyOf(exchange), std::move(encode));
+  auto body = co_await route.turns->Run(PartyOf(exchange).name(), std::move(encode));
   if (!body) {
     co_await SendError(exchange, body.error());
     co_return;

@@ -66,7 +66,7 @@ IoResult DropReceived(int fd) {
 Connection::Connection(Socket&& socket, PartyConnections& parties, std::chrono::nanoseconds write_timeout,
                        uint64_t bytes_per_second_min)
     : peer_(PeerOf(socket)),
-      counted_(parties, PartyOf({}, peer_)),
+      counted_(parties, PartyOf({}, peer_).name()),
       socket_(std::move(socket)),
       timer_(socket_.get_executor()),
       write_timeout_(write_timeout),

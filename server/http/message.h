@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "api/base/fair/party.h"
+
 namespace quire::server {
 
 struct HeaderField {
@@ -27,6 +29,7 @@ struct HttpRequest {
   std::string body;                 // whole, chunks joined
   std::string identity = {};        // name of the API key that let it in; empty where none was needed
   int32_t weight = 1;               // of that key
+  fair::PartyId party = {};         // whose the request is, once that key is known (party.h)
   bool admin = false;  // that key has the admin role, or there are no keys; not set on open routes with keys
 
   // The first field of that (lower-case) name, or null.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/asio/ip/address.hpp>
 #include <optional>
+#include <string>
 
 #include "server/http/exchange.h"
 
@@ -29,9 +30,7 @@ std::optional<ip::address> AddressOf(std::string_view peer) {
   return address;
 }
 
-}  // namespace
-
-std::string PartyOf(std::string_view key, std::string_view peer) {
+std::string NameOf(std::string_view key, std::string_view peer) {
   if (!key.empty()) return "key:" + std::string(key);
   const auto address = AddressOf(peer);
   if (!address) return std::string(peer);
@@ -41,14 +40,19 @@ std::string PartyOf(std::string_view key, std::string_view peer) {
   return ip::address_v6(bytes).to_string() + "/64";
 }
 
+}  // namespace
+
+fair::PartyId PartyOf(std::string_view key, std::string_view peer, int32_t weight) {
+  static fair::PartyTable parties;
+  return parties.Intern(NameOf(key, peer), weight);
+}
+
 bool IsOfThisMachine(std::string_view peer) {
   if (peer.starts_with("unix:")) return true;
   const auto address = AddressOf(peer);
   return address && address->is_loopback();
 }
 
-std::string PartyOf(Exchange& exchange) {
-  return PartyOf(exchange.request().identity, exchange.log().client);
-}
+const fair::PartyId& PartyOf(const Exchange& exchange) { return exchange.request().party; }
 
 }  // namespace quire::server

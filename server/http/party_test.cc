@@ -16,8 +16,8 @@ TEST(PartyOf, WithoutAKeyTheAddressCounts) {
   EXPECT_NE(PartyOf("", "10.0.0.1:1"), PartyOf("", "10.0.0.2:1"));
   // A socket for both families shows IPv4 clients as mapped addresses.
   EXPECT_EQ(PartyOf("", "[::ffff:10.0.0.1]:1"), PartyOf("", "10.0.0.1:1"));
-  EXPECT_EQ(PartyOf("", "unix:1000"), "unix:1000");
-  EXPECT_EQ(PartyOf("", "unknown"), "unknown");
+  EXPECT_EQ(PartyOf("", "unix:1000").name(), "unix:1000");
+  EXPECT_EQ(PartyOf("", "unknown").name(), "unknown");
 }
 
 TEST(PartyOf, AnIpv6NetworkIsOneParty) {

@@ -256,7 +256,7 @@ bool HttpServer::CloseOldest(Place place, size_t party_connections) {
 // place has a request, the reserved ones still say that the server lives.
 std::optional<Place> HttpServer::MakeRoom(Connection::Socket& socket) {
   if (sessions() < transport_.limits.connections + reserved_) return Place::kNormal;
-  const size_t others = parties_.CountOf(PartyOf({}, Connection::PeerOf(socket)));
+  const size_t others = parties_.CountOf(PartyOf({}, Connection::PeerOf(socket)).name());
   if (CloseOldest(Place::kNormal, others)) return Place::kNormal;
   if (reserved_ < kReservedPlaces || CloseOldest(Place::kReserved, 0)) return Place::kReserved;
   return std::nullopt;

@@ -366,7 +366,9 @@ Awaitable<void> Session::Answer(RequestScope& scope) {
     co_await scope.writer.Send(std::move(*refusal));
     co_return;
   }
-  const std::string party = PartyOf(scope.log.key, connection_->peer());
+  HttpRequest& request = scope.parser.request();
+  request.party = PartyOf(request.identity, connection_->peer(), request.weight);
+  const std::string& party = request.party.name();
   scope.body.SetOwner(party);
   scope.body_memory.SetOwner(party, transport_.limits.Bodies());
   scope.answer_memory.SetOwner(party, transport_.limits.Answers());

@@ -12,7 +12,7 @@ namespace {
 
 // An object whose destructor blocks: it runs on the pool, also when the last owner is on the I/O thread.
 template <class T>
-api::Result<std::shared_ptr<T>> DestroyedOn(WorkPool& pool, api::Result<T> object) {
+api::Result<std::shared_ptr<T>> DestroyedOn(WorkKind& pool, api::Result<T> object) {
   if (!object) return std::unexpected(std::move(object.error()));
   const auto destroy = [&pool](T* last) {
     pool.Post([owned = std::unique_ptr<T>(last)]() mutable { owned.reset(); });
@@ -45,7 +45,7 @@ Awaitable<api::Result<std::vector<SharedModel>>> AsyncModelStore::ListStore() {
   co_return models;
 }
 
-Awaitable<api::Result<SharedModel>> AsyncModelStore::Find(std::string name, std::string party) {
+Awaitable<api::Result<SharedModel>> AsyncModelStore::Find(std::string name, fair::PartyId party) {
   auto parsed = api::ParseModelName(name);
   if (!parsed) co_return std::unexpected(std::move(parsed.error()));
   auto recall = [this, wanted = *parsed] { return store_.FindCached(wanted); };
@@ -83,7 +83,7 @@ Awaitable<api::Result<SharedModel>> AsyncModelStore::Register(NewModel model, st
   co_return entered;
 }
 
-Awaitable<bool> AsyncModelStore::HasBlob(std::string blob, std::string party) {
+Awaitable<bool> AsyncModelStore::HasBlob(std::string blob, fair::PartyId party) {
   auto look = [this, name = std::move(blob)] { return store_.HasBlob(name); };
   const bool there = co_await RunBlocking(pools_.reads, std::move(look), party);
   co_return there;

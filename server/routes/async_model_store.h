@@ -1,4 +1,4 @@
-// The model store for the I/O thread: every call runs on the pool of its kind.
+// The model store for the I/O thread: every call runs as work of its kind.
 #pragma once
 
 #include <filesystem>
@@ -8,8 +8,8 @@
 
 #include "api/base/error.h"
 #include "server/http/awaitable.h"
+#include "server/routes/executor.h"
 #include "server/routes/shared_work.h"
-#include "server/routes/work_pools.h"
 #include "server/store/model_store.h"
 
 namespace quire::server {
@@ -23,11 +23,11 @@ class AsyncModelStore {
   // The pools outlive this, and this outlives every call.
   AsyncModelStore(ModelStore store, WorkPools& pools);
 
-  // A model by the name a client gave, in the turn of its party (WorkPool): a file system on which looks take
+  // A model by the name a client gave, in the turn of its party (Executor): a file system on which looks take
   // long holds up a party with many of them, and not the others. One that is in memory waits for no file but
   // the look whether it changed. Errors: an ill-formed name, kNotFound, a broken model, one that cannot be
   // used (StoredModel::refusal).
-  Awaitable<api::Result<SharedModel>> Find(std::string name, std::string party = {});
+  Awaitable<api::Result<SharedModel>> Find(std::string name, fair::PartyId party = {});
   // Newest first; has every change that was made before the call (SharedWork).
   Awaitable<Models> List() { return listing_.Get(); }
 
@@ -35,8 +35,8 @@ class AsyncModelStore {
   Awaitable<api::Result<void>> Copy(std::string from, std::string to);
   Awaitable<api::Result<DeletedModel>> Delete(std::string name);
   Awaitable<api::Result<SharedModel>> Register(NewModel model, std::vector<BlobUse>& uses);
-  Awaitable<bool> HasBlob(std::string blob, std::string party);  // in the party's turn (WorkPool)
-  Awaitable<int64_t> BlobSize(std::string blob);                 // bytes; 0 when there is none
+  Awaitable<bool> HasBlob(std::string blob, fair::PartyId party);  // in the party's turn
+  Awaitable<int64_t> BlobSize(std::string blob);                   // bytes; 0 when there is none
   // What these give is taken away on a pool, wherever its last owner goes.
   Awaitable<api::Result<std::shared_ptr<BlobUpload>>> StartUpload();
   Awaitable<api::Result<std::shared_ptr<const Staging>>> MakeStaging();

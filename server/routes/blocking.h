@@ -21,7 +21,7 @@
 
 #include "server/http/awaitable.h"
 #include "server/http/party.h"
-#include "server/routes/work_pools.h"
+#include "server/routes/executor.h"
 
 namespace quire::server {
 
@@ -56,13 +56,14 @@ struct BlockingJob {
 // cancellation signal, which the I/O thread emits, with a pool thread. What the work throws (std::bad_alloc)
 // is thrown again on the I/O thread, where it ends the one request. `party`: whose turn in the pool it takes.
 template <class Work>
-Awaitable<std::invoke_result_t<Work&>> RunBlocking(WorkPool& pool, Work work, std::string_view party = {}) {
+Awaitable<std::invoke_result_t<Work&>> RunBlocking(WorkKind& pool, Work work,
+                                                   const fair::PartyId& party = {}) {
   namespace asio = boost::asio;
   using Job = BlockingJob<Work>;
   auto job = std::make_shared<Job>(
       std::move(work));  // it owns this coroutine while it runs, so nothing here keeps it
   auto operation = asio::async_initiate<const asio::use_awaitable_t<>, typename Job::Signature>(
-      [](auto handler, WorkPool* workers, std::string_view owner, std::shared_ptr<Job> started) {
+      [](auto handler, WorkKind* workers, fair::PartyId owner, std::shared_ptr<Job> started) {
         auto home = asio::make_work_guard(asio::get_associated_executor(handler));
         started->handler.emplace(std::move(handler));
         workers->Post(
@@ -78,7 +79,7 @@ Awaitable<std::invoke_result_t<Work&>> RunBlocking(WorkPool& pool, Work work, st
 }
 
 // A step that gives nothing back; it stays where it is.
-inline Awaitable<void> RunStep(WorkPool& pool, const std::function<void()>& step) {
+inline Awaitable<void> RunStep(WorkKind& pool, const std::function<void()>& step) {
   auto work = [&step] {
     step();
     return true;
@@ -88,9 +89,8 @@ inline Awaitable<void> RunStep(WorkPool& pool, const std::function<void()>& step
 
 // RunBlocking() in the turn of the party whose exchange it is.
 template <class Work>
-Awaitable<std::invoke_result_t<Work&>> RunFor(Exchange& exchange, WorkPool& pool, Work work) {
-  const std::string party = PartyOf(exchange);
-  auto value = co_await RunBlocking(pool, std::move(work), party);
+Awaitable<std::invoke_result_t<Work&>> RunFor(Exchange& exchange, WorkKind& pool, Work work) {
+  auto value = co_await RunBlocking(pool, std::move(work), PartyOf(exchange));
   co_return value;
 }
 

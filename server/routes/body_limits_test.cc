@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "server/http/party.h"
 #include "server/routes/vector_cache.h"
 #include "server/testing/store_fixture.h"
 #include "server/testing/test_daemon.h"
@@ -192,14 +193,14 @@ TEST(BodyLimits, AnAnswerIsInMemoryOnceWhileItIsSent) {
 // Holds the threads of a pool until it ends.
 class BusyPool {
  public:
-  explicit BusyPool(WorkPool& pool) : pool_(pool) {
+  explicit BusyPool(WorkKind pool) : pool_(pool) {
     for (ptrdiff_t i = 0; i < kThreads; ++i) {
       pool.Post(
           [latches = latches_] {
             latches->begun.count_down();
             latches->go.wait();
           },
-          fmt::format("busy {}", i));
+          PartyOf({}, fmt::format("busy {}", i)));
     }
     latches_->begun.wait();
   }
@@ -207,9 +208,9 @@ class BusyPool {
   BusyPool(const BusyPool&) = delete;
   BusyPool& operator=(const BusyPool&) = delete;
 
-  void AwaitTaskOf(const std::string& party) const {
+  void AwaitTaskOf(const fair::PartyId& party) const {
     for (auto end = std::chrono::steady_clock::now() + 30s; pool_.WaitingOf(party) == 0;) {
-      ASSERT_LT(std::chrono::steady_clock::now(), end) << "no task of " << party;
+      ASSERT_LT(std::chrono::steady_clock::now(), end) << "no task of " << party.name();
       std::this_thread::yield();
     }
   }
@@ -219,7 +220,7 @@ class BusyPool {
   struct Latches {
     std::latch begun{kThreads}, go{1};
   };
-  WorkPool& pool_;
+  WorkKind pool_;
   const std::shared_ptr<Latches> latches_ = std::make_shared<Latches>();
 };
 
@@ -243,7 +244,7 @@ TEST(BodyLimits, WorkOnFilesTakesTheTurnOfItsParty) {
     {
       const BusyPool busy(daemon.pools().reads);
       client.Send(request);
-      busy.AwaitTaskOf("127.0.0.1");
+      busy.AwaitTaskOf(PartyOf({}, "127.0.0.1:1"));
     }
     EXPECT_GT(client.Read(request.starts_with("HEAD")).status, 0) << request;
   }

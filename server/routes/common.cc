@@ -62,7 +62,7 @@ void SetClient(Exchange& exchange, api::Client& client) {
   client.tenant = TenantOf(exchange.request());
   client.weight = exchange.request().weight;
   client.exchange = exchange.id();
-  if (exchange.request().identity.empty()) client.address = PartyOf(exchange);
+  if (exchange.request().identity.empty()) client.address = PartyOf(exchange).name();
 }
 
 std::string QueuePartyOf(Exchange& exchange) {
@@ -122,7 +122,7 @@ Awaitable<std::string> OnlyModelOf(Services& services, Exchange& exchange, std::
   if (!*stored) co_return std::string();
   std::vector<const StoredModel*> able;
   for (const SharedModel& model : **stored) {
-    const auto capabilities = co_await services.inspector.Capabilities(*model, PartyOf(exchange));
+    const auto capabilities = co_await services.inspector.Capabilities(*model, PartyOf(exchange).name());
     if (std::ranges::find(capabilities, capability) != capabilities.end()) able.push_back(model.get());
   }
   if (able.size() > 1) {
@@ -191,7 +191,7 @@ Awaitable<SharedModel> FindModelToAnswer(Services& services, Exchange& exchange,
 Awaitable<bool> SettleImages(Services& services, Exchange& exchange, const StoredModel& model,
                              const api::ImageUse& use, std::vector<api::Message>& messages) {
   if (!use.any) co_return true;
-  const auto sees = co_await services.inspector.Can(model, "vision", PartyOf(exchange));
+  const auto sees = co_await services.inspector.Can(model, "vision", PartyOf(exchange).name());
   const auto settled = sees ? api::SettleImages(use, *sees, messages) : std::unexpected(sees.error());
   if (!settled) {
     co_await SendError(exchange, settled.error());

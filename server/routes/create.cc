@@ -72,7 +72,7 @@ api::Error AsClientError(api::Error error, std::string field) {
 
 class Creation {
  public:
-  Creation(Services& services, ollama::CreateRequest request, std::string party, ProgressStream& progress)
+  Creation(Services& services, ollama::CreateRequest request, fair::PartyId party, ProgressStream& progress)
       : services_(services),
         request_(std::move(request)),
         party_(std::move(party)),
@@ -97,7 +97,7 @@ class Creation {
 
   // A layer that the model has beside those of the request, as a blob that the party was promised.
   void AddLayer(Layer layer) {
-    sources_.Redeem(layer.blob, party_);
+    sources_.Redeem(layer.blob, party_.name());
     model_.other_layers.push_back(std::move(layer));
   }
 
@@ -241,7 +241,7 @@ class Creation {
     const auto tower = std::ranges::find(model_.other_layers, kProjectorLayer, &Layer::media_type);
     if (tower != model_.other_layers.end()) request.projector_path = services_.models.BlobPath(tower->blob);
     const char* const field = own_draft ? "draft_files" : request_.files.empty() ? "from" : "files";
-    const auto inspected = co_await services_.backend.Inspect(std::move(request), party_);
+    const auto inspected = co_await services_.backend.Inspect(std::move(request), party_.name());
     if (!inspected || inspected->error) {
       api::Error error = inspected ? *inspected->error : inspected.error();
       co_return std::unexpected(
@@ -350,7 +350,7 @@ class Creation {
       co_return api::Fail(api::ErrorCode::kInvalidArgument, fmt::format("invalid digest \"{}\"", file.digest),
                           field);
     }
-    sources_.Redeem(*blob, party_);
+    sources_.Redeem(*blob, party_.name());
     const bool there = co_await services_.models.HasBlob(*blob, party_);
     if (there) co_return api::Result<void>();
     co_return api::Fail(api::ErrorCode::kInvalidArgument,
@@ -391,7 +391,7 @@ class Creation {
     request.to = staging->directory().path() / kConverted;
     using Both = std::pair<std::shared_ptr<const Staging>, std::shared_ptr<const Staging>>;
     const auto kept = std::make_shared<const Both>(std::move(from), staging);
-    auto job = co_await services_.backend.Convert(std::move(request), kept, party_);
+    auto job = co_await services_.backend.Convert(std::move(request), kept, party_.name());
     if (!job) co_return std::unexpected(std::move(job.error()));
     while (true) {
       const auto fraction = co_await (*job)->Next();
@@ -433,7 +433,7 @@ class Creation {
     const std::filesystem::path folder = weights.parent_path();
     api::ipc::InspectModel request;
     request.path = std::move(weights);
-    const auto inspected = co_await services_.backend.Inspect(std::move(request), party_);
+    const auto inspected = co_await services_.backend.Inspect(std::move(request), party_.name());
     if (!inspected) co_return std::unexpected(AsClientError(inspected.error(), field));
     if (inspected->error)
       co_return std::unexpected(WithoutFolder(AsClientError(*inspected->error, field), folder));
@@ -465,7 +465,7 @@ class Creation {
 
   Services& services_;
   const ollama::CreateRequest request_;
-  const std::string party_;
+  const fair::PartyId party_;
   ProgressStream& progress_;
   NewModel model_;
   bool described_ = false;              // its details are those of the files
@@ -488,7 +488,7 @@ Awaitable<void> Create(Services& services, Exchange& exchange) {
   }
 }
 
-Awaitable<api::Result<void>> MakeModel(Services& services, ollama::CreateRequest request, std::string party,
+Awaitable<api::Result<void>> MakeModel(Services& services, ollama::CreateRequest request, fair::PartyId party,
                                        ProgressStream& progress, std::vector<Layer> more_layers) {
   Creation creation(services, std::move(request), std::move(party), progress);
   for (Layer& layer : more_layers) creation.AddLayer(std::move(layer));

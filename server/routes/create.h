@@ -17,7 +17,7 @@ Awaitable<void> Create(Services& services, Exchange& exchange);
 // The same for a request that was parsed, or made up, as far as its end: `progress` goes on. `more_layers`
 // are kept with the model; `party` was promised their blobs, as those of the request's files (BlobUsers).
 Awaitable<api::Result<void>> MakeModel(Services& services, api::ollama::CreateRequest request,
-                                       std::string party, ProgressStream& progress,
+                                       fair::PartyId party, ProgressStream& progress,
                                        std::vector<Layer> more_layers = {});
 
 }  // namespace quire::server

@@ -238,7 +238,7 @@ Awaitable<api::Result<api::EmbedRequest>> Parse(Services& services, Exchange& ex
 }
 
 // Where a reply to this body is written, which has `numbers` of them; null: at once.
-WorkPool* PoolForReply(Services& services, uint64_t body_bytes, size_t numbers) {
+WorkKind* PoolForReply(Services& services, uint64_t body_bytes, size_t numbers) {
   if (numbers > kLargeReplyNumbers || body_bytes > kLargeBodyBytes) return &services.pools.cpu;
   return numbers > kSmallReplyNumbers ? &services.pools.parses : nullptr;
 }
@@ -252,7 +252,7 @@ Awaitable<std::string> EncodeVectors(Services& services, Exchange& exchange, con
     result.vectors.clear();
     return body;
   };
-  WorkPool* const pool = PoolForReply(services, exchange.body_bytes(), width * result.vectors.size());
+  WorkKind* const pool = PoolForReply(services, exchange.body_bytes(), width * result.vectors.size());
   if (pool == nullptr) co_return work();
   auto body = co_await RunFor(exchange, *pool, std::move(work));
   co_return body;
@@ -295,7 +295,7 @@ GenerationJob TextGenerationJob(api::openai::TextGenerationRequest parsed,
 Awaitable<void> AnswerRoot(Services& services, Exchange& exchange) {
   auto work = [&body = exchange.request().body] { return api::openai::IsTextGeneration(body); };
   bool text = false;
-  if (WorkPool* pool = PoolFor(services, exchange.body_bytes())) {
+  if (WorkKind* pool = PoolFor(services, exchange.body_bytes())) {
     text = co_await RunFor(exchange, *pool, std::move(work));
   } else {
     text = work();
@@ -322,7 +322,7 @@ Awaitable<void> Info(Services& services, Exchange& exchange) {
   if (!named) co_return;
   const auto model = co_await FindModel(services, exchange, name);
   if (!model) co_return;
-  const std::string party = PartyOf(exchange);
+  const std::string party = PartyOf(exchange).name();
   const auto capabilities = co_await services.inspector.Capabilities(*model, party);
   const bool ranks = std::ranges::find(capabilities, "rerank") != capabilities.end();
   const int32_t length = co_await services.inspector.DefaultContext(*model, party);

@@ -13,10 +13,10 @@
 #include "server/http/awaitable.h"
 #include "server/http/router.h"
 #include "server/routes/async_model_store.h"
+#include "server/routes/executor.h"
 #include "server/routes/inspector.h"
 #include "server/routes/progress_stream.h"
 #include "server/routes/relay.h"
-#include "server/routes/work_pools.h"
 
 namespace quire::server {
 
@@ -31,7 +31,7 @@ struct Services {
   WorkPools& pools;
   std::function<bool()> draining;
   // Gets a model from its registry into the store, for a party. Empty: there are no registries.
-  std::function<Awaitable<api::Result<void>>(api::ModelName name, std::string party,
+  std::function<Awaitable<api::Result<void>>(api::ModelName name, fair::PartyId party,
                                              ProgressStream& progress)>
       fetch = {};
   VectorCache* vectors = nullptr;  // null: every text is computed

@@ -169,11 +169,11 @@ Awaitable<void> Show(Services& services, Exchange& exchange) {
   const SharedModel& model = *found;
   std::optional<ollama::LoadCheck> check;
   if (request->check) {
-    const auto inspected = co_await services.inspector.CheckLoad(*model, PartyOf(exchange));
+    const auto inspected = co_await services.inspector.CheckLoad(*model, PartyOf(exchange).name());
     check = CheckOf(inspected, services.backend.memory_limit());
     check->error = ShownText(exchange, check->error);
   }
-  auto description = co_await services.inspector.Describe(*model, request->verbose, PartyOf(exchange));
+  auto description = co_await services.inspector.Describe(*model, request->verbose, PartyOf(exchange).name());
   if (!description && check) description = std::make_shared<const api::ipc::Inspected>();
   if (!description) {
     co_await SendError(exchange, description.error());
@@ -183,7 +183,7 @@ Awaitable<void> Show(Services& services, Exchange& exchange) {
     co_await SendError(exchange, *full);
     co_return;
   }
-  const int32_t context_length = co_await services.inspector.DefaultContext(*model, PartyOf(exchange));
+  const int32_t context_length = co_await services.inspector.DefaultContext(*model, PartyOf(exchange).name());
   // This client looks its models up by the name it finds here.
   const std::string* agent = exchange.request().Find("user-agent");
   const bool named = agent != nullptr && agent->starts_with("GitHubCopilotChat/");

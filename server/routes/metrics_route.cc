@@ -22,7 +22,7 @@ struct MetricsRoute {
 Awaitable<void> Scrape(MetricsRoute& route, Exchange& exchange) {
   if (!route.turns) route.turns.emplace(co_await boost::asio::this_coro::executor);
   PacedTurns::Work write = [&route] { return route.metrics.Text(route.snapshot()); };
-  auto body = co_await route.turns->Run(PartyOf(exchange), std::move(write));
+  auto body = co_await route.turns->Run(PartyOf(exchange).name(), std::move(write));
   if (!body) {
     co_await SendError(exchange, body.error());
     co_return;

@@ -108,7 +108,7 @@ Awaitable<void> ShowModel(Services& services, Exchange& exchange) {
     co_await SendError(exchange, model.error());
     co_return;
   }
-  openai::ModelEntry entry = co_await EntryOf(services, **model, PartyOf(exchange));
+  openai::ModelEntry entry = co_await EntryOf(services, **model, PartyOf(exchange).name());
   entry.id = name;
   HttpResponse response{.body = openai::EncodeModel(entry)};
   co_await exchange.Send(std::move(response));

@@ -250,7 +250,7 @@ std::string Shortened(std::string_view text) {
 
 // What the reply says of the event. The `last` one of a reply that is sent whole frees what that was made of,
 // which may be as large, where it was made: the job has no encoder any more.
-Awaitable<std::string> EncodeEvent(Exchange& exchange, WorkPool& cpu, ChoiceEvent& entry, bool last,
+Awaitable<std::string> EncodeEvent(Exchange& exchange, WorkKind& cpu, ChoiceEvent& entry, bool last,
                                    size_t reply_bytes, GenerationJob& job) {
   const api::EventContext context = ContextOf(exchange.log(), entry.load, entry.choice);
   const bool large = EncodedBytes(entry, last, reply_bytes, *job.reply) > kLargeReplyBytes;
@@ -270,7 +270,7 @@ Awaitable<std::string> EncodeEvent(Exchange& exchange, WorkPool& cpu, ChoiceEven
 
 // For a job whose reply has about `reply_bytes` so far, this event's included. Sends the event's bytes.
 // False: nothing more can be sent.
-Awaitable<bool> SendEvent(Exchange& exchange, WorkPool& cpu, ChoiceEvent& entry, bool last,
+Awaitable<bool> SendEvent(Exchange& exchange, WorkKind& cpu, ChoiceEvent& entry, bool last,
                           size_t reply_bytes, GenerationJob& job) {
   RequestLog& log = exchange.log();
   if (auto* failed = std::get_if<api::Failed>(&entry.event)) {
@@ -302,7 +302,7 @@ Awaitable<bool> SendEvent(Exchange& exchange, WorkPool& cpu, ChoiceEvent& entry,
 
 // Sends events until all choices have ended, one has failed, or the client has disconnected.
 template <class Source>
-Awaitable<void> Relay(Exchange& exchange, WorkPool& cpu, Source& source, size_t choices, GenerationJob& job) {
+Awaitable<void> Relay(Exchange& exchange, WorkKind& cpu, Source& source, size_t choices, GenerationJob& job) {
   const auto submitted = Clock::now();
   CollectedAnswer answer(exchange, *job.reply);
   for (size_t left = choices; left > 0;) {
@@ -325,7 +325,7 @@ std::optional<api::Error> AsError(std::optional<ParseFailure> refusal) {
 }
 
 // Never throws, so that its end ends the generations too.
-Awaitable<std::exception_ptr> TryRelay(Exchange& exchange, WorkPool& cpu, ConcurrentGenerations& source,
+Awaitable<std::exception_ptr> TryRelay(Exchange& exchange, WorkKind& cpu, ConcurrentGenerations& source,
                                        size_t choices, GenerationJob& job) {
   std::exception_ptr failure;
   try {
@@ -379,8 +379,7 @@ Awaitable<void> SendError(Exchange& exchange, const api::Error& error) {
   co_await exchange.Send(std::move(response));
 }
 
-Awaitable<void> RelayReply(Exchange& exchange, scheduler::Backend& backend, WorkPool& cpu,
-                           GenerationJob job) {
+Awaitable<void> RelayReply(Exchange& exchange, scheduler::Backend& backend, WorkKind& cpu, GenerationJob job) {
   const size_t count = job.choices.size();
   std::deque<Generation> generations;
   for (size_t i = 0; i < count; ++i) generations.emplace_back(backend, job, i, std::move(job.choices[i]));

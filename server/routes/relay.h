@@ -18,7 +18,7 @@
 
 namespace quire::server {
 
-class WorkPool;
+class WorkKind;
 
 // The context of an event that happens now.
 api::EventContext ContextOf(const RequestLog& log, std::chrono::nanoseconds load, size_t choice = 0);
@@ -63,6 +63,6 @@ Awaitable<void> SendError(Exchange& exchange, const api::Error& error);
 // room (Exchange::ReserveAnswer). Cancellation destroys every generation, which ends its work. A large reply,
 // or a large chunk of a stream, is encoded on `cpu`, which outlives the call. Of a reply that is sent whole
 // only its bytes are kept meanwhile.
-Awaitable<void> RelayReply(Exchange& exchange, scheduler::Backend& backend, WorkPool& cpu, GenerationJob job);
+Awaitable<void> RelayReply(Exchange& exchange, scheduler::Backend& backend, WorkKind& cpu, GenerationJob job);
 
 }  // namespace quire::server

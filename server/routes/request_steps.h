@@ -21,7 +21,7 @@
 namespace quire::server {
 
 // Where a body of this length is read and its job made; nullptr: at once, since a pool would cost more.
-inline WorkPool* PoolFor(Services& services, size_t bytes) {
+inline WorkKind* PoolFor(Services& services, size_t bytes) {
   constexpr size_t kAtOnceBytes = size_t{16} << 10;
   if (bytes > kLargeBodyBytes) return &services.pools.cpu;
   return bytes > kAtOnceBytes ? &services.pools.parses : nullptr;
@@ -79,7 +79,7 @@ Awaitable<std::invoke_result_t<Parse&>> ReadRequest(Services& services, Exchange
   uint64_t bytes = 0;
   auto work = [&exchange, &parse, &bytes] { return ParseWithin(exchange, parse, bytes); };
   std::optional<std::invoke_result_t<Parse&>> parsed;
-  if (WorkPool* pool = PoolFor(services, exchange.body_bytes())) {
+  if (WorkKind* pool = PoolFor(services, exchange.body_bytes())) {
     parsed = co_await RunFor(exchange, *pool, std::move(work));
   } else {
     parsed = work();
@@ -185,7 +185,7 @@ Awaitable<std::optional<GenerationJob>> MakeJob(Services& services, Exchange& ex
     job.memory_bytes = MemoryBytes(job.choices);
     return job;
   };
-  WorkPool* pool = PoolFor(services, (exchange.body_bytes() + of_model) * choices);
+  WorkKind* pool = PoolFor(services, (exchange.body_bytes() + of_model) * choices);
   if (pool == nullptr) co_return work();
   auto job = co_await RunFor(exchange, *pool, std::move(work));
   co_return job;

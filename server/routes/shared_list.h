@@ -38,7 +38,8 @@ Awaitable<api::Result<std::string>> EncodeModelList(
   }
   if (entries.size() <= kManyEntries) co_return encode(entries);
   auto work = [&entries, encode] { return encode(entries); };
-  auto body = co_await RunBlocking(services.pools.cpu, std::move(work), kSharedParty);
+  const fair::PartyId party = PartyOf({}, kSharedParty);
+  auto body = co_await RunBlocking(services.pools.cpu, std::move(work), party);
   co_return body;
 }
 

@@ -61,10 +61,10 @@ api::Result<std::string> BlobOf(const Exchange& exchange) {
 
 // Whether the blob is there. Then it stays for the create of this client.
 Awaitable<bool> HasPromised(Services& services, Exchange& exchange, std::string blob) {
-  const std::string party = PartyOf(exchange);
-  services.models.users().Promise(blob, party, BlobUsers::Clock::now());
+  const fair::PartyId& party = PartyOf(exchange);
+  services.models.users().Promise(blob, party.name(), BlobUsers::Clock::now());
   const bool there = co_await services.models.HasBlob(blob, party);
-  if (!there) services.models.users().Withdraw(blob, party);
+  if (!there) services.models.users().Withdraw(blob, party.name());
   co_return there;
 }
 
@@ -110,7 +110,7 @@ Awaitable<void> PutBlob(Services& services, Exchange& exchange) {
     co_await SendError(exchange, upload.error());
     co_return;
   }
-  const std::string party = PartyOf(exchange);
+  const std::string& party = PartyOf(exchange).name();
   services.models.users().Promise(*blob, party, BlobUsers::Clock::now());
   const auto received = co_await Receive(services, exchange, **upload, *blob);
   if (!received || !*received) services.models.users().Withdraw(*blob, party);

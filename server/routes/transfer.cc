@@ -68,11 +68,11 @@ Awaitable<api::Result<void>> Follow(ProgressStream& progress, registry::Transfer
 
 // Brings the files of a hub's repository and makes the model of them.
 Awaitable<api::Result<void>> PullFromHub(Services& services, registry::Transfers& transfers,
-                                         api::ModelName name, registry::HubRequest hub, std::string party,
+                                         api::ModelName name, registry::HubRequest hub, fair::PartyId party,
                                          ProgressStream& progress, bool at_once) {
   ollama::CreateRequest request;
   request.model = name.Display();
-  auto started = transfers.PullFiles(std::move(name), hub, party);
+  auto started = transfers.PullFiles(std::move(name), hub, party.name());
   if (!started) co_return std::unexpected(std::move(started.error()));
   const CancelGuard cancel_guard(*started);
   auto result = co_await Follow(progress, **started, at_once);
@@ -109,7 +109,7 @@ Awaitable<void> Run(Services& services, registry::Transfers& transfers, Exchange
   if (direction == Direction::kPull && registry::IsOfHub(*name)) {
     ProgressStream progress(exchange, request->stream);
     registry::HubRequest hub{request->hub_token, request->hub_endpoint};
-    std::string party = PartyOf(exchange);
+    fair::PartyId party = PartyOf(exchange);
     const auto pulled = co_await PullFromHub(services, transfers, *std::move(name), std::move(hub),
                                              std::move(party), progress, /*at_once=*/false);
     if (pulled) {
@@ -138,7 +138,7 @@ Awaitable<void> Run(Services& services, registry::Transfers& transfers, Exchange
 }  // namespace
 
 Awaitable<api::Result<void>> FetchModel(Services& services, registry::Transfers& transfers,
-                                        api::ModelName name, std::string party, ProgressStream& progress) {
+                                        api::ModelName name, fair::PartyId party, ProgressStream& progress) {
   if (registry::IsOfHub(name)) {
     registry::HubRequest hub;
     auto pulled = co_await PullFromHub(services, transfers, std::move(name), std::move(hub), std::move(party),

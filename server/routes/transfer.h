@@ -16,6 +16,6 @@ void AddTransferRoutes(Router& router, Services& services, registry::Transfers& 
 
 // Pulls a model for a request that needs it, whose client hears of it. As a pull it ends with its client.
 Awaitable<api::Result<void>> FetchModel(Services& services, registry::Transfers& transfers,
-                                        api::ModelName name, std::string party, ProgressStream& progress);
+                                        api::ModelName name, fair::PartyId party, ProgressStream& progress);
 
 }  // namespace quire::server

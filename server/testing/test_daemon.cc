@@ -61,7 +61,7 @@ TestDaemon::~TestDaemon() {
     work_.reset();
   });
   thread_.join();
-  pools_.Join();
+  pools_.executor.Join();
   EXPECT_EQ(server_->sessions(), 0u);
   EXPECT_EQ(api::BlockingCallsOnIoThread(), 0u);
 }

@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 #include <sys/file.h>
 
+#include <algorithm>
 #include <atomic>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <chrono>
+#include <ctime>
 #include <filesystem>
 #include <latch>
 #include <memory>
@@ -35,8 +37,9 @@ constexpr std::string_view kPoolChat =
     R"({"model":"demo","stream":false,"messages":[{"role":"user","content":"hi"}]})";
 
 // Parties take turns however many tasks each has, and one party's tasks keep their order.
-TEST(WorkPool, PartiesTakeTurns) {
-  WorkPool pool(1);
+TEST(Executor, PartiesTakeTurns) {
+  Executor executor(1);
+  WorkKind pool = executor.AddKind(1);
   std::latch begun(1), go(1);
   pool.Post([&] {
     begun.count_down();
@@ -45,16 +48,17 @@ TEST(WorkPool, PartiesTakeTurns) {
   begun.wait();
   std::vector<std::string> order;  // the one thread's
   for (const char* task : {"a1", "a2", "a3", "a4", "b1", "b2", "c1"}) {
-    pool.Post([&order, task] { order.emplace_back(task); }, std::string(task, 1));
+    pool.Post([&order, task] { order.emplace_back(task); }, PartyOf({}, std::string(task, 1)));
   }
   go.count_down();
-  pool.Join();
+  executor.Join();
   EXPECT_EQ(order, (std::vector<std::string>{"a1", "b1", "c1", "a2", "b2", "a3", "a4"}));
 }
 
 // Tasks see that nobody waits for them, also those that begin later.
-TEST(WorkPool, TasksSeeThatTheyShouldStop) {
-  WorkPool pool(1);
+TEST(Executor, TasksSeeThatTheyShouldStop) {
+  Executor executor(1);
+  WorkKind pool = executor.AddKind(1);
   std::latch begun(1), go(1);
   std::vector<bool> seen;  // the one thread's
   pool.Post([&] {
@@ -65,27 +69,28 @@ TEST(WorkPool, TasksSeeThatTheyShouldStop) {
   });
   pool.Post([&] { seen.push_back(api::StopScope::requested()); });
   begun.wait();
-  pool.Stop();
+  executor.Stop();
   go.count_down();
-  pool.Join();
+  executor.Join();
   EXPECT_EQ(seen, (std::vector<bool>{false, true, true}));
 }
 
 // What is posted too late is destroyed when the owner says so, and what it refers to is still there.
-TEST(WorkPool, TasksThatComeTooLateAreDropped) {
-  WorkPool pool(1);
-  pool.Join();
+TEST(Executor, TasksThatComeTooLateAreDropped) {
+  Executor executor(1);
+  WorkKind pool = executor.AddKind(1);
+  executor.Join();
   const auto kept = std::make_shared<int>(1);
   pool.Post([kept] { ADD_FAILURE() << "it ran"; });
   EXPECT_EQ(kept.use_count(), 2);
-  EXPECT_TRUE(pool.DropWaiting());
+  executor.DropWaiting();
   EXPECT_EQ(kept.use_count(), 1);
-  EXPECT_FALSE(pool.DropWaiting());
 }
 
 // A party whose task runs waits for one that has none.
-TEST(WorkPool, APartyThatRunsNothingIsNext) {
-  WorkPool pool(3);
+TEST(Executor, APartyThatRunsNothingIsNext) {
+  Executor executor(3);
+  WorkKind pool = executor.AddKind(3);
   std::latch begun(3), go(1), first(1);
   for (const char* party : {"a", "c", "d"}) {
     pool.Post(
@@ -93,7 +98,7 @@ TEST(WorkPool, APartyThatRunsNothingIsNext) {
           begun.count_down();
           until.wait();
         },
-        party);
+        PartyOf({}, party));
   }
   begun.wait();
   std::vector<std::string> order;
@@ -104,21 +109,22 @@ TEST(WorkPool, APartyThatRunsNothingIsNext) {
           order.emplace_back(task);
           done.count_down();
         },
-        std::string(task, 1));
+        PartyOf({}, std::string(task, 1)));
   }
   first.count_down();  // the other threads still run tasks of "a" and "c"
   done.wait();
   go.count_down();
-  pool.Join();
+  executor.Join();
   EXPECT_EQ(order, (std::vector<std::string>{"b1", "a1"}));
 }
 
 // However many tasks a party has, another that comes finds a thread; and all of its tasks are run once it
 // may.
-TEST(WorkPool, OnePartyLeavesAThreadForTheNext) {
+TEST(Executor, OnePartyLeavesAThreadForTheNext) {
   constexpr int kTasks = 64;
   for (const size_t threads : {size_t{2}, size_t{3}}) {
-    WorkPool pool(threads);
+    Executor executor(threads);
+    WorkKind pool = executor.AddKind(threads);
     const auto held = static_cast<int>(threads) - 1;
     std::latch begun(held), go(1);
     for (int i = 0; i < held; ++i) {
@@ -127,29 +133,52 @@ TEST(WorkPool, OnePartyLeavesAThreadForTheNext) {
             begun.count_down();
             go.wait();
           },
-          "a");
+          PartyOf({}, "a"));
     }
     begun.wait();
     std::atomic<int> run = 0;
-    for (int i = 0; i < kTasks; ++i) pool.Post([&run] { ++run; }, "a");
+    for (int i = 0; i < kTasks; ++i) pool.Post([&run] { ++run; }, PartyOf({}, "a"));
     for (int i = 0; i < 8; ++i) {
       std::latch done(1);
-      pool.Post([&done] { done.count_down(); }, "b");
+      pool.Post([&done] { done.count_down(); }, PartyOf({}, "b"));
       done.wait();
     }
     EXPECT_EQ(run, 0) << threads << " threads";
     go.count_down();
-    pool.Join();
+    executor.Join();
     EXPECT_EQ(run, kTasks) << threads << " threads";
   }
 }
 
+// Whoever has as many tasks has as many turns by its weight of the processor's time.
+TEST(Executor, SharesProcessorTimeByWeight) {
+  Executor executor(1);
+  WorkKind pool = executor.AddKind(1);
+  std::latch go(1);
+  pool.Post([&go] { go.wait(); });
+  std::string order;  // the one thread's
+  const auto compute = [&order](char party) {
+    order += party;
+    const auto processor_time = [] { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; };
+    for (const double end = processor_time() + 0.002; processor_time() < end;) {
+    }
+  };
+  for (int i = 0; i < 100; ++i) {
+    pool.Post([&compute] { compute('a'); }, PartyOf("a", ""));
+    pool.Post([&compute] { compute('b'); }, PartyOf("b", "", 3));
+  }
+  go.count_down();
+  executor.Join();
+  EXPECT_NEAR(static_cast<double>(std::count(order.begin(), order.begin() + 100, 'b')), 75, 5);
+}
+
 // There is nobody to keep a thread free for: a pool of the store runs nothing but the daemon's own work.
-TEST(WorkPool, WorkOfNoPartyHasAllThreads) {
-  WorkPool pool(2);
+TEST(Executor, WorkOfNoPartyHasAllThreads) {
+  Executor executor(2);
+  WorkKind pool = executor.AddKind(2);
   std::latch both(2);
   for (int i = 0; i < 2; ++i) pool.Post([&both] { both.arrive_and_wait(); });
-  pool.Join();
+  executor.Join();
   EXPECT_TRUE(both.try_wait());
 }
 
@@ -166,7 +195,7 @@ class Pools : public ::testing::Test {
   }
 
   // Keeps a pool's threads until the end of the test.
-  void Block(WorkPool& pool, int threads) {
+  void Block(WorkKind pool, int threads) {
     auto taken = std::make_shared<std::latch>(threads);
     for (int i = 0; i < threads; ++i) {
       pool.Post([this, taken] {
@@ -193,7 +222,8 @@ class Pools : public ::testing::Test {
 
 // As std::bad_alloc does.
 TEST(RunBlocking, WhatTheWorkThrowsReachesItsCoroutine) {
-  WorkPool pool(1);
+  Executor executor(1);
+  WorkKind pool = executor.AddKind(1);
   boost::asio::io_context io;
   std::string caught;
   const auto run = [&]() -> Awaitable<void> {
@@ -210,7 +240,7 @@ TEST(RunBlocking, WhatTheWorkThrowsReachesItsCoroutine) {
   };
   boost::asio::co_spawn(io, run, boost::asio::detached);
   io.run();
-  pool.Join();
+  executor.Join();
   EXPECT_EQ(caught, "no memory7");
 }
 
@@ -242,8 +272,8 @@ TEST_F(Pools, TheStoresLockHoldsUpNoChatAndNoList) {
 
 // The parses of one address's large bodies wait for the thread that its party may have.
 TEST_F(Pools, EmbeddingsAndRankingsTakeTheTurnOfTheirParty) {
-  WorkPool& cpu = daemon_.pools().cpu;
-  const std::string party = PartyOf("", "127.0.0.1:1");
+  WorkKind cpu = daemon_.pools().cpu;
+  const fair::PartyId party = PartyOf("", "127.0.0.1:1");
   std::latch busy(1), other(1);
   cpu.Post(
       [&] {
