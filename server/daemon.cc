@@ -116,7 +116,7 @@ class Daemon {
             },
         .client_text = [paths = PrivatePaths(models_.root(), {runner.path().parent_path()})](
                            std::string_view message) { return paths.Hide(message); },
-        .compute = [this](const std::function<void()>& step) { return RunStep(pools_.handshakes, step); }};
+        .compute = [this](auto& party, auto& step) { return RunStep(pools_.handshakes, step, party); }};
     services_.vectors = &vectors_;
     if (snapshots_) services_.disk_tier = [this] { return snapshots_->tier(); };
     AddRoutes(transport.router, services_);

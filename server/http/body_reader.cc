@@ -9,6 +9,8 @@ namespace {
 
 // The body of a request that is refused is read and dropped up to this size to keep the connection.
 constexpr uint64_t kDroppedBodyBytesMax = uint64_t{256} << 10;
+constexpr uint64_t kSmallBodyBytes = uint64_t{64} << 10;  // a body that has no more needs no turn
+constexpr size_t kSmallPieceBytes = size_t{1} << 10;      // nor does such a piece of one that has
 
 }  // namespace
 
@@ -29,9 +31,15 @@ Awaitable<bool> BodyReader::More() {
   const size_t before = body.size();
   while (!parser_.done() && body.size() == before) {
     const size_t had = body.size();
-    const bool may_copy = co_await MayCopy();
-    if (!may_copy) co_return false;
+    std::optional<IoTurns::Turn> turn;
+    if (NeedsTurn()) {
+      waits_for_turn_ = true;
+      turn.emplace(co_await turns_.Wait(party_));
+      waits_for_turn_ = false;
+      if (!*turn) co_return false;
+    }
     const auto used = parser_.Feed(connection_.input());
+    turn.reset();
     if (!used) {
       failure_ = used.error();
       co_return false;
@@ -51,14 +59,10 @@ Awaitable<bool> BodyReader::More() {
   co_return true;
 }
 
-// What has come of a large body waits for its turn. False: canceled.
-Awaitable<bool> BodyReader::MayCopy() {
-  const bool large = std::max(parser_.body_bytes(), parser_.content_length()) > BodyTurns::kSmallBodyBytes;
-  if (!large || connection_.input().size() <= BodyTurns::kSmallPieceBytes) co_return true;
-  waits_for_turn_ = true;
-  const bool called = co_await turns_.Wait(party_);
-  waits_for_turn_ = false;
-  co_return called;
+// What has come of a large body.
+bool BodyReader::NeedsTurn() const {
+  return std::max(parser_.body_bytes(), parser_.content_length()) > kSmallBodyBytes &&
+         connection_.input().size() > kSmallPieceBytes;
 }
 
 Awaitable<std::optional<std::string>> BodyReader::Next() {

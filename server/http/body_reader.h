@@ -11,9 +11,10 @@
 #include <utility>
 
 #include "server/http/awaitable.h"
-#include "server/http/body_turns.h"
 #include "server/http/connection.h"
+#include "server/http/io_turns.h"
 #include "server/http/parser.h"
+#include "server/http/party.h"
 #include "server/http/rate_lag.h"
 #include "server/http/transport.h"
 
@@ -27,11 +28,11 @@ class BodyReader {
         parser_(parser),
         limits_(transport.limits),
         turns_(*transport.body_turns),
-        party_(connection.party()),
+        party_(PartyOf({}, connection.peer())),
         lag_(limits_.body_bytes_per_second_min) {}
 
   // Whose the body is (PartyOf), once its key is known.
-  void SetOwner(std::string party) { party_ = std::move(party); }
+  void SetOwner(fair::PartyId party) { party_ = std::move(party); }
 
   // The whole body was read; also when there is none.
   bool done() const { return parser_.done(); }
@@ -51,13 +52,13 @@ class BodyReader {
   Awaitable<bool> Drop();
 
  private:
-  Awaitable<bool> MayCopy();
+  bool NeedsTurn() const;
 
   Connection& connection_;
   HttpParser& parser_;
   const TransportLimits& limits_;
-  BodyTurns& turns_;
-  std::string party_;
+  IoTurns& turns_;
+  fair::PartyId party_;
   bool started_ = false;
   RateLag lag_;
   bool waits_for_turn_ = false;

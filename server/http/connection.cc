@@ -100,12 +100,12 @@ Awaitable<bool> Connection::WaitForFirstByte(Clock::time_point deadline) {
   co_return !ec && !gone_;
 }
 
-Awaitable<bool> Connection::StartTls(const TlsContext& context, HandshakeTurns& turns,
+Awaitable<bool> Connection::StartTls(const TlsContext& context, const ComputeStep& compute,
                                      Clock::time_point deadline) {
   tls_ = std::make_unique<TlsStream>(socket_, context);
   Arm(deadline);
-  std::string party = counted_.party();
-  const bool done = co_await tls_->Handshake(turns, std::move(party));
+  fair::PartyId party = PartyOf({}, peer_);
+  const bool done = co_await tls_->Handshake(compute, std::move(party));
   Disarm();
   if (!done) gone_ = true;
   co_return done;

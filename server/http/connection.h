@@ -40,7 +40,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Awaitable<bool> WaitForFirstByte(Clock::time_point deadline);
   // Speaks TLS from now on. False when the handshake failed or was not done by `deadline`. REQUIRES: called
   // before anything is read or written.
-  Awaitable<bool> StartTls(const TlsContext& context, HandshakeTurns& turns, Clock::time_point deadline);
+  Awaitable<bool> StartTls(const TlsContext& context, const ComputeStep& compute, Clock::time_point deadline);
 
   // Bytes that came and were not used yet.
   std::string_view input() const { return input_; }

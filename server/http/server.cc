@@ -89,10 +89,7 @@ api::Result<std::optional<tcp::endpoint>> ListeningAddress(int listening_fd) {
 }
 
 HttpServer::HttpServer(asio::any_io_executor executor, Transport transport)
-    : executor_(std::move(executor)),
-      transport_(std::move(transport)),
-      handshake_turns_(transport_.compute),
-      session_ended_(executor_) {}
+    : executor_(std::move(executor)), transport_(std::move(transport)), session_ended_(executor_) {}
 
 HttpServer::~HttpServer() = default;
 
@@ -354,7 +351,7 @@ Awaitable<bool> HttpServer::ShakeHands(Handshake& handshake) {
   if (!begun) co_return false;
   handshake.begun = true;
   LimitHandshakes();
-  const bool done = co_await handshake.connection->StartTls(*tls_, handshake_turns_, deadline);
+  const bool done = co_await handshake.connection->StartTls(*tls_, transport_.compute, deadline);
   co_return done;
 }
 

@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "api/base/error.h"
-#include "server/http/handshake_turns.h"
 #include "server/http/party_connections.h"
 #include "server/http/session.h"
 #include "server/http/tls.h"
@@ -117,7 +116,6 @@ class HttpServer {
   boost::asio::any_io_executor executor_;
   Transport transport_;
   std::optional<TlsContext> tls_;
-  HandshakeTurns handshake_turns_;
   std::vector<std::shared_ptr<Acceptor>> acceptors_;
   PartyConnections parties_;
   std::list<Session*> sessions_;

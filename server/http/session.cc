@@ -369,7 +369,7 @@ Awaitable<void> Session::Answer(RequestScope& scope) {
   HttpRequest& request = scope.parser.request();
   request.party = PartyOf(request.identity, connection_->peer(), request.weight);
   const std::string& party = request.party.name();
-  scope.body.SetOwner(party);
+  scope.body.SetOwner(request.party);
   scope.body_memory.SetOwner(party, transport_.limits.Bodies());
   scope.answer_memory.SetOwner(party, transport_.limits.Answers());
   const bool streamed = scope.route->streamed_body_bytes > 0;

@@ -95,10 +95,10 @@ TlsStream::TlsStream(Socket& socket, const TlsContext& context)
 
 TlsStream::~TlsStream() = default;
 
-Awaitable<bool> TlsStream::Handshake(HandshakeTurns& turns, std::string party) {
+Awaitable<bool> TlsStream::Handshake(const ComputeStep& compute, fair::PartyId party) {
   Socket& socket = impl_->stream.next_layer();
   TlsHandshake& handshake =
-      impl_->handshake.emplace(socket, impl_->stream.native_handle(), turns, std::move(party));
+      impl_->handshake.emplace(socket, impl_->stream.native_handle(), compute, std::move(party));
   const bool done = co_await handshake.Run();
   impl_->handshake.reset();
   SSL_set_msg_callback(impl_->stream.native_handle(), CountRecord);

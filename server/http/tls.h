@@ -6,15 +6,22 @@
 #include <boost/system/error_code.hpp>
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 
 #include "api/base/error.h"
+#include "api/base/fair/party.h"
 #include "server/http/awaitable.h"
-#include "server/http/handshake_turns.h"
 
 namespace quire::server {
+
+// Computes a step of a handshake in the turn of a party, where it keeps no client waiting: it may sign or
+// decrypt with the private key, for milliseconds, and anybody who can connect can ask for thousands. Ends
+// when that is done. The step stays where it is until then.
+using ComputeStep =
+    std::function<Awaitable<void>(const fair::PartyId& party, const std::function<void()>& step)>;
 
 struct IoResult {
   boost::system::error_code error;
@@ -45,9 +52,10 @@ class TlsStream {
   TlsStream& operator=(const TlsStream&) = delete;
   ~TlsStream();
 
-  // In the turns of `party`. Once, before anything else.
-  Awaitable<bool> Handshake(HandshakeTurns& turns, std::string party);
-  // A handshake in progress ends without one, once reads and writes of the socket are canceled, too.
+  // `compute` outlives it. Once, before anything else.
+  Awaitable<bool> Handshake(const ComputeStep& compute, fair::PartyId party);
+  // A handshake in progress ends without one, once reads and writes of the socket are canceled, too. A step
+  // that waits for its turn is not computed then.
   void CancelHandshake();
   // A peer that closes without a close_notify is also eof. One that sends record after record without data is
   // an error.

@@ -35,9 +35,9 @@ bool IsHeader(std::string_view header) {
 
 }  // namespace
 
-TlsHandshake::TlsHandshake(asio::generic::stream_protocol::socket& socket, SSL* ssl, HandshakeTurns& turns,
-                           std::string party)
-    : socket_(socket), ssl_(ssl), turn_(turns, socket.get_executor(), std::move(party)) {
+TlsHandshake::TlsHandshake(asio::generic::stream_protocol::socket& socket, SSL* ssl,
+                           const ComputeStep& compute, fair::PartyId party)
+    : socket_(socket), ssl_(ssl), compute_(compute), party_(std::move(party)) {
   input_ = BIO_new(BIO_s_mem());
   output_ = BIO_new(BIO_s_mem());
   if (input_ == nullptr || output_ == nullptr) {
@@ -55,12 +55,14 @@ TlsHandshake::~TlsHandshake() { SSL_set_bio(ssl_, own_, own_); }
 Awaitable<bool> TlsHandshake::Run() {
   SSL_set_accept_state(ssl_);
   Progress progress = Progress::kGoesOn;
-  const std::function<void()> step = [this, &progress] { progress = Step(); };
+  const std::function<void()> step = [this, &progress] {
+    if (!canceled_) progress = Step();
+  };
   for (int records = 0; records < kRecordsMax && progress == Progress::kGoesOn && !malformed_; ++records) {
     const bool came = co_await ReadRecord();
     if (!came) co_return false;
-    const bool computed = co_await turn_.Compute(step);
-    if (!computed) co_return false;
+    co_await compute_(party_, step);
+    if (canceled_) co_return false;
     const bool sent = co_await SendOutput();  // an alert, too
     if (!sent) co_return false;
   }
@@ -71,12 +73,12 @@ Awaitable<bool> TlsHandshake::Run() {
 // Exactly one: what follows the handshake is not for it. A header that is none is left to OpenSSL, which
 // knows what to answer.
 Awaitable<bool> TlsHandshake::ReadRecord() {
-  if (turn_.canceled()) co_return false;
+  if (canceled_) co_return false;
   record_.resize(kHeaderBytes);
   const auto [header_error, header_bytes] = co_await asio::async_read(socket_, asio::buffer(record_), kTuple);
   if (header_error) co_return false;
   malformed_ = !IsHeader(record_);
-  if (turn_.canceled()) co_return false;
+  if (canceled_) co_return false;
   if (!malformed_) {
     record_.resize(kHeaderBytes + ContentBytes(record_));
     const auto [error, bytes] = co_await asio::async_read(
@@ -91,7 +93,7 @@ Awaitable<bool> TlsHandshake::SendOutput() {
   char* bytes = nullptr;
   const long size = BIO_get_mem_data(output_, &bytes);
   if (size <= 0) co_return true;
-  if (turn_.canceled()) co_return false;
+  if (canceled_) co_return false;
   const auto [error, sent] =
       co_await asio::async_write(socket_, asio::buffer(bytes, static_cast<size_t>(size)), kTuple);
   BIO_reset(output_);

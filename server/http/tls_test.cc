@@ -24,6 +24,7 @@
 #include <thread>
 #include <vector>
 
+#include "server/http/party.h"
 #include "server/http/tls_handshake.h"
 #include "server/testing/raw_client.h"
 #include "server/testing/test_server.h"
@@ -138,33 +139,6 @@ class TlsClient {
   std::unique_ptr<SSL, Freed<SSL_free>> ssl_;
 };
 
-void WaitForConnections(TestServer& server, size_t count) {
-  for (size_t seen = 0; seen != count; std::this_thread::yield()) {
-    server.OnIoThread([&] { seen = server.server().sessions(); });
-  }
-}
-
-// All handshakes wait before the first is computed, that of the other address as the last.
-TEST(Tls, PartiesTakeTurns) {
-  constexpr size_t kFlood = 64;
-  TestServer server;
-  const uint16_t port = server.ListenTls(MakeContext());
-  std::vector<std::unique_ptr<TlsClient>> flood(kFlood);
-  for (auto& client : flood) client = std::make_unique<TlsClient>(port);
-  TlsClient innocent(port, kOther);
-  WaitForConnections(server, kFlood + 1);
-  server.AllowHandshakeSteps(0);
-  for (auto& client : flood) client->socket().Send(client->Hello());
-  innocent.socket().Send(innocent.Hello());
-  for (int i = 0; i < 200; ++i) server.OnIoThread([] {});  // all are read
-  server.AllowHandshakeSteps(4);
-  EXPECT_NE(innocent.socket().ReadSome(1), "");
-  const auto answered =
-      std::ranges::count_if(flood, [](const auto& client) { return client->socket().HasInput(); });
-  EXPECT_LE(answered, 3);
-  server.AllowHandshakeSteps(SIZE_MAX);
-}
-
 // One that waits for its client is not closed for those of a party that has hundreds.
 TEST(Tls, AFloodOfHandshakesClosesItsOwn) {
   constexpr size_t kFlood = 520;
@@ -276,14 +250,14 @@ TEST(Tls, ACanceledHandshakeReadsNoMore) {
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
   asio::generic::stream_protocol::socket client(io, asio::generic::stream_protocol(AF_UNIX, 0), ends[0]);
   asio::generic::stream_protocol::socket socket(io, asio::generic::stream_protocol(AF_UNIX, 0), ends[1]);
-  HandshakeTurns turns([](const std::function<void()>& step) -> Awaitable<void> {
+  const ComputeStep compute = [](const fair::PartyId&, const std::function<void()>& step) -> Awaitable<void> {
     step();
     co_return;
-  });
+  };
   const std::unique_ptr<SSL_CTX, Freed<SSL_CTX_free>> context(SSL_CTX_new(TLS_server_method()));
   const std::unique_ptr<SSL, Freed<SSL_free>> ssl(SSL_new(context.get()));
   SSL_set_bio(ssl.get(), BIO_new(BIO_s_mem()), BIO_new(BIO_s_mem()));
-  TlsHandshake handshake(socket, ssl.get(), turns, "party");
+  TlsHandshake handshake(socket, ssl.get(), compute, PartyOf("", "party"));
   handshake.Cancel();
   std::optional<bool> done;
   asio::co_spawn(

@@ -11,12 +11,12 @@
 
 #include "server/http/access.h"
 #include "server/http/body_memory.h"
-#include "server/http/body_turns.h"
-#include "server/http/handshake_turns.h"
+#include "server/http/io_turns.h"
 #include "server/http/origin_check.h"
 #include "server/http/parser.h"
 #include "server/http/request_log.h"
 #include "server/http/router.h"
+#include "server/http/tls.h"
 
 namespace quire::server {
 
@@ -75,7 +75,7 @@ struct Transport {
     return std::string(text);
   };
   // The steps of TLS handshakes. By default they are computed at once, which is for tests.
-  ComputeStep compute = [](const std::function<void()>& step) -> Awaitable<void> {
+  ComputeStep compute = [](const fair::PartyId&, const std::function<void()>& step) -> Awaitable<void> {
     step();
     co_return;
   };
@@ -84,7 +84,7 @@ struct Transport {
   bool draining = false;  // answers carry "Connection: close"
   BodyMemory body_memory = {};
   BodyMemory answer_memory = {};
-  std::shared_ptr<BodyTurns> body_turns = std::make_shared<BodyTurns>();
+  std::shared_ptr<IoTurns> body_turns = std::make_shared<IoTurns>(IoTurns::Pace{.together = 4});  // of pieces
   size_t decoded_bodies = 0;  // that are being decoded now
 };
 

@@ -79,12 +79,13 @@ Awaitable<std::invoke_result_t<Work&>> RunBlocking(WorkKind& pool, Work work,
 }
 
 // A step that gives nothing back; it stays where it is.
-inline Awaitable<void> RunStep(WorkKind& pool, const std::function<void()>& step) {
+inline Awaitable<void> RunStep(WorkKind& pool, const std::function<void()>& step,
+                               const fair::PartyId& party) {
   auto work = [&step] {
     step();
     return true;
   };
-  co_await RunBlocking(pool, std::move(work));
+  co_await RunBlocking(pool, std::move(work), party);
 }
 
 // RunBlocking() in the turn of the party whose exchange it is.

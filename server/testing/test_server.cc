@@ -65,14 +65,12 @@ class TestServer::Presence {
 };
 
 TestServer::TestServer(TransportLimits limits, std::vector<std::string> origins)
-    : released_(io_, std::chrono::steady_clock::time_point::max()),
-      steps_allowed_(io_, std::chrono::steady_clock::time_point::max()) {
+    : released_(io_, std::chrono::steady_clock::time_point::max()) {
   Transport transport{.limits = limits,
                       .router = {},
                       .origins = OriginPolicy(std::move(origins), "box"),
                       .error_response = PlainError,
-                      .on_request = [this](const RequestLog& log) { logs_.push_back(log); },
-                      .compute = [this](const std::function<void()>& step) { return ComputeInTime(step); }};
+                      .on_request = [this](const RequestLog& log) { logs_.push_back(log); }};
   AddRoutes(transport.router);
   server_ = std::make_unique<HttpServer>(io_.get_executor(), std::move(transport));
   const auto bound = server_->Listen({asio::ip::address_v4::loopback(), 0});
@@ -100,19 +98,6 @@ uint16_t TestServer::ListenTls(const TlsContext& context) {
     if (bound) port = bound->port();
   });
   return port;
-}
-
-void TestServer::AllowHandshakeSteps(size_t steps) {
-  OnIoThread([&] {
-    handshake_steps_ = steps;
-    steps_allowed_.cancel();
-  });
-}
-
-Awaitable<void> TestServer::ComputeInTime(const std::function<void()>& step) {
-  while (handshake_steps_ == 0) co_await steps_allowed_.async_wait(kTuple);
-  --handshake_steps_;
-  step();
 }
 
 void TestServer::OnIoThread(std::function<void()> action) {

@@ -30,8 +30,6 @@ class TestServer {
   uint16_t port() const { return port_; }
   // Listens with TLS, too. The port.
   uint16_t ListenTls(const TlsContext& context);
-  // From now on this many steps of TLS handshakes are computed, and then none.
-  void AllowHandshakeSteps(size_t steps);
   HttpServer& server() { return *server_; }
   boost::asio::any_io_executor executor() { return io_.get_executor(); }
 
@@ -50,7 +48,6 @@ class TestServer {
 
  private:
   void AddRoutes(Router& router);
-  Awaitable<void> ComputeInTime(const std::function<void()>& step);
   Awaitable<void> Echo(Exchange& exchange);
   Awaitable<void> Stream(Exchange& exchange);
   Awaitable<void> Upload(Exchange& exchange);
@@ -63,8 +60,6 @@ class TestServer {
   // Keeps the I/O thread when listeners and sessions are gone, until the destructor lets it end.
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{io_.get_executor()};
   boost::asio::steady_timer released_;
-  boost::asio::steady_timer steps_allowed_;  // ends when the number changes
-  size_t handshake_steps_ = SIZE_MAX;        // that may still be computed
   std::promise<void> entered_;
   std::promise<bool> cancel_seen_;
   std::atomic<uint64_t> flooded_bytes_ = 0;

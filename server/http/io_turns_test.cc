@@ -1,4 +1,4 @@
-#include "server/http/body_turns.h"
+#include "server/http/io_turns.h"
 
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ namespace asio = boost::asio;
 using testing::RawClient;
 using testing::TestServer;
 
-class BodyTurnsTest : public ::testing::Test {
+class IoTurnsTest : public ::testing::Test {
  protected:
   // A body of one piece, of the party that its name begins with.
   void Start(const std::string& name) { asio::co_spawn(io_, Copy(name), asio::detached); }
@@ -46,29 +46,32 @@ class BodyTurnsTest : public ::testing::Test {
 
   asio::io_context io_;
   asio::cancellation_signal cancel_;
-  std::shared_ptr<BodyTurns> turns_ = std::make_shared<BodyTurns>();
+  std::shared_ptr<IoTurns> turns_ = std::make_shared<IoTurns>(IoTurns::Pace{.together = 4});
   std::vector<std::string> order_;
   std::vector<std::string> canceled_;
 
+ protected:
+  fair::PartyTable table_;
+
  private:
   Awaitable<void> Copy(std::string name) {
-    const bool called = co_await turns_->Wait(name.substr(0, 1));
-    (called ? order_ : canceled_).push_back(name);
+    const auto turn = co_await turns_->Wait(table_.Intern(name.substr(0, 1)));
+    (turn ? order_ : canceled_).push_back(name);
   }
 };
 
-TEST_F(BodyTurnsTest, AFewPiecesAreCopiedInOneTurnOfTheThread) {
+TEST_F(IoTurnsTest, AFewPiecesAreCopiedInOneTurnOfTheThread) {
   for (int i = 0; i < 100; ++i) Start("a");
   size_t copied = 0;
   for (int turns = 0; copied < 100 && turns < 1000; ++turns) {
     const size_t in_turn = NextTurn().size();
-    EXPECT_LE(in_turn, size_t{BodyTurns::kPiecesTogether});
+    EXPECT_LE(in_turn, 4U);
     copied += in_turn;
   }
   EXPECT_EQ(copied, 100u);
 }
 
-TEST_F(BodyTurnsTest, PartiesTakeTurns) {
+TEST_F(IoTurnsTest, PartiesTakeTurns) {
   for (const char* name : {"a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8", "b1", "c1"}) Start(name);
   std::vector<std::string> all;
   while (all.size() < 10) std::ranges::copy(NextTurn(), std::back_inserter(all));
@@ -76,7 +79,7 @@ TEST_F(BodyTurnsTest, PartiesTakeTurns) {
 }
 
 // It has not been called when it leaves.
-TEST_F(BodyTurnsTest, OneThatIsCanceledLeaves) {
+TEST_F(IoTurnsTest, OneThatIsCanceledLeaves) {
   for (const char* name : {"a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8", "a9"}) Start(name);
   StartCancelable("a10");
   Start("a11");
@@ -88,11 +91,11 @@ TEST_F(BodyTurnsTest, OneThatIsCanceledLeaves) {
   EXPECT_EQ(all, (std::vector<std::string>{"a5", "a6", "a7", "a8", "a9", "a11"}));
 }
 
-TEST_F(BodyTurnsTest, ThoseThatWaitMayEndWithTheirLoop) {
+TEST_F(IoTurnsTest, ThoseThatWaitMayEndWithTheirLoop) {
   {
     asio::io_context ends;
     for (int i = 0; i < 8; ++i) {
-      const auto wait = [this]() -> Awaitable<void> { co_await turns_->Wait("a"); };
+      const auto wait = [this]() -> Awaitable<void> { co_await turns_->Wait(table_.Intern("a")); };
       asio::co_spawn(ends, wait, asio::detached);
     }
     ends.run_for(std::chrono::seconds(0));
@@ -129,18 +132,17 @@ size_t TurnsFor(size_t bodies, const std::string& field, const std::string& body
   return turns;
 }
 
-TEST(BodyTurns, LargeBodiesLeaveTheThreadToOthers) {
+TEST(IoTurns, LargeBodiesLeaveTheThreadToOthers) {
   constexpr size_t kBytes = size_t{200} << 10;
   constexpr size_t kPieces = 6;  // of one, at least, that wait
   const std::string body(kBytes, 'b');
-  EXPECT_GE(TurnsFor(40, "Content-Length: " + std::to_string(kBytes), body),
-            40 * kPieces / BodyTurns::kPiecesTogether);
+  EXPECT_GE(TurnsFor(40, "Content-Length: " + std::to_string(kBytes), body), 40 * kPieces / 4);
   EXPECT_GE(TurnsFor(40, "Transfer-Encoding: chunked", "32000\r\n" + body + "\r\n0\r\n\r\n"),
-            40 * kPieces / BodyTurns::kPiecesTogether);
+            40 * kPieces / 4);
 }
 
 // The last that comes is the only one of its address.
-TEST(BodyTurns, AddressesTakeTurns) {
+TEST(IoTurns, AddressesTakeTurns) {
   const std::string body(size_t{200} << 10, 'b');
   TestServer server;
   std::vector<std::unique_ptr<RawClient>> clients;
