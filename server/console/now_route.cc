@@ -1,4 +1,3 @@
-#include <boost/asio/this_coro.hpp>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -8,8 +7,8 @@
 #include "server/console/change_stream.h"
 #include "server/console/console.h"
 #include "server/console/shared_now.h"
+#include "server/http/io_turns.h"
 #include "server/http/party.h"
-#include "server/routes/paced_turns.h"
 #include "server/routes/relay.h"
 
 namespace quire::server {
@@ -54,7 +53,7 @@ struct NowRoute {
   const NowSources& sources;
   SharedNow shared;
   StreamCounts streams;
-  std::optional<PacedTurns> turns;  // once the thread's executor is known
+  const std::shared_ptr<IoTurns> turns = std::make_shared<IoTurns>(IoTurns::kText);
 };
 
 Awaitable<void> Now(Exchange& exchange, NowRoute& route) {
@@ -67,14 +66,12 @@ Awaitable<void> Now(Exchange& exchange, NowRoute& route) {
   }
   const Viewer viewer = ViewerOf(request);
   if (sources.inspect_engines) co_await sources.inspect_engines(Clock::now() + kEnginesWait);
-  if (!route.turns) route.turns.emplace(co_await boost::asio::this_coro::executor);
-  PacedTurns::Work encode = [&sources, &viewer] { return EncodeNow(sources, viewer, Clock::now()); };
-  auto body = co_await route.turns->Run(PartyOf(exchange).name(), std::move(encode));
-  if (!body) {
-    co_await SendError(exchange, body.error());
-    co_return;
+  HttpResponse response{.headers = {{"Cache-Control", "no-store"}}};
+  {
+    const auto turn = co_await route.turns->Wait(PartyOf(exchange));
+    if (!turn) co_return;
+    response.body = EncodeNow(sources, viewer, Clock::now());
   }
-  HttpResponse response{.body = *std::move(body), .headers = {{"Cache-Control", "no-store"}}};
   co_await exchange.Send(std::move(response));
 }
 

@@ -103,6 +103,29 @@ TEST_F(IoTurnsTest, ThoseThatWaitMayEndWithTheirLoop) {
   turns_ = nullptr;
 }
 
+// A round waits for others four times as long as the last turn took.
+TEST(IoTurns, TextsLeaveTheThreadToOthers) {
+  asio::io_context io;
+  const auto turns = std::make_shared<IoTurns>(IoTurns::kText);
+  fair::PartyTable table;
+  size_t done = 0, rounds = 0, last_done = 0, most = 0;
+  const auto write = [&](std::string party) -> Awaitable<void> {
+    const auto turn = co_await turns->Wait(table.Intern(party));
+    ++done;
+  };
+  for (int i = 0; i < 3; ++i) asio::co_spawn(io, write("a"), asio::detached);
+  std::function<void()> look = [&] {
+    ++rounds;
+    most = std::max(most, done - last_done);
+    last_done = done;
+    if (done < 3) asio::post(io, look);
+  };
+  look();
+  io.run();
+  EXPECT_EQ(most, 1U) << "two turns without another event between them";
+  EXPECT_GE(rounds, 3U);
+}
+
 // Bodies that are all there, on a thread that has nothing else to do. How many turns of the thread they take.
 size_t TurnsFor(size_t bodies, const std::string& field, const std::string& body) {
   TestServer server;

@@ -1,12 +1,11 @@
 #include "server/routes/metrics_route.h"
 
-#include <boost/asio/this_coro.hpp>
 #include <memory>
-#include <optional>
+#include <string>
 #include <utility>
 
+#include "server/http/io_turns.h"
 #include "server/http/party.h"
-#include "server/routes/paced_turns.h"
 #include "server/routes/relay.h"
 
 namespace quire::server {
@@ -16,18 +15,16 @@ namespace {
 struct MetricsRoute {
   const Metrics& metrics;
   const std::function<MetricsSnapshot()> snapshot;
-  std::optional<PacedTurns> turns = {};  // once the thread's executor is known
+  const std::shared_ptr<IoTurns> turns = std::make_shared<IoTurns>(IoTurns::kText);
 };
 
 Awaitable<void> Scrape(MetricsRoute& route, Exchange& exchange) {
-  if (!route.turns) route.turns.emplace(co_await boost::asio::this_coro::executor);
-  PacedTurns::Work write = [&route] { return route.metrics.Text(route.snapshot()); };
-  auto body = co_await route.turns->Run(PartyOf(exchange).name(), std::move(write));
-  if (!body) {
-    co_await SendError(exchange, body.error());
-    co_return;
+  HttpResponse response{.content_type = "text/plain; version=0.0.4; charset=utf-8"};
+  {
+    const auto turn = co_await route.turns->Wait(PartyOf(exchange));
+    if (!turn) co_return;
+    response.body = route.metrics.Text(route.snapshot());
   }
-  HttpResponse response{.content_type = "text/plain; version=0.0.4; charset=utf-8", .body = *std::move(body)};
   co_await exchange.Send(std::move(response));
 }
 
