@@ -14,7 +14,6 @@
 #include "server/http/connection.h"
 #include "server/http/io_turns.h"
 #include "server/http/parser.h"
-#include "server/http/party.h"
 #include "server/http/rate_lag.h"
 #include "server/http/transport.h"
 
@@ -28,7 +27,7 @@ class BodyReader {
         parser_(parser),
         limits_(transport.limits),
         turns_(*transport.body_turns),
-        party_(PartyOf({}, connection.peer())),
+        party_(connection.party()),
         lag_(limits_.body_bytes_per_second_min) {}
 
   // Whose the body is (PartyOf), once its key is known.

@@ -63,15 +63,17 @@ IoResult DropReceived(int fd) {
 
 }  // namespace
 
-Connection::Connection(Socket&& socket, PartyConnections& parties, std::chrono::nanoseconds write_timeout,
+Connection::Connection(Socket&& socket, fair::Quota& connections, std::chrono::nanoseconds write_timeout,
                        uint64_t bytes_per_second_min)
     : peer_(PeerOf(socket)),
-      counted_(parties, PartyOf({}, peer_).name()),
+      connections_(connections),
+      own_(connections, PartyOf({}, peer_)),
       socket_(std::move(socket)),
       timer_(socket_.get_executor()),
       write_timeout_(write_timeout),
       bytes_per_second_min_(bytes_per_second_min),
       write_lag_(bytes_per_second_min) {
+  own_.GrowTo(1);
   error_code ignored;
   socket_.set_option(tcp::no_delay(true), ignored);  // a Unix socket has none and needs none
   ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsentBytesMax,
@@ -104,7 +106,7 @@ Awaitable<bool> Connection::StartTls(const TlsContext& context, const ComputeSte
                                      Clock::time_point deadline) {
   tls_ = std::make_unique<TlsStream>(socket_, context);
   Arm(deadline);
-  fair::PartyId party = PartyOf({}, peer_);
+  fair::PartyId party = own_.party();
   const bool done = co_await tls_->Handshake(compute, std::move(party));
   Disarm();
   if (!done) gone_ = true;

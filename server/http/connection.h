@@ -13,8 +13,8 @@
 #include <string>
 #include <string_view>
 
+#include "api/base/fair/quota.h"
 #include "server/http/awaitable.h"
-#include "server/http/party_connections.h"
 #include "server/http/rate_lag.h"
 #include "server/http/replacement.h"
 #include "server/http/tls.h"
@@ -29,8 +29,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   using Socket = boost::asio::generic::stream_protocol::socket;
 
-  // Counts itself in `parties`, which outlives it. Throws std::bad_alloc, and the socket is as it was.
-  Connection(Socket&& socket, PartyConnections& parties, std::chrono::nanoseconds write_timeout,
+  // Holds one of `connections`, which outlives it. Throws std::bad_alloc, and the socket is as it was.
+  Connection(Socket&& socket, fair::Quota& connections, std::chrono::nanoseconds write_timeout,
              uint64_t bytes_per_second_min);
   ~Connection();
   Connection(const Connection&) = delete;
@@ -85,9 +85,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // "127.0.0.1:40000", "unix:1000" (the peer's user)
   const std::string& peer() const { return peer_; }
   // PartyOf() without a key.
-  const std::string& party() const { return counted_.party(); }
+  const fair::PartyId& party() const { return own_.party(); }
   // The connections of the same party, with this one.
-  size_t party_connections() const { return counted_.count(); }
+  size_t party_connections() const { return connections_.HoldingOf(party()); }
 
  private:
   void Arm(Clock::time_point deadline);
@@ -100,7 +100,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Awaitable<void> DropRest();
 
   std::string peer_;
-  PartyConnections::Lease counted_;
+  fair::Quota& connections_;
+  fair::Quota::Lease own_;
   Socket socket_;
   std::unique_ptr<TlsStream> tls_;  // uses socket_
   boost::asio::steady_timer timer_;

@@ -1,4 +1,6 @@
-// Which connection a new one replaces when there is no place left. A pure function of state.
+// Which connection a new one replaces when there is no place left. A pure function of state. A fair::Quota
+// says only whose connections are too many: which of them is closed depends on what that costs its client,
+// and one that costs nobody anything goes first, whoever has it.
 //
 // Connections that wait for nothing come first: closing ones, then those that have sent no request for a
 // while. To close any other costs its client something. Of these the party with the most connections pays: a

@@ -38,6 +38,14 @@ bool IsEncodable(const HttpResponse& response) {
 
 }  // namespace
 
+std::optional<ParseFailure> FailureOf(const std::optional<fair::Quota::Refusal>& refusal,
+                                      std::string_view what) {
+  if (!refusal) return std::nullopt;
+  if (refusal->bound == fair::Quota::Bound::kParty)
+    return ParseFailure{429, fmt::format("too many large {} of this client in memory", what)};
+  return ParseFailure{503, fmt::format("too many {} in memory", what)};
+}
+
 ResponseWriter::ResponseWriter(const Transport& transport, Connection& connection, HttpRequest& request,
                                RequestLog& log, BodyReader& body, Memory memory,
                                const asio::any_io_executor& executor)
@@ -58,9 +66,9 @@ void ResponseWriter::DropBody() {
 }
 
 std::optional<ParseFailure> ResponseWriter::ReserveRequest(uint64_t bytes) {
-  const uint64_t limit = memory_.body.limits().party;
+  const uint64_t limit = transport_.limits.Bodies().party;
   const uint64_t all = request_.body.size() + bytes;
-  if (all <= limit) return memory_.body.GrowTo(all);
+  if (all <= limit) return FailureOf(memory_.body.GrowTo(all), kBodies);
   return ParseFailure{
       413,
       fmt::format("the request, with a copy for each choice, takes more than {} bytes of memory", limit)};
@@ -70,7 +78,7 @@ void ResponseWriter::ShrinkRequest(uint64_t bytes) { memory_.body.ShrinkTo(reque
 
 std::optional<ParseFailure> ResponseWriter::ReserveAnswer(uint64_t bytes) {
   const uint64_t limit = transport_.limits.answer_bytes_max;
-  if (bytes <= limit) return memory_.answer.GrowTo(bytes);
+  if (bytes <= limit) return FailureOf(memory_.answer.GrowTo(bytes), kAnswers);
   return ParseFailure{
       413, fmt::format("the answer is larger than {} bytes, the limit of one that is sent whole; ask for "
                        "fewer tokens, choices, logprobs or texts, or for a stream",

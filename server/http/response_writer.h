@@ -5,13 +5,14 @@
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "api/base/fair/quota.h"
 #include "server/http/access.h"
-#include "server/http/body_memory.h"
 #include "server/http/body_reader.h"
 #include "server/http/connection.h"
 #include "server/http/content_encoding.h"
@@ -20,12 +21,17 @@
 
 namespace quire::server {
 
+// Why there is no memory for a body or an answer, as a client reads it: 429 for its party's share, else 503.
+inline constexpr std::string_view kBodies = "request bodies", kAnswers = "answers";
+std::optional<ParseFailure> FailureOf(const std::optional<fair::Quota::Refusal>& refusal,
+                                      std::string_view what);
+
 class ResponseWriter : public Exchange {
  public:
   // All references outlive the writer.
   struct Memory {
-    BodyMemoryLease& body;
-    BodyMemoryLease& answer;
+    fair::Quota::Lease& body;
+    fair::Quota::Lease& answer;
   };
   ResponseWriter(const Transport& transport, Connection& connection, HttpRequest& request, RequestLog& log,
                  BodyReader& body, Memory memory, const boost::asio::any_io_executor& executor);

@@ -142,7 +142,9 @@ api::Result<void> HttpServer::Adopt(int listening_fd, Security security) {
 void HttpServer::SetLimits(const TransportLimits& limits) {
   transport_.limits = limits;
   uint64_t& bodies = transport_.limits.buffered_bodies_bytes;
-  bodies = std::max(bodies, transport_.body_memory.held());
+  bodies = std::max(bodies, transport_.bodies.held());
+  transport_.bodies.SetLimits(transport_.limits.Bodies());
+  transport_.answers.SetLimits(transport_.limits.Answers());
 }
 
 void HttpServer::Start(std::shared_ptr<Acceptor> acceptor, ListenerInfo listener) {
@@ -253,7 +255,7 @@ bool HttpServer::CloseOldest(Place place, size_t party_connections) {
 // place has a request, the reserved ones still say that the server lives.
 std::optional<Place> HttpServer::MakeRoom(Connection::Socket& socket) {
   if (sessions() < transport_.limits.connections + reserved_) return Place::kNormal;
-  const size_t others = parties_.CountOf(PartyOf({}, Connection::PeerOf(socket)).name());
+  const size_t others = connections_.HoldingOf(PartyOf({}, Connection::PeerOf(socket)));
   if (CloseOldest(Place::kNormal, others)) return Place::kNormal;
   if (reserved_ < kReservedPlaces || CloseOldest(Place::kReserved, 0)) return Place::kReserved;
   return std::nullopt;
@@ -325,7 +327,7 @@ Awaitable<void> HttpServer::RunSession(Connection::Socket socket, ListenerInfo l
   {
     const PlaceLease lease(reserved_, place);
     const TransportLimits& limits = transport_.limits;
-    auto connection = std::make_shared<Connection>(std::move(socket), parties_, limits.write_timeout,
+    auto connection = std::make_shared<Connection>(std::move(socket), connections_, limits.write_timeout,
                                                    limits.body_bytes_per_second_min);
     bool usable = true;
     if (listener.security == Security::kTls) {

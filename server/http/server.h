@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "api/base/error.h"
-#include "server/http/party_connections.h"
+#include "api/base/fair/quota.h"
 #include "server/http/session.h"
 #include "server/http/tls.h"
 #include "server/http/transport.h"
@@ -73,8 +73,8 @@ class HttpServer {
   // Connections without a request in progress.
   size_t idle_sessions() const;
   size_t sessions() const { return sessions_.size() + handshakes_.size(); }
-  uint64_t buffered_bodies_bytes() const { return transport_.body_memory.held(); }
-  uint64_t collected_answers_bytes() const { return transport_.answer_memory.held(); }
+  uint64_t buffered_bodies_bytes() const { return transport_.bodies.held(); }
+  uint64_t collected_answers_bytes() const { return transport_.answers.held(); }
 
  private:
   using Acceptor = boost::asio::basic_socket_acceptor<boost::asio::generic::stream_protocol>;
@@ -117,7 +117,7 @@ class HttpServer {
   Transport transport_;
   std::optional<TlsContext> tls_;
   std::vector<std::shared_ptr<Acceptor>> acceptors_;
-  PartyConnections parties_;
+  fair::Quota connections_;  // each holds one; MakeRoom() has their bound
   std::list<Session*> sessions_;
   std::list<Handshake> handshakes_;       // TLS connections that are not sessions yet, oldest first
   std::vector<Replaceable> replaceable_;  // of one place, the next one last; all are there

@@ -67,8 +67,6 @@ std::string_view RequestedHeaders(const HttpRequest& request) {
 struct Session::RequestScope {
   RequestScope(Transport& transport, Connection& connection, const asio::any_io_executor& executor)
       : parser(transport.limits.parser),
-        body_memory(transport.body_memory),
-        answer_memory(transport.answer_memory),
         body(connection, parser, transport),
         writer(transport, connection, parser.request(), log, body, {body_memory, answer_memory}, executor) {
     log.id = api::RandomId("req_");
@@ -77,8 +75,8 @@ struct Session::RequestScope {
   }
 
   HttpParser parser;
-  BodyMemoryLease body_memory;
-  BodyMemoryLease answer_memory;
+  fair::Quota::Lease body_memory;    // of nobody until the key is known
+  fair::Quota::Lease answer_memory;  // likewise
   RequestLog log;
   BodyReader body;
   ResponseWriter writer;
@@ -241,14 +239,14 @@ Awaitable<std::expected<bool, ParseFailure>> Session::ReadHeader(RequestScope& s
 Awaitable<std::expected<bool, ParseFailure>> Session::ReadBody(RequestScope& scope) {
   const std::string& body = scope.parser.request().body;
   // What is only announced takes nothing from others.
-  if (auto full = scope.body_memory.ReasonAgainst(scope.parser.content_length())) {
+  if (auto full = FailureOf(scope.body_memory.RefusalFor(scope.parser.content_length()), kBodies)) {
     co_return std::unexpected<ParseFailure>(*std::move(full));
   }
   while (!scope.parser.done()) {
     const bool came = co_await scope.body.More();
     if (!came && scope.body.failure()) co_return std::unexpected<ParseFailure>(*scope.body.failure());
     if (!came) co_return false;
-    if (auto full = scope.body_memory.GrowTo(body.size())) {
+    if (auto full = FailureOf(scope.body_memory.GrowTo(body.size()), kBodies)) {
       co_return std::unexpected<ParseFailure>(*std::move(full));
     }
   }
@@ -342,7 +340,7 @@ Awaitable<std::expected<void, ParseFailure>> Session::DecodeBody(RequestScope& s
     const auto step = decoder.Step(std::max(kStepsBytes / transport_.decoded_bodies, kStepBytesMin));
     if (!step) co_return std::unexpected<ParseFailure>(step.error());
     done = *step;
-    if (auto full = scope.body_memory.GrowTo(encoded.size() + decoder.decoded_bytes())) {
+    if (auto full = FailureOf(scope.body_memory.GrowTo(encoded.size() + decoder.decoded_bytes()), kBodies)) {
       co_return std::unexpected<ParseFailure>(*std::move(full));
     }
     if (!done) co_await asio::post(executor, asio::use_awaitable);
@@ -368,10 +366,9 @@ Awaitable<void> Session::Answer(RequestScope& scope) {
   }
   HttpRequest& request = scope.parser.request();
   request.party = PartyOf(request.identity, connection_->peer(), request.weight);
-  const std::string& party = request.party.name();
   scope.body.SetOwner(request.party);
-  scope.body_memory.SetOwner(party, transport_.limits.Bodies());
-  scope.answer_memory.SetOwner(party, transport_.limits.Answers());
+  scope.body_memory = fair::Quota::Lease(transport_.bodies, request.party);
+  scope.answer_memory = fair::Quota::Lease(transport_.answers, request.party);
   const bool streamed = scope.route->streamed_body_bytes > 0;
   const auto allowed = scope.parser.AllowBody(BodyBytesMax(*scope.route, transport_.limits));
   if (!allowed) {

@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "api/base/fair/quota.h"
 #include "server/http/access.h"
-#include "server/http/body_memory.h"
 #include "server/http/io_turns.h"
 #include "server/http/origin_check.h"
 #include "server/http/parser.h"
@@ -26,16 +26,16 @@ struct TransportLimits {
   // The last quarter is for bodies of which every connection may hold one: however many large bodies clients
   // hold, small ones have room. One party's large bodies may hold half, so that others' have room, but always
   // one of the largest size and what its texts and their objects become.
-  BodyLimits Bodies() const {
+  fair::QuotaLimits Bodies() const {
     const uint64_t objects =
         parser.body_bytes / 8;  // 2,048 texts of the smallest --max-body, or as many messages
-    return Shares(buffered_bodies_bytes, 2 * parser.body_bytes + objects, "request bodies");
+    return Shares(buffered_bodies_bytes, 2 * parser.body_bytes + objects);
   }
   // Answers that are collected before they are sent, by what they are estimated to have as JSON: one, and all
   // together, which are shared as request bodies are.
   uint64_t answer_bytes_max = uint64_t{128} << 20;
   uint64_t answers_bytes = uint64_t{512} << 20;
-  BodyLimits Answers() const { return Shares(answers_bytes, answer_bytes_max, "answers"); }
+  fair::QuotaLimits Answers() const { return Shares(answers_bytes, answer_bytes_max); }
   size_t connections = 1024;
   std::chrono::nanoseconds idle_timeout = std::chrono::seconds(120);  // no byte of a next request
   std::chrono::nanoseconds header_timeout =
@@ -49,14 +49,14 @@ struct TransportLimits {
       std::chrono::seconds(10);  // between two SSE keep-alive comments
 
  private:
-  BodyLimits Shares(uint64_t all, uint64_t one, const char* what) const {
+  fair::QuotaLimits Shares(uint64_t all, uint64_t one) const {
     const uint64_t quarter = all / 4;
     const uint64_t large = all - quarter;
-    return {.all = all,
+    return {.total = all,
             .small = quarter / std::max<size_t>(connections, 1),
             .large = large,
             .party = std::clamp(one, all / 2, large),
-            .what = what};
+            .leaves_room = true};
   }
 };
 
@@ -81,9 +81,9 @@ struct Transport {
   };
   AccessControl access = {};
 
-  bool draining = false;  // answers carry "Connection: close"
-  BodyMemory body_memory = {};
-  BodyMemory answer_memory = {};
+  bool draining = false;                                // answers carry "Connection: close"
+  fair::Quota bodies = fair::Quota(limits.Bodies());    // what request bodies hold, and what became of them
+  fair::Quota answers = fair::Quota(limits.Answers());  // those that are collected before they are sent
   std::shared_ptr<IoTurns> body_turns = std::make_shared<IoTurns>(IoTurns::Pace{.together = 4});  // of pieces
   size_t decoded_bodies = 0;  // that are being decoded now
 };

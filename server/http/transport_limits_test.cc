@@ -434,5 +434,14 @@ TEST(TransportDrain, WaitingConnectionsCanBeClosedAlone) {
   EXPECT_EQ(busy.Read().body, "released");
 }
 
+TEST(TransportLimits, OneBodyOfTheLargestSizeAlwaysFitsAShare) {
+  ::quire::server::TransportLimits limits;
+  EXPECT_EQ(limits.Bodies().party, limits.buffered_bodies_bytes / 2);
+  limits.parser.body_bytes = limits.buffered_bodies_bytes / 4 * 3;
+  EXPECT_EQ(limits.Bodies().party, limits.parser.body_bytes);
+  limits.parser.body_bytes = limits.buffered_bodies_bytes;
+  EXPECT_EQ(limits.Bodies().party, limits.Bodies().large);
+}
+
 }  // namespace
 }  // namespace quire::server
