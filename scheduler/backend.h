@@ -1,4 +1,5 @@
-// The scheduler as handlers of requests see it: submit a request for a model, get its events; load, list, unload.
+// The scheduler as handlers of requests see it: submit a request for a model, get its events; load, list,
+// unload.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>

@@ -31,7 +31,7 @@ class PoisonGuard;
 class SnapshotTier;
 struct RunnerHost;
 
-// Of what the scheduler decides (SchedulerOptions), and of what runs.
+// The limits of what the scheduler decides (SchedulerOptions), and of what runs.
 struct Limits : SchedulerOptions {
   int32_t default_num_ctx = 0;  // < 1: the trained length, cut to what the caches hold of one sequence
   api::ipc::RunnerSettings runner_settings = {};

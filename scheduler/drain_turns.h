@@ -13,6 +13,9 @@
 //    what it had before. A party whose answers get on waits for 4 doublings at most. An answer that others
 //    have cut short kShortTurnsMax times in this way gets a whole turn whoever waits: fewer than one in a
 //    hundred of their requests wait for it.
+//
+// Not the quanta of a fair queue: what a turn costs others grows as it gets shorter, since loads and what is
+// computed again do not shrink with it.
 #pragma once
 
 #include <cstdint>

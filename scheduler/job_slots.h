@@ -1,4 +1,7 @@
 // Slots for one-off jobs, which parties take in turns: one that asks for many jobs holds up nobody else's.
+//
+// Not a fair queue, which charges what was used: a slot is held while its job runs, so that who holds the
+// fewest is next.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>

@@ -1,5 +1,7 @@
 // How long a loaded model stays. Every party that uses it has a claim, and the longest one counts: no client
 // ends another one's stay, and none keeps a model loaded for itself while another waits for the room.
+//
+// Nothing is shared out here: a claim says for how long, and costs nothing while nobody waits.
 #pragma once
 
 #include <chrono>

@@ -167,8 +167,8 @@ std::vector<Model*> ModelSlots::ModelsLeaving() {
 bool ModelSlots::MakeRoom(const Model& for_model, Plan& plan, UnloadReason reason) {
   const KeepAliveClaims::Parties parties = queue_.PartiesOf(for_model.waiting);
   if (parties.empty() && (for_model.next.gave_room || !for_model.claims.IsPinnedByAdmin())) return false;
-  // Some of an answer is with its client: no pin keeps it from going on. What it was suspended for may be what
-  // is pinned.
+  // Some of an answer is with its client: no pin keeps it from going on. What it was suspended for may be
+  // what is pinned.
   const bool has_begun =
       std::ranges::any_of(for_model.waiting, [this](api::RequestId id) { return queue_.At(id).started; });
   auto victim = models_.end();

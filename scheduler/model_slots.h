@@ -29,7 +29,7 @@ struct Model {
     kReady,
     kStopping,  // a runner stops; its model slot is not free yet
   };
-  // Of its runner.
+  // The load of its runner.
   struct Load {
     bool just_done = false;                  // since the last plan: all waiting requests are admitted
     Time since{};                            // with its memory granted
@@ -103,7 +103,7 @@ class ModelSlots {
 
   // The next runner is not started at once when one after the other dies. Returns how many have.
   int32_t RecordDeath(const std::string& key, Time now);
-  void ForgetDeaths(const std::string& key) { deaths_.erase(key); }
+  void EraseDeaths(const std::string& key) { deaths_.erase(key); }
   bool HasDied(const std::string& key) const { return deaths_.contains(key); }
 
   // Unloads unused models: loads whose clients all disconnected, models to be unloaded by name, models past

@@ -37,7 +37,7 @@ class Outbox {
   void Add(const std::vector<api::RequestId>& admitted) {
     unsent_.insert(unsent_.end(), admitted.begin(), admitted.end());
   }
-  // Sends a slice. True: another one is to follow, in a handler of its own. `carrier` is told what clients do.
+  // Sends a slice. True: another one is to follow, in a handler of its own. `carrier`: of the streams.
   bool Send(const std::weak_ptr<RequestCarrier>& carrier);
   // The runner of the model takes nothing more: the scheduler admits them again.
   void Drop(const std::string& key);

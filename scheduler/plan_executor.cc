@@ -199,7 +199,7 @@ void PlanExecutor::OnStopping(ModelRunner& runner, ExitCause cause, const api::E
 
 void PlanExecutor::OnReaped(ModelRunner& runner) {
   scheduler_.RunnerReaped(runner.key());
-  if (!scheduler_.WillRestart(runner.key())) runners_.Forget(runner.key());
+  if (!scheduler_.WillRestart(runner.key())) runners_.EraseUse(runner.key());
   runners_.Erase(runner.key());
   RequestPlan();
 }

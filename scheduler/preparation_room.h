@@ -2,7 +2,7 @@
 //
 // A runner that had all of them at once would hold as much as the daemon does, for the time that their
 // preparations take. Small requests pass. A party with nothing large in the runner may send one, however much
-// others have there.
+// others have there. A quota would refuse it: what a plan has admitted does not fail for room.
 #pragma once
 
 #include <cstddef>

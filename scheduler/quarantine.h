@@ -66,12 +66,13 @@ class Departures {
   Spans all_, unproven_;
 };
 
-// Of one model; part of its record. I/O thread only.
+// Part of one model's record. I/O thread only.
 class Quarantine {
  public:
   // The last turn is over: NextTurn() may be called.
   bool IsOver(Time now) const { return in_turn_.empty() || turn_ends_ <= now; }
-  // Takes those of the next turn out of `waiting`: all of them while none is quarantined. REQUIRES: some wait.
+  // Takes those of the next turn out of `waiting`: all of them while none is quarantined. REQUIRES: it is not
+  // empty.
   std::vector<api::RequestId> NextTurn(Waiting& waiting, RequestQueue& queue, KeepAlive probation_time,
                                        Time now);
   // The turn's end while there is one.

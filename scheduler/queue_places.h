@@ -5,6 +5,8 @@
 // people behind an address: one that has more waiting finds such a place for a short request while less than
 // a quarter of these are its short ones. The engine serves short ones before long ones (place_rotation.h), so
 // that these places are soon free again.
+//
+// Not a quota, which takes back what is above a share: who waits keeps its place.
 #pragma once
 
 #include <algorithm>

@@ -20,12 +20,12 @@ void RequestQueue::Start(QueuedRequest& request) {
   if (request.started) return;
   request.started = true;
   request.give_up_at.reset();
-  Leave(request);
+  FreePlaceOf(request);
 }
 
 void RequestQueue::Erase(api::RequestId id) {
   const auto found = requests_.find(id);
-  if (!found->second.started) Leave(found->second);
+  if (!found->second.started) FreePlaceOf(found->second);
   requests_.erase(found);
 }
 

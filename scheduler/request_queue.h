@@ -90,7 +90,9 @@ class RequestQueue {
   std::string CheckInvariants() const;
 
  private:
-  void Leave(const QueuedRequest& request) { places_.Remove(request.key, request.party, request.length); }
+  void FreePlaceOf(const QueuedRequest& request) {
+    places_.Remove(request.key, request.party, request.length);
+  }
 
   std::unordered_map<api::RequestId, QueuedRequest> requests_;
   QueuePlaces places_;  // of requests that no runner has started

@@ -30,11 +30,11 @@ class RunnerTable {
   // Null: there is none that is not reaped.
   ModelRunner* Find(const std::string& key) const;
   ModelRunner& At(const std::string& key) const { return *runners_.at(key); }
-  // The use outlasts the runner until Forget().
+  // The use outlasts the runner until EraseUse().
   LastUse& UseOf(const std::string& key) { return last_use_[key]; }
   void Add(std::shared_ptr<ModelRunner> runner, const ModelSpec& spec);
   void Erase(const std::string& key) { runners_.erase(key); }
-  void Forget(const std::string& key) { last_use_.erase(key); }
+  void EraseUse(const std::string& key) { last_use_.erase(key); }
   void CountDeath(const ModelRunner& runner, ExitCause cause);
   void StopAll(const api::Error& why, bool at_once);
 

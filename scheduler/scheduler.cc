@@ -55,7 +55,7 @@ void Scheduler::Progress(api::RequestId id, Time now) {
   if (!request->progressed_at) request->progressed_at = now;
   request->suspicion = {};
   slots_.Find(request->key)->quarantine.EndTurnOf(id);
-  slots_.ForgetDeaths(request->key);
+  slots_.EraseDeaths(request->key);
 }
 
 void Scheduler::Abandon(api::RequestId id, Time now) {
