@@ -35,7 +35,7 @@ api::Result<std::string> SaltOf(std::string_view query) {
 // What all viewers have together. I/O thread only.
 class Viewers {
  public:
-  StreamCounts& streams() { return streams_; }
+  fair::Quota& streams() { return streams_; }
   // A turn to ask a runner, one question of a party at a time: a runner answers between two steps, and has
   // room for kQuestionsMax and more.
   Awaitable<api::Result<scheduler::JobSlots::Slot>> TurnOf(std::string party) {
@@ -52,7 +52,7 @@ class Viewers {
  private:
   static constexpr int32_t kQuestionsMax = 32;
 
-  StreamCounts streams_;
+  fair::Quota streams_{kStreamLimits};
   std::shared_ptr<scheduler::JobSlots> turns_;  // once the thread's executor is known
 };
 

@@ -20,29 +20,13 @@ constexpr std::chrono::seconds kSilenceMax(10);
 
 }  // namespace
 
-StreamCounts::Permit::Permit(std::shared_ptr<std::map<std::string, int>> open, std::string party)
-    : open_(std::move(open)), party_(std::move(party)) {
-  ++(*open_)[party_];
-}
-
-StreamCounts::Permit::~Permit() {
-  const auto count = open_->find(party_);
-  if (--count->second == 0) open_->erase(count);
-}
-
-std::unique_ptr<StreamCounts::Permit> StreamCounts::Open(const std::string& party) {
-  const auto count = open_->find(party);
-  if (count != open_->end() && count->second >= kPartyMax) return nullptr;
-  return std::make_unique<Permit>(open_, party);
-}
-
 Awaitable<void> StreamChanges(Exchange& exchange, ChangeSource& source, std::function<bool()> draining,
-                              StreamCounts& counts) {
-  const auto permit = counts.Open(PartyOf(exchange).name());
-  if (!permit) {
+                              fair::Quota& streams) {
+  fair::Quota::Lease stream(streams, PartyOf(exchange));
+  if (stream.GrowTo(1)) {
     const api::Error busy{api::ErrorCode::kRateLimited,
                           fmt::format("too many open event streams of this client (limit: {}); close one",
-                                      StreamCounts::kPartyMax)};
+                                      kStreamLimits.party)};
     co_await SendError(exchange, busy);
     co_return;
   }

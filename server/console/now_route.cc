@@ -52,7 +52,7 @@ struct NowRoute {
 
   const NowSources& sources;
   SharedNow shared;
-  StreamCounts streams;
+  fair::Quota streams{kStreamLimits};
   const std::shared_ptr<IoTurns> turns = std::make_shared<IoTurns>(IoTurns::kText);
 };
 

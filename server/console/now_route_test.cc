@@ -231,7 +231,7 @@ TEST(NowRoute, OneClientHasABoundedNumberOfStreams) {
   constexpr std::string_view kStream =
       "GET /quire/now HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n";
   std::vector<std::unique_ptr<testing::RawClient>> clients;
-  for (int i = 0; i < StreamCounts::kPartyMax; ++i) {
+  for (uint64_t i = 0; i < kStreamLimits.party; ++i) {
     clients.push_back(std::make_unique<testing::RawClient>(daemon.port()));
     clients.back()->Send(kStream);
     std::string seen;
@@ -252,19 +252,6 @@ TEST(NowRoute, OneClientHasABoundedNumberOfStreams) {
   late.Send(kStream);
   std::string seen;
   while (seen.find("data: {") == std::string::npos) seen += late.ReadSome(1);
-}
-
-TEST(StreamCounts, CountsEachPartyAlone) {
-  StreamCounts counts;
-  std::vector<std::unique_ptr<StreamCounts::Permit>> open;
-  for (int i = 0; i < StreamCounts::kPartyMax; ++i) {
-    open.push_back(counts.Open("alice"));
-    EXPECT_TRUE(open.back());
-  }
-  EXPECT_FALSE(counts.Open("alice"));
-  EXPECT_TRUE(counts.Open("bob"));
-  open.pop_back();
-  EXPECT_TRUE(counts.Open("alice"));
 }
 
 }  // namespace
