@@ -1,5 +1,5 @@
 // The library's own destroy() allocates. Where a preparation has met its bound of memory
-// (runner/work/work_memory.h) that would end the runner: destructors may not throw.
+// (runner/work/work_memory.h) the runner would stop: destructors may not throw.
 #include <nlohmann/json.hpp>
 
 namespace nlohmann {

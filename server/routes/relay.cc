@@ -379,7 +379,8 @@ Awaitable<void> SendError(Exchange& exchange, const api::Error& error) {
   co_await exchange.Send(std::move(response));
 }
 
-Awaitable<void> RelayReply(Exchange& exchange, scheduler::Backend& backend, WorkKind& cpu, GenerationJob job) {
+Awaitable<void> RelayReply(Exchange& exchange, scheduler::Backend& backend, WorkKind& cpu,
+                           GenerationJob job) {
   const size_t count = job.choices.size();
   std::deque<Generation> generations;
   for (size_t i = 0; i < count; ++i) generations.emplace_back(backend, job, i, std::move(job.choices[i]));

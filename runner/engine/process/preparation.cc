@@ -52,7 +52,7 @@ Stopped OutOfMemory(size_t bytes) {
                                 bytes >> 20U)}};
 }
 
-// Nothing where `work` came to its end. The one place of a runner where a failing allocation ends its request.
+// Nothing where `work` came to its end. The one place of a runner where a failing allocation ends a request.
 template <class Work>
 std::optional<Stopped> RunBounded(const PreparationJob& job, const TryLimits& limits, Work work) {
   const WorkMemory memory(limits.bytes);
