@@ -19,11 +19,20 @@ void FairOrder::Insert(Account& account) {
 
 void FairOrder::Remove(Account& account) { MapOf(account).erase(KeyOf(account)); }
 
-// Adds an account to those with work, or takes it out.
+// Adds an account to those with work, or takes it out. The base is the average then, so that the product is
+// that of a debt, which is small, and a large weight.
 void FairOrder::Count(Account& account, int64_t sign) {
+  if (weight_ != 0) Rebase();
   weight_ += sign * account.weight;
   sum_ += sign * account.weight * (account.start - base_);
   if (weight_ == 0) sum_ = 0;
+}
+
+// REQUIRES: some account has work.
+void FairOrder::Rebase() {
+  const int64_t shift = sum_ / weight_;
+  base_ += shift;
+  sum_ -= shift * weight_;
 }
 
 // REQUIRES: it has work, and is in no map.
@@ -31,10 +40,7 @@ void FairOrder::Move(Account& account, int64_t time) {
   constexpr int64_t kSumMax = int64_t{1} << 56;
   account.start += time;
   sum_ += account.weight * time;
-  if (std::abs(sum_) < kSumMax) return;
-  const int64_t shift = sum_ / weight_;
-  base_ += shift;
-  sum_ -= shift * weight_;
+  if (std::abs(sum_) >= kSumMax) Rebase();
 }
 
 void FairOrder::Enter(Account& account) {

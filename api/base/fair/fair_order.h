@@ -71,6 +71,7 @@ class FairOrder {
   Map::key_type KeyOf(const Account& account) const;
   void Move(Account& account, int64_t time);
   void Count(Account& account, int64_t sign);
+  void Rebase();
   void FindReady();
 
   const int64_t quantum_;

@@ -6,7 +6,8 @@
 //   what all turns cost, less 3 turns + 2 quanta.
 // - Start: a party without debt that comes waits for the turns under way, and for those that came before it.
 //
-// It has no bound of its own: an item belongs to something that is bounded.
+// It has no bound of its own: an item belongs to something that is bounded. Where memory is lacking the process
+// ends: half a change would lose an item.
 #pragma once
 
 #include <algorithm>
@@ -38,7 +39,7 @@ class FairQueue {
 
   explicit FairQueue(int64_t quantum) : quantum_(quantum), order_(quantum) {}
 
-  void Push(const PartyId& party, uint64_t member, T item) {
+  void Push(const PartyId& party, uint64_t member, T item) noexcept {
     Party& owner = parties_.try_emplace(party.number(), party, quantum_).first->second;
     Member& own = owner.members.try_emplace(member).first->second;
     own.id = member;
@@ -50,7 +51,7 @@ class FairQueue {
 
   // The next item of which `may_go(party, member)` says so; its turn ends with Charge().
   template <class MayGo>
-  std::optional<Next> Pop(MayGo may_go) {
+  std::optional<Next> Pop(MayGo may_go) noexcept {
     const auto member_of = [&may_go](Party& party) {
       return static_cast<Member*>(party.order.First([&](const FairOrder::Account& account) {
         return may_go(party.id, static_cast<const Member&>(account).id);
@@ -74,7 +75,7 @@ class FairQueue {
     return Pop([](const PartyId&, uint64_t) { return true; });
   }
 
-  void Charge(const Turn& turn, int64_t cost) {
+  void Charge(const Turn& turn, int64_t cost) noexcept {
     Party& party = parties_.find(turn.party.number())->second;
     party.order.EndTurn(party.members.find(turn.member)->second, cost);
     order_.EndTurn(party, cost);

@@ -265,6 +265,29 @@ TEST_F(FairQueueTest, WhatMayNotGoWaitsAndIsOwedLittle) {
   EXPECT_LT(std::ranges::find(rest, "b") - rest.begin(), 30);
 }
 
+// Virtual time of minutes and a weight of a million: no product of both overflows.
+TEST(FairQueue, AHeavyPartyThatComesLateTakesNothingFromTheNext) {
+  constexpr int64_t kQuantumNs = 10'000'000, kWeight = 1'000'000;
+  PartyTable table;
+  const PartyId old = table.Intern("old"), heavy = table.Intern("heavy", kWeight),
+                late = table.Intern("late");
+  FairQueue<int> queue(kQuantumNs);
+  for (int i = 0; i < 40'000; ++i) queue.Push(old, 0, 0);
+  for (int i = 0; i < 30'000; ++i) queue.Charge(queue.Pop()->turn, kQuantumNs);  // 300 s
+  queue.Push(heavy, 0, 1);
+  const auto of_heavy = queue.Pop();
+  ASSERT_EQ(of_heavy->item, 1);
+  for (int i = 0; i < 1000; ++i) queue.Push(late, 0, 2);
+  int turns_of_late = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const auto next = queue.Pop();
+    turns_of_late += next->item == 2 ? 1 : 0;
+    queue.Charge(next->turn, kQuantumNs);
+  }
+  queue.Charge(of_heavy->turn, kQuantumNs);
+  EXPECT_NEAR(turns_of_late, 500, 20);
+}
+
 TEST_F(FairQueueTest, AnItemThatWaitsCanBeRemoved) {
   const PartyId a = table_.Intern("a"), b = table_.Intern("b");
   for (const char* item : {"a1", "a2", "a3"}) queue_.Push(a, 0, item);
