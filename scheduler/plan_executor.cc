@@ -151,7 +151,7 @@ void PlanExecutor::StartRunner(const Plan::Load& load) {
   // The restart of a pinned model has no request. Its requests may all have left before one was sent to the
   // last runner, so that each runner's start keeps the spec, not each request's.
   const ModelSpec* waiter = requests_.SpecOf(load.first);
-  const ModelSpec spec = waiter != nullptr ? *waiter : runners_.UseOf(load.key).spec;
+  const ModelSpec spec = waiter != nullptr ? *waiter : runners_.KnownUseOf(load.key).spec;
   const auto runner = std::make_shared<ModelRunner>(
       host_,
       ModelRunner::Job{spec.key, spec.name, spec.path, spec.go_template ? *spec.go_template : "", spec.names,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <new>
 #include <span>
 #include <utility>
 #include <variant>
@@ -72,7 +73,12 @@ void RunnerLink::Send(const api::ipc::ToRunner& message) {
 api::Result<void> RunnerLink::TrySend(const api::ipc::SubmitView& submit) {
   // The runner would take it for a broken link, and end.
   if (auto checked = api::ipc::Check(submit); !checked) return checked;
-  std::string bytes = api::ipc::Encode(submit);
+  std::string bytes;
+  try {
+    bytes = api::ipc::Encode(submit);
+  } catch (const std::bad_alloc&) {  // the largest allocation of a request, of which nothing is changed yet
+    return api::Fail(api::ErrorCode::kUnavailable, "there is no memory for the request");
+  }
   if (bytes.empty()) {
     return api::Fail(api::ErrorCode::kTooLarge,
                      fmt::format("the encoded request is larger than {} bytes", api::ipc::kFrameBytesMax));

@@ -32,6 +32,7 @@ class RunnerTable {
   ModelRunner& At(const std::string& key) const { return *runners_.at(key); }
   // The use outlasts the runner until EraseUse().
   LastUse& UseOf(const std::string& key) { return last_use_[key]; }
+  const LastUse& KnownUseOf(const std::string& key) const { return last_use_.at(key); }
   void Add(std::shared_ptr<ModelRunner> runner, const ModelSpec& spec);
   void Erase(const std::string& key) { runners_.erase(key); }
   void EraseUse(const std::string& key) { last_use_.erase(key); }

@@ -1,6 +1,6 @@
 // How a process ends when an exception, std::bad_alloc above all, leaves what may not fail. One catch per
-// request, in the daemon (server/http/session.h) and in a runner (runner/engine/preparation.cc), ends what a
-// request alone needs. Elsewhere the service manager or the scheduler replaces the process.
+// request, in the daemon (server/http/session.h) and in a runner (runner/engine/process/preparation.cc), ends
+// what a request alone needs. Elsewhere the service manager or the scheduler replaces the process.
 #pragma once
 
 #include <exception>

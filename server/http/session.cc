@@ -405,7 +405,12 @@ Awaitable<void> Session::Answer(RequestScope& scope) {
   } else {
     co_await RunHandler(scope);
   }
-  if (scope.out_of_memory) std::rethrow_exception(scope.out_of_memory);
+  if (scope.out_of_memory) {
+    if (scope.log.status == 0) scope.log.status = 503;
+    scope.log.error = "out of memory";
+    transport_.on_request(scope.log);
+    std::rethrow_exception(scope.out_of_memory);
+  }
   if (scope.writer.started() || connection_->gone()) co_return;
   if (scope.body.failure()) {
     co_await Refuse(scope, *scope.body.failure());
