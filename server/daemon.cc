@@ -187,8 +187,8 @@ class Daemon {
       .recent = recent_};
   CacheSources cache_{.find_model = [this](std::string name) { return FindSpec(std::move(name)); },
                       .inspect =
-                          [this](std::string key, api::ipc::InspectCache question, int known_pid) {
-                            return dispatcher_.InspectCache(std::move(key), std::move(question), known_pid);
+                          [this](const std::string& key, api::ipc::InspectCache question, int known_pid) {
+                            return dispatcher_.InspectCache(key, std::move(question), known_pid);
                           },
                       .draining = [this] { return server_->draining(); }};
   KeySources keys_{.uses = [this] { return server_->KeyUses(); },
