@@ -37,7 +37,7 @@ class Requests(FaultyDaemon):
 
     def test_lists_and_texts(self):
         for request in (*LISTS, *TEXTS):
-            outcomes = self.fail_request(request, stride=29)
+            outcomes = self.fail_request(request, stride=29, before=self.check_chat)  # the model is loaded
             if request.name == "show":
                 self.assertIn(503, outcomes)
 
