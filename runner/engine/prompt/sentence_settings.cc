@@ -88,7 +88,7 @@ void SentenceSettings::ReadPrompts(const std::string& text) {
     prefixes_[api::AsciiLower(member.key())] =
         member.value().is_null() ? "" : member.value().get<std::string>();
   }
-  if (name.is_null() || name == "") return;
+  if (name.is_null() || (name.is_string() && name.get_ref<const std::string&>().empty())) return;
   const auto found =
       name.is_string() ? prefixes_.find(api::AsciiLower(name.get<std::string>())) : prefixes_.end();
   if (found == prefixes_.end()) {
