@@ -6,8 +6,8 @@
 //   what all turns cost, less 3 turns + 2 quanta.
 // - Start: a party without debt that comes waits for the turns under way, and for those that came before it.
 //
-// It has no bound of its own: an item belongs to something that is bounded. Where memory is lacking the process
-// ends: half a change would lose an item.
+// It has no bound of its own: an item belongs to something that is bounded. Where memory is lacking the
+// process ends: half a change would lose an item.
 #pragma once
 
 #include <algorithm>
