@@ -132,12 +132,12 @@ class FairQueue {
 
   // Drops what has no work and owes nothing, when there are twice as many as were left the last time.
   template <class Map>
-  static void Sweep(const FairOrder& order, Map& map, size_t& most) {
+  static void Sweep(const FairOrder& order, Map& map, size_t& entries_max) {
     if (order.idle()) map.clear();
-    if (map.size() <= most) return;
+    if (map.size() <= entries_max) return;
     std::erase_if(
         map, [&order](const auto& one) { return !FairOrder::Active(one.second) && !order.Owes(one.second); });
-    most = std::max(kFew, 2 * map.size());
+    entries_max = std::max(kFew, 2 * map.size());
   }
   void Sweep(Party& party) {
     Sweep(party.order, party.members, party.members_max);

@@ -55,12 +55,12 @@ struct Quota::State {
     const uint64_t own = HoldingOf(asks).all;
     double weights = own == 0 ? asks.weight() : 0;
     for (const auto& [number, holding] : parties) weights += holding.party.weight();
-    double most = std::max(static_cast<double>(limits.total) / weights, PerWeight(own + more, asks));
+    double largest = std::max(static_cast<double>(limits.total) / weights, PerWeight(own + more, asks));
     PartyId over;
     for (const auto& [number, holding] : parties) {
       const double has = PerWeight(holding.amount.all, holding.party);
-      if (has <= most) continue;
-      most = has;
+      if (has <= largest) continue;
+      largest = has;
       over = holding.party;
     }
     return over;
