@@ -183,7 +183,8 @@ TEST(ImagePrompt, RendersWhatTheProcessorsRender) {
     auto parsed =
         PromptTemplate::Parse(source, {{"bos_token", family == "gemma3_vl" ? "<bos>" : "<|startoftext|>"}});
     ASSERT_TRUE(parsed) << parsed.error().message;
-    for (const auto& golden : ReadJson(folder / "golden.json")["cases"]) {
+    const nlohmann::ordered_json goldens = ReadJson(folder / "golden.json");
+    for (const auto& golden : goldens["cases"]) {
       std::vector<api::Message> messages;
       for (const auto& message : golden["messages"]) {
         std::string text;

@@ -18,12 +18,7 @@
 
 #include "api/ipc/exit_status.h"
 #include "runner/engine/process/sandbox.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define QUIRE_SKIP_WITH_SANITIZER() GTEST_SKIP() << "the sanitizer handles these signals"
-#else
-#define QUIRE_SKIP_WITH_SANITIZER() static_cast<void>(0)
-#endif
+#include "runner/engine/testing/skip_confinement.h"
 
 namespace quire::runner::engine {
 namespace {
