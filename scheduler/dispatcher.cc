@@ -129,7 +129,7 @@ Awaitable<api::Result<std::unique_ptr<TokenStream>>> Dispatcher::Submit(
     ModelSpec spec, api::Request request, std::optional<KeepAliveClaim> keep_alive) {
   const auto pending = std::make_shared<PendingRequest>(host_->executor);
   pending->spec = std::move(spec);
-  pending->party = request.client.Party();
+  pending->party = request.client.party.name();
   pending->member = request.client.Member();
   pending->length = request.prompt_only
                         ? AnswerLength::kShort

@@ -23,7 +23,7 @@ class DispatcherPreparationTest : public DispatcherFixture {
 
   TokenStreamTask SubmitLarge(const std::string& party, const std::string& what, size_t bytes = 40 * kKiB) {
     api::Request request = Raw(what);
-    request.client.tenant = party;
+    request.client.party = fair::PartyNamed(party);
     request.go_template = std::string(bytes, 't');
     return loop().Spawn(dispatcher().Submit(Spec("ok"), std::move(request), {}));
   }

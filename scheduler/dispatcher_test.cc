@@ -224,7 +224,7 @@ TEST_F(DispatcherTest, AShortAnswerToALongTextIsNoShortRequest) {
   const auto submit = [this](const std::string& prompt, int32_t num_predict = 1) {
     api::Request request = Raw(prompt);
     request.params.num_predict = num_predict;
-    request.client.address = "192.0.2.1";
+    request.client.party = fair::PartyNamed("192.0.2.1");
     return loop().Spawn(dispatcher().Submit(Spec("ok"), std::move(request), {}));
   };
   const auto queued = loop().Wait(submit("mute", 1000));

@@ -66,7 +66,7 @@ TEST_F(DispatcherViewsTest, AQuestionEndsWithItsRunner) {
 TEST_F(DispatcherViewsTest, EnginesTellWhoseTheirSequencesAre) {
   EXPECT_TRUE(dispatcher().Engines().empty());
   api::Request request = Raw("stall");
-  request.client = {.tenant = "t", .cache_salt = "", .weight = 3, .exchange = "exchange-1"};
+  request.client = {.party = fair::PartyNamed("t", 3), .exchange = "exchange-1"};
   auto stream = loop().Run(dispatcher().Submit(Spec("ok"), std::move(request), {}));
   ASSERT_TRUE(stream);
   ASSERT_TRUE(std::holds_alternative<api::PromptReady>(Next(**stream)));

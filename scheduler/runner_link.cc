@@ -83,7 +83,7 @@ api::Result<void> RunnerLink::TrySend(const api::ipc::SubmitView& submit) {
     return api::Fail(api::ErrorCode::kTooLarge,
                      fmt::format("the encoded request is larger than {} bytes", api::ipc::kFrameBytesMax));
   }
-  const std::string& party = submit.request.client.Party();
+  const std::string& party = submit.request.client.party.name();
   if (!HasRoomFor(bytes.size(), party)) {
     return api::Fail(api::ErrorCode::kOverloaded, kBehind);
   }

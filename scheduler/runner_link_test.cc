@@ -62,7 +62,7 @@ class RunnerLinkTest : public testing::Test {
   bool Submit(uint64_t id, size_t bytes, const std::string& party = {}) {
     api::ipc::Submit message{api::RequestId{id}, {}};
     message.request.prompt = api::RawPrompt{std::string(bytes, 'x')};
-    message.request.client.address = party;
+    message.request.client.party = fair::PartyNamed(party);
     return link().TrySend({message.id, message.request, message.resume}).has_value();
   }
   // The next `count` frames, as their kinds and ids.

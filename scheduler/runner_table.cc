@@ -155,7 +155,7 @@ std::vector<EngineView> RunnerTable::Engines() const {
       EngineView::Origin& owner = view.owners.emplace_back();
       const auto running = requests_.running.find(sequence.id);
       if (running == requests_.running.end()) continue;
-      owner = {running->second.request.client.exchange, running->second.request.client.weight};
+      owner = {running->second.request.client.exchange, running->second.request.client.party.weight()};
     }
   }
   return views;

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "api/base/fair/party.h"
 #include "api/base/ids.h"
 #include "api/base/options.h"
 #include "api/base/output_format.h"
@@ -141,18 +142,17 @@ enum class Overflow : uint8_t {
 // Whose request it is. Requests that differ in tenant or salt never share a cached prefix; parties share the
 // machine by weight.
 struct Client {
-  std::string
-      tenant;  // who presented which credential, checked or not, as an opaque text; empty = nobody said
-  std::string cache_salt;     // of the request's own choosing
-  int32_t weight = 1;         // >= 1
-  std::string exchange = {};  // the HTTP exchange that it came with; all its choices have the same
-  std::string address = {};   // where it came from, without a port; empty: a key was checked
-
   // Who gets a share of queues, places and computation: the holder of a key, or an address. With a credential
   // that nobody checks a client could be as many parties as it likes.
-  const std::string& Party() const { return address.empty() ? tenant : address; }
+  fair::PartyId party = {};
+  bool has_key = false;  // a key was checked: the party is one, where an address may be several people
+  std::string tenant =
+      {};  // who presented which credential, checked or not, as an opaque text; empty = nobody said
+  std::string cache_salt = {};  // of the request's own choosing
+  std::string exchange = {};    // the HTTP exchange that it came with; all its choices have the same
+
   // Who shares the party's places in a batch: its exchanges, where it may be several people; else nobody.
-  std::string Member() const { return address.empty() && !tenant.empty() ? std::string() : exchange; }
+  std::string Member() const { return has_key ? std::string() : exchange; }
   // What one of them computed is used for requests of the same key only.
   std::string IsolationKey() const { return std::to_string(tenant.size()) + ':' + tenant + cache_salt; }
 };

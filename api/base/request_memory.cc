@@ -60,8 +60,7 @@ size_t HeapBytes(const GenerationParams& params) {
 }
 
 size_t HeapBytes(const Client& client) {
-  return HeapBytes(client.tenant) + HeapBytes(client.cache_salt) + HeapBytes(client.exchange) +
-         HeapBytes(client.address);
+  return HeapBytes(client.tenant) + HeapBytes(client.cache_salt) + HeapBytes(client.exchange);
 }
 
 }  // namespace

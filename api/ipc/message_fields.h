@@ -137,11 +137,16 @@ void VisitFields(M& m, V& visit) {
 }
 template <Is<Client> M, class V>
 void VisitFields(M& m, V& visit) {
+  // A number of this process: the other one makes its own of the name.
+  std::string party = m.party.name();
+  int32_t weight = m.party.weight();
+  visit.IfAny("party", party);
+  visit("weight", weight, 1, kWeightMax);
+  if constexpr (!std::is_const_v<M>) m.party = fair::PartyNamed(party, weight);
+  visit("has_key", m.has_key);
   visit("tenant", m.tenant);
   visit("cache_salt", m.cache_salt);
-  visit("weight", m.weight, 1, kWeightMax);
   visit("exchange", m.exchange);
-  visit.IfAny("address", m.address);
 }
 template <Is<LogitBias> M, class V>
 void VisitFields(M& m, V& visit) {

@@ -176,7 +176,7 @@ class Simulation {
       world_.CountFault(model);
       dispatcher_->Unload(model);
     }
-    if (unloads_ && world_.OneIn(50)) dispatcher_->EndClaim(Model(), Party().Party());
+    if (unloads_ && world_.OneIn(50)) dispatcher_->EndClaim(Model(), Party().party.name());
     if (!clients_.empty() && world_.OneIn(60)) {
       Client& client = clients_[world_.Below(static_cast<uint32_t>(clients_.size()))];
       if (client.done) return;
@@ -188,9 +188,9 @@ class Simulation {
   // A key, or an address behind which several people may be.
   api::Client Party() {
     const uint32_t party = world_.Below(parties_);
-    const std::string name = "party " + std::to_string(party);
-    if (party % 2 == 0) return {.tenant = name, .cache_salt = {}};
-    return {.tenant = {}, .cache_salt = {}, .exchange = std::to_string(clients_.size()), .address = name};
+    const fair::PartyId id = fair::PartyNamed("party " + std::to_string(party));
+    if (party % 2 == 0) return {.party = id, .has_key = true};
+    return {.party = id, .exchange = std::to_string(clients_.size())};
   }
   // Whatever the queue's limits are: a client finds a place as long as they are not reached, and, a few more,
   // as long as its party has none. Clients that are being answered are counted, too: there may be room
@@ -199,7 +199,7 @@ class Simulation {
     int32_t own = 0, of_model = 0;
     for (const Client& other : clients_) {
       if (other.done || &other == &client) continue;
-      own += other.who.Party() == client.who.Party() ? 1 : 0;
+      own += other.who.party.name() == client.who.party.name() ? 1 : 0;
       of_model += other.model == client.model ? 1 : 0;
     }
     const auto has_room = [own](int32_t waiting, int32_t places) {
@@ -224,7 +224,7 @@ class Simulation {
     if (world_.OneIn(4)) {
       client.keep_alive.emplace(seconds(static_cast<int>(world_.Below(6)) - 1), world_.OneIn(4));
       const bool pins = client.keep_alive->keep_alive < KeepAlive::zero();
-      if (pins) pinned_by_.insert(client.keep_alive->by_admin ? "an admin" : client.who.Party());
+      if (pins) pinned_by_.insert(client.keep_alive->by_admin ? "an admin" : client.who.party.name());
     }
     if (world_.OneIn(8)) client.leaves_at = static_cast<int32_t>(world_.Below(20));
     client.reads_slowly = world_.OneIn(6);
@@ -307,7 +307,7 @@ class Simulation {
       case api::ErrorCode::kUnavailable:  // no room but what its own party or an admin has pinned, or a fault
         if (disturbed) return;
         if (error.message.contains("keep_alive"))
-          return unless(pinned_by_.contains(client.who.Party()) || pinned_by_.contains("an admin"));
+          return unless(pinned_by_.contains(client.who.party.name()) || pinned_by_.contains("an admin"));
         return unless(error.message.contains("memory"));
       case api::ErrorCode::kBadModel:
       case api::ErrorCode::kRunnerDied:

@@ -185,7 +185,7 @@ void SimulatedRunner::OnSubmit(const ipc::Submit& submit) {
   if (submit.request.params.seed != script->number) world_.Break("a request was resumed with another seed");
   if (!world_.InOrder(model_, submit.id, submit.request.client))
     world_.Break("a younger request was admitted before an older one");
-  CountUnprepared(submit.id, {submit.request.client.Party(), api::MemoryBytes(submit.request)});
+  CountUnprepared(submit.id, {submit.request.client.party.name(), api::MemoryBytes(submit.request)});
   CheckResume(submit, *script);
   answers_[submit.id] = {.script = *script, .next = submit.resume.deltas, .credit = submit.resume.credit};
   Later([this, id = submit.id] {

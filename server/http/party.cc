@@ -43,8 +43,7 @@ std::string NameOf(std::string_view key, std::string_view peer) {
 }  // namespace
 
 fair::PartyId PartyOf(std::string_view key, std::string_view peer, int32_t weight) {
-  static fair::PartyTable parties;
-  return parties.Intern(NameOf(key, peer), weight);
+  return fair::PartyNamed(NameOf(key, peer), weight);
 }
 
 bool IsOfThisMachine(std::string_view peer) {

@@ -209,8 +209,8 @@ TEST_F(RouteAccess, AKeysWeightTravelsWithItsRequests) {
       daemon_.Post(path, body, key);
       ASSERT_EQ(daemon_.backend().seen.requests.size(), before + 1) << path;
       const api::Client& client = daemon_.backend().seen.requests.back().client;
-      EXPECT_EQ(client.weight, weight) << path;
-      EXPECT_EQ(client.Party(), client.tenant) << path;
+      EXPECT_EQ(client.party.weight(), weight) << path;
+      EXPECT_EQ(client.party.name(), weight == 3 ? "key:heavy" : "key:user") << path;
       EXPECT_EQ(client.Member(), "") << path;
     }
   }

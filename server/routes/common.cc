@@ -60,15 +60,9 @@ std::string TenantOf(const HttpRequest& request) {
 
 void SetClient(Exchange& exchange, api::Client& client) {
   client.tenant = TenantOf(exchange.request());
-  client.weight = exchange.request().weight;
+  client.party = PartyOf(exchange);
+  client.has_key = !exchange.request().identity.empty();
   client.exchange = exchange.id();
-  if (exchange.request().identity.empty()) client.address = PartyOf(exchange).name();
-}
-
-std::string QueuePartyOf(Exchange& exchange) {
-  api::Client client;
-  SetClient(exchange, client);
-  return client.Party();
 }
 
 bool MayUnloadForAll(Exchange& exchange) {
@@ -178,7 +172,7 @@ Awaitable<SharedModel> FindModelToAnswer(Services& services, Exchange& exchange,
   const scheduler::Backend& backend = services.backend;
   // Else it does not matter whose it is, which takes a hash to know.
   if (backend.RefusalFor(model->digest, {}, length)) {
-    const std::string party = QueuePartyOf(exchange);
+    const std::string party = PartyOf(exchange).name();
     if (backend.RefusalFor(model->digest, party, length)) co_await WaitForRefusalTick();
     if (const auto refusal = backend.RefusalFor(model->digest, party, length)) {
       co_await SendError(exchange, *refusal);

@@ -225,7 +225,7 @@ Awaitable<api::Result<api::EmbedResult>> EmbedOrLoad(Services& services, Exchang
     co_return result;
   }
   const auto keep_alive = ClaimOf(exchange, request.keep_alive);
-  const auto loaded = co_await services.backend.Load(SpecOf(model), keep_alive, QueuePartyOf(exchange));
+  const auto loaded = co_await services.backend.Load(SpecOf(model), keep_alive, PartyOf(exchange).name());
   if (!loaded) co_return std::unexpected(loaded.error());
   co_return api::EmbedResult{.vectors = {}, .load = *loaded};
 }

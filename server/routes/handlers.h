@@ -71,8 +71,6 @@ void LogUnknownOptions(const Exchange& exchange, const std::vector<std::string>&
 std::string TenantOf(const HttpRequest& request);
 // Sets all but the salt.
 void SetClient(Exchange& exchange, api::Client& client);
-// Whose places in the queue a request takes (api::Client).
-std::string QueuePartyOf(Exchange& exchange);
 // Its client may unload a model that others use: an admin's key or, without keys, whoever is on this machine.
 bool MayUnloadForAll(Exchange& exchange);
 // What its client may claim: with keys only an admin's pins hold against other clients; without, nobody's.

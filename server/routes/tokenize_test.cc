@@ -119,7 +119,7 @@ TEST(TokenizeRoutes, WithoutKeysAnAddressIsOneParty) {
     const auto reply = daemon.Post(path, body, "Authorization: Bearer " + path + "\r\n");
     const api::Client& client = daemon.backend().seen.requests.back().client;
     EXPECT_EQ(client.Member(), reply.headers.at("x-request-id")) << path << ": one of several people, maybe";
-    EXPECT_EQ(client.Party(), "127.0.0.1") << path;
+    EXPECT_EQ(client.party.name(), "127.0.0.1") << path;
     EXPECT_NE(client.IsolationKey(), "0:") << path;
   }
   EXPECT_EQ(daemon.backend().seen.requests.size(), routes.size());

@@ -57,4 +57,9 @@ size_t PartyTable::size() const {
   return entries_->by_name.size();
 }
 
+PartyId PartyNamed(std::string_view name, int32_t weight) {
+  static PartyTable parties;
+  return name.empty() ? PartyId() : parties.Intern(name, weight);
+}
+
 }  // namespace quire::fair

@@ -53,4 +53,7 @@ class PartyTable {
   std::shared_ptr<Entries> entries_;
 };
 
+// As the process' own table has it; without a name: nobody.
+PartyId PartyNamed(std::string_view name, int32_t weight = 1);
+
 }  // namespace quire::fair

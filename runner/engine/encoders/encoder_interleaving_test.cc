@@ -54,7 +54,7 @@ class Interleaving {
     inbox_.Post(Arrived{id});
     api::Request request;
     request.prompt = api::EmbedPrompt{};
-    request.client.address = address;
+    request.client.party = fair::PartyNamed(address);
     request.client.exchange = exchange;
     inbox_.Post(
         PromptBuilt{id, std::move(request), BuiltPrompt{.tokens = std::move(tokens)}, Clock::now(), {}});

@@ -31,7 +31,7 @@ EncoderTurns::Size EncoderTurns::SizeOf(const EncoderJob& job) const {
 }
 
 void EncoderTurns::Add(const api::Client& client, EncoderJob job) {
-  const std::string& name = client.Party();
+  const std::string& name = client.party.name();
   auto party = std::ranges::find(parties_, name, &Party::name);
   if (party == parties_.end()) party = parties_.insert(party, Party{.name = name});
   auto lane = std::ranges::find(party->lanes, client.exchange, &Lane::exchange);
@@ -39,7 +39,7 @@ void EncoderTurns::Add(const api::Client& client, EncoderJob job) {
     lane = party->lanes.insert(lane, {.party = &*party, .exchange = client.exchange, .arrival = ++arrivals_});
   }
   lane->jobs.push_back(std::move(job));
-  shares_.Enter(name, client.weight);
+  shares_.Enter(name, client.party.weight());
 }
 
 void EncoderTurns::Cancel(api::RequestId id) {

@@ -24,7 +24,7 @@ class TurnsHarness {
   api::RequestId Add(const std::string& address, const std::string& exchange, int64_t rows,
                      int32_t weight = 1) {
     const api::RequestId id{++last_};
-    turns.Add({.tenant = {}, .cache_salt = {}, .weight = weight, .exchange = exchange, .address = address},
+    turns.Add({.party = fair::PartyNamed(address, weight), .exchange = exchange},
               {.id = id, .tokens = std::vector<api::TokenId>(static_cast<size_t>(rows)), .types = {}});
     return id;
   }

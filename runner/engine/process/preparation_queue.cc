@@ -57,7 +57,7 @@ void PreparationQueue::Push(PreparationJob job) {
   {
     const api::MutexLock lock(mutex_);
     const api::Client& client = job.submit.request.client;
-    shares_.Enter(client.Party(), client.weight);
+    shares_.Enter(client.party.name(), client.party.weight());
     Waiting(job.lane).push_back(std::move(job));
   }
   changed_.notify_all();
@@ -68,7 +68,7 @@ void PreparationQueue::Cancel(api::RequestId id) {
   for (auto& lane : waiting_) {
     std::erase_if(lane, [&](const PreparationJob& job) REQUIRES(mutex_) {
       if (job.submit.id != id) return false;
-      shares_.Exit(job.submit.request.client.Party());
+      shares_.Exit(job.submit.request.client.party.name());
       return true;
     });
   }
@@ -82,7 +82,7 @@ std::optional<PreparationJob> PreparationQueue::PopFrom(std::deque<PreparationJo
   auto next = lane.end();
   std::pair<double, Clock::time_point> first;
   for (auto job = lane.begin(); job != lane.end(); ++job) {
-    const std::string& party = job->submit.request.client.Party();
+    const std::string& party = job->submit.request.client.party.name();
     const std::pair<double, Clock::time_point> rank(shares_.Of(party).virtual_time, job->due);
     if (next != lane.end() && rank >= first) continue;
     if (job->waits_for_formats && may_use_format && !may_use_format(party)) continue;
@@ -95,7 +95,7 @@ std::optional<PreparationJob> PreparationQueue::PopFrom(std::deque<PreparationJo
   clockid_t clock{};
   pthread_getcpuclockid(pthread_self(), &clock);
   running_.push_back({.id = job.submit.id,
-                      .party = job.submit.request.client.Party(),
+                      .party = job.submit.request.client.party.name(),
                       .canceled = job.canceled,
                       .checks = job.checks,
                       .clock = clock,

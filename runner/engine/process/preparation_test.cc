@@ -36,7 +36,7 @@ constexpr std::array kLong = {Lane::kLong};
 api::Request TenantChat(std::string content, std::string tenant = {}) {
   api::Request request;
   request.prompt = api::ChatPrompt{{{"user", std::move(content)}}};
-  request.client.tenant = std::move(tenant);
+  request.client.party = fair::PartyNamed(tenant);
   return request;
 }
 

@@ -183,11 +183,11 @@ api::Result<SharedImage> PreparedImages::Get(const images::ImageProcessor& proce
   if (!prepared) return std::unexpected(std::move(prepared.error()));
   auto packed = std::make_unique<PackedImage>(*std::move(prepared));
   const int64_t bytes = packed->packed_bytes();
-  if (!alive_->Add(client.Party(), bytes)) {
+  if (!alive_->Add(client.party.name(), bytes)) {
     return api::Fail(api::ErrorCode::kUnavailable,
                      "too many images are waiting to be read; try again when others are answered");
   }
-  const auto remove = [alive = alive_, party = client.Party(), bytes](const PackedImage* gone) {
+  const auto remove = [alive = alive_, party = client.party.name(), bytes](const PackedImage* gone) {
     delete gone;
     alive->Remove(party, bytes);
   };

@@ -138,7 +138,7 @@ TEST(EngineFormat, PromptsDoNotWaitForMasks) {
   std::vector<api::RequestId> ids;
   for (int i = 0; i < 12; ++i) {
     request.client.exchange = std::to_string(i);
-    request.client.address = "10.0.0." + std::to_string(i);
+    request.client.party = fair::PartyNamed("10.0.0." + std::to_string(i));
     ids.push_back(harness.Submit(request));
   }
   harness.Start();
@@ -159,9 +159,9 @@ TEST(EngineFormat, MemoryOfParseStatesIsBoundedForAllAnswersTogether) {
   ASSERT_FALSE(zero.deltas.empty());
   auto deep = With(Greedy("Hello!", 300), Kind::kGrammar, "root ::= \"[\" root \"]\" | \"0\"");
   deep.params.logit_bias = {{zero.deltas[0].token_ids[0], -api::kLogitBiasMax}};
-  deep.client.tenant = "deep";
+  deep.client.party = fair::PartyNamed("deep");
   auto shallow = With(Greedy("Describe a person.", 300), Kind::kSchema, kPerson);
-  shallow.client.tenant = "shallow";
+  shallow.client.party = fair::PartyNamed("shallow");
   const auto run = [&](EngineHarness& harness) {
     const auto large = harness.Submit(deep), small = harness.Submit(shallow);
     harness.Post(api::ipc::Credit{large, 1000});

@@ -345,12 +345,12 @@ TEST(EngineMemory, ManyPromptsOfOnePartyDoNotEvictAnothersHistory) {
   EngineHarness alone;
   EngineHarness harness({.limits = Checked(alone.SequenceBytesOf(2000))});
   auto turn = Chat({{.role = "user", .content = Words(400, 1)}});
-  turn.client.tenant = "one";
+  turn.client.party = fair::PartyNamed("one");
   const auto first = harness.Generate(turn);
   std::vector<api::RequestId> others;
   for (int i = 0; i < 24; ++i) {
     auto request = Greedy(Words(300, 100 + i), 40);
-    request.client.tenant = "many";
+    request.client.party = fair::PartyNamed("many");
     others.push_back(harness.Submit(request));
   }
   for (const auto id : others) EXPECT_TRUE(harness.Wait(id).finished);
@@ -366,11 +366,11 @@ TEST(EngineMemory, SmallRequestsDoNotPassALargeOneThatWaitsForMemory) {
   EngineHarness alone;
   EngineHarness harness({.limits = Checked(alone.SequenceBytesOf(2000)), .model_stops = false});
   auto history = Greedy(Words(400, 1), 4);
-  history.client.tenant = "one";
+  history.client.party = fair::PartyNamed("one");
   harness.Generate(history);
   const auto ask = [&](std::string text, int32_t num_predict) {
     auto request = Greedy(std::move(text), num_predict);
-    request.client.tenant = "many";
+    request.client.party = fair::PartyNamed("many");
     return harness.Submit(request);
   };
   const auto runs = ask("Tell me a story.", 1000);
@@ -442,11 +442,11 @@ TEST(EngineFairness, AKeyWithOneRequestIsNotHeldUpByAKeyWithMany) {
   std::vector<api::RequestId> all;
   for (int i = 0; i < 40; ++i) {
     auto request = Greedy(Words(100, i), 4);
-    request.client.tenant = "many";
+    request.client.party = fair::PartyNamed("many");
     all.push_back(harness.Submit(request));
   }
   auto request = Greedy(Words(100, 99), 4);
-  request.client.tenant = "one";
+  request.client.party = fair::PartyNamed("one");
   all.push_back(harness.Submit(request));
   harness.Start();
   for (const auto id : all) EXPECT_TRUE(harness.Wait(id).finished);
@@ -469,8 +469,7 @@ TEST(EngineFairness, AKeysWeightIsItsShareBesideOthers) {
   for (int i = 0; i < 16; ++i) {
     for (const int32_t weight : {1, 3}) {
       auto request = Greedy(Words(100, 100 + i), 8);
-      request.client.tenant = weight == 3 ? "heavy" : "light";
-      request.client.weight = weight;
+      request.client.party = fair::PartyNamed(weight == 3 ? "heavy" : "light", weight);
       all.push_back(harness.Submit(std::move(request)));
       if (weight == 3) heavy.insert(all.back());
     }

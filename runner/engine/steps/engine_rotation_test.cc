@@ -16,7 +16,7 @@ namespace {
 
 api::Request From(api::Request request, std::string address, int exchange) {
   request.client.exchange = std::to_string(exchange);
-  request.client.address = std::move(address);
+  request.client.party = fair::PartyNamed(address);
   return request;
 }
 
@@ -120,7 +120,7 @@ TEST(EngineRotation, AKeyBesideAsManyAsThereArePlaces) {
   EngineHarness harness({.limits = {.running_max = 3, .cache_bytes = kPlenty}, .model_stops = false});
   const auto ask = [](int key, int32_t tokens) {
     api::Request request = Greedy("Tell me a story.", tokens);
-    request.client.tenant = "key " + std::to_string(key);
+    request.client.party = fair::PartyNamed("key " + std::to_string(key));
     return request;
   };
   std::vector<api::RequestId> endless;

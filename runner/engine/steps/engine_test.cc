@@ -62,7 +62,7 @@ TEST(Engine, AnIdleTenantNeedNotWaitForTheEndOfAnother) {
   const auto of = [](std::string tenant, std::string exchange, int32_t tokens) {
     api::Request request = Greedy("Tell me a story.", tokens);
     request.client = {
-        .tenant = std::move(tenant), .cache_salt = {}, .weight = 1, .exchange = std::move(exchange)};
+        .party = fair::PartyNamed(tenant), .has_key = !tenant.empty(), .exchange = std::move(exchange)};
     return request;
   };
   const std::string story = harness.Generate(of("", "alone", 60)).text();
@@ -87,7 +87,7 @@ TEST(Engine, AnAddressDoesNotKeepAnotherOut) {
     api::Request request = Greedy("Tell me a story.", tokens);
     request.client.exchange = std::to_string(exchange);
     request.client.tenant = "invented " + request.client.exchange;
-    request.client.address = std::move(address);
+    request.client.party = fair::PartyNamed(address);
     return request;
   };
   std::vector<api::RequestId> endless;
@@ -111,7 +111,7 @@ TEST(Engine, AnAddressDoesNotKeepAnotherOut) {
 TEST(Engine, PartiesTakeTurnsWhereSamplingIsCostly) {
   const auto of = [](std::string tenant, int32_t tokens) {
     api::Request request = Logged(Greedy("Tell me a story about a fox and a river.", tokens));
-    request.client.tenant = std::move(tenant);
+    request.client.party = fair::PartyNamed(tenant);
     return request;
   };
   const auto alone = EngineHarness({.model_stops = false}).Generate(of("", 60)).logprobs();
@@ -134,7 +134,7 @@ TEST(Engine, AFewPlacesStayFreeOfOneTenant) {
   EngineHarness harness({.limits = {.running_max = 16, .cache_bytes = kPlenty}, .model_stops = false});
   const auto of = [](std::string tenant, int32_t tokens) {
     api::Request request = Greedy("Tell me a story.", tokens);
-    request.client = {.tenant = std::move(tenant), .cache_salt = {}, .weight = 1, .exchange = {}};
+    request.client = {.party = fair::PartyNamed(tenant), .has_key = !tenant.empty(), .exchange = {}};
     return request;
   };
   std::vector<api::RequestId> endless;
@@ -153,7 +153,7 @@ TEST(Engine, AFewPlacesStayFreeOfOneTenant) {
 
 api::Request OfTenant(std::string tenant, std::string text, int32_t tokens) {
   api::Request request = Greedy(std::move(text), tokens);
-  request.client = {.tenant = std::move(tenant), .cache_salt = {}, .weight = 1, .exchange = {}};
+  request.client = {.party = fair::PartyNamed(tenant), .has_key = !tenant.empty(), .exchange = {}};
   return request;
 }
 
