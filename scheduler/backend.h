@@ -13,6 +13,7 @@
 
 #include "api/base/error.h"
 #include "api/base/event.h"
+#include "api/base/fair/party.h"
 #include "api/base/request.h"
 #include "api/ipc/messages.h"
 #include "scheduler/keep_alive_claims.h"
@@ -101,29 +102,28 @@ class Backend {
   // Loads without a request; restarts the keep-alive timer. The value is the time the load took.
   virtual Awaitable<api::Result<std::chrono::nanoseconds>> Load(ModelSpec spec,
                                                                 std::optional<KeepAliveClaim> keep_alive,
-                                                                std::string party) = 0;
+                                                                fair::PartyId party) = 0;
   // Unloads once its running requests have ended; returns at once. Unknown keys are ignored.
   virtual void Unload(const std::string& key) = 0;
-  // The party (api::Client::Party()) needs the model no longer: the same while no other one does
-  // (KeepAliveClaims).
-  virtual void EndClaim(const std::string& key, const std::string& party) = 0;
+  // The party needs the model no longer: the same while no other one does (KeepAliveClaims).
+  virtual void EndClaim(const std::string& key, const fair::PartyId& party) = 0;
 
   // Runs a short-lived runner that parses the file and describes it; the daemon itself never parses model
-  // files. Parties (api::Client) take turns, and one of them has half of the runners at most.
+  // files. Parties take turns, and one of them has half of the runners at most.
   virtual Awaitable<api::Result<api::ipc::Inspected>> Inspect(api::ipc::InspectModel request,
-                                                              std::string party) = 0;
+                                                              fair::PartyId party) = 0;
   // Starts a short-lived runner that converts a model. One conversion runs at a time; this waits for the turn
   // of its party. `kept` is held until the runner is reaped: whatever it writes into. kOverloaded,
   // kUnavailable (draining).
   virtual Awaitable<api::Result<std::unique_ptr<ConversionJob>>> Convert(api::ipc::ConvertModel request,
                                                                          std::shared_ptr<const void> kept,
-                                                                         std::string party) = 0;
+                                                                         fair::PartyId party) = 0;
 
   virtual std::vector<LoadedModel> Loaded() const = 0;              // longest-lived first
   virtual std::vector<LoadingModel> Loading() const { return {}; }  // by key
   // The error that Submit() would return at once for any request of the party for this model
   // (ModelSpec::key); nothing while one may wait.
-  virtual std::optional<api::Error> RefusalFor(const std::string& key, const std::string& party,
+  virtual std::optional<api::Error> RefusalFor(const std::string& key, const fair::PartyId& party,
                                                AnswerLength length) const = 0;
   virtual int64_t memory_limit() const { return 0; }  // bytes of all runners together; 0 = none
 };

@@ -129,7 +129,7 @@ Awaitable<api::Result<std::unique_ptr<TokenStream>>> Dispatcher::Submit(
     ModelSpec spec, api::Request request, std::optional<KeepAliveClaim> keep_alive) {
   const auto pending = std::make_shared<PendingRequest>(host_->executor);
   pending->spec = std::move(spec);
-  pending->party = request.client.party.name();
+  pending->party = request.client.party;
   pending->member = request.client.Member();
   pending->length = request.prompt_only
                         ? AnswerLength::kShort
@@ -149,7 +149,7 @@ Awaitable<api::Result<std::unique_ptr<TokenStream>>> Dispatcher::Submit(
 
 Awaitable<api::Result<std::chrono::nanoseconds>> Dispatcher::Load(ModelSpec spec,
                                                                   std::optional<KeepAliveClaim> keep_alive,
-                                                                  std::string party) {
+                                                                  fair::PartyId party) {
   const auto pending = std::make_shared<PendingRequest>(host_->executor);
   pending->spec = std::move(spec);
   pending->party = std::move(party);
@@ -161,19 +161,19 @@ void Dispatcher::Unload(const std::string& key) noexcept {
   plans_->RequestPlan();
 }
 
-void Dispatcher::EndClaim(const std::string& key, const std::string& party) noexcept {
+void Dispatcher::EndClaim(const std::string& key, const fair::PartyId& party) noexcept {
   plans_->scheduler().EndClaim(key, party, Clock::now());
   plans_->RequestPlan();
 }
 
 Awaitable<api::Result<api::ipc::Inspected>> Dispatcher::Inspect(api::ipc::InspectModel request,
-                                                                std::string party) {
+                                                                fair::PartyId party) {
   return OneOffJobs::Inspect(jobs_, std::move(request), std::move(party));
 }
 
 Awaitable<api::Result<std::unique_ptr<ConversionJob>>> Dispatcher::Convert(api::ipc::ConvertModel request,
                                                                            std::shared_ptr<const void> kept,
-                                                                           std::string party) {
+                                                                           fair::PartyId party) {
   return OneOffJobs::Convert(jobs_, std::move(request), std::move(kept), std::move(party));
 }
 
@@ -187,7 +187,7 @@ std::vector<LoadedModel> Dispatcher::Loaded() const {
 
 std::vector<LoadingModel> Dispatcher::Loading() const { return plans_->runners().Loading(); }
 
-std::optional<api::Error> Dispatcher::RefusalFor(const std::string& key, const std::string& party,
+std::optional<api::Error> Dispatcher::RefusalFor(const std::string& key, const fair::PartyId& party,
                                                  AnswerLength length) const {
   if (!plans_->scheduler().IsFullFor(key, party, length)) return std::nullopt;
   return api::Error{api::ErrorCode::kOverloaded, Scheduler::kBusy};

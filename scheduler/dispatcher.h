@@ -91,18 +91,18 @@ class Dispatcher final : public Backend {
       ModelSpec spec, api::Request request, std::optional<KeepAliveClaim> keep_alive) override;
   Awaitable<api::Result<std::chrono::nanoseconds>> Load(ModelSpec spec,
                                                         std::optional<KeepAliveClaim> keep_alive,
-                                                        std::string party = {}) override;
+                                                        fair::PartyId party = {}) override;
   void Unload(const std::string& key) noexcept override;
-  void EndClaim(const std::string& key, const std::string& party) noexcept override;
+  void EndClaim(const std::string& key, const fair::PartyId& party) noexcept override;
 
   Awaitable<api::Result<api::ipc::Inspected>> Inspect(api::ipc::InspectModel request,
-                                                      std::string party = {}) override;
+                                                      fair::PartyId party = {}) override;
   Awaitable<api::Result<std::unique_ptr<ConversionJob>>> Convert(api::ipc::ConvertModel request,
                                                                  std::shared_ptr<const void> kept,
-                                                                 std::string party = {}) override;
+                                                                 fair::PartyId party = {}) override;
   std::vector<LoadedModel> Loaded() const override;
   std::vector<LoadingModel> Loading() const override;
-  std::optional<api::Error> RefusalFor(const std::string& key, const std::string& party,
+  std::optional<api::Error> RefusalFor(const std::string& key, const fair::PartyId& party,
                                        AnswerLength length) const override;
   int64_t memory_limit() const override { return memory_limit_; }
 

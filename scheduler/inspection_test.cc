@@ -17,7 +17,8 @@ using InspectTask = std::shared_ptr<Task<api::Result<api::ipc::Inspected>>>;
 class InspectionTest : public DispatcherFixture {
  protected:
   InspectTask Inspect(const std::string& mode, bool verbose = false, const std::string& party = {}) {
-    return loop().Spawn(dispatcher().Inspect({.path = Model(mode), .verbose = verbose}, party));
+    return loop().Spawn(
+        dispatcher().Inspect({.path = Model(mode), .verbose = verbose}, fair::PartyNamed(party)));
   }
 };
 

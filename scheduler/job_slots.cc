@@ -9,10 +9,10 @@ namespace quire::scheduler {
 // A job that waits; gives back what it was given and has not passed on when its coroutine ends.
 class JobSlots::Waiter {
  public:
-  Waiter(std::shared_ptr<JobSlots> slots, std::string party) noexcept
+  Waiter(std::shared_ptr<JobSlots> slots, fair::PartyId party) noexcept
       : called(slots->executor_), slots_(std::move(slots)), party_(std::move(party)) {
     ++slots_->Enter(party_).waiting;
-    slots_->places_.Add({}, party_);
+    slots_->places_.Add({}, party_.name());
     slots_->waiting_.push_back(this);
   }
   ~Waiter() {
@@ -26,7 +26,7 @@ class JobSlots::Waiter {
   Waiter(const Waiter&) = delete;
   Waiter& operator=(const Waiter&) = delete;
 
-  const std::string& party() const { return party_; }
+  const fair::PartyId& party() const { return party_; }
   bool has_slot() const { return has_slot_; }
   void Give(Party& party) {
     Dequeue();
@@ -44,12 +44,12 @@ class JobSlots::Waiter {
  private:
   void Dequeue() {
     std::erase(slots_->waiting_, this);
-    slots_->places_.Remove({}, party_);
+    slots_->places_.Remove({}, party_.name());
     --slots_->parties_.at(party_).waiting;
   }
 
   const std::shared_ptr<JobSlots> slots_;
-  const std::string party_;
+  const fair::PartyId party_;
   bool has_slot_ = false;
   bool moved_ = false;
 };
@@ -58,7 +58,7 @@ JobSlots::JobSlots(boost::asio::any_io_executor executor, Limits limits)
     : executor_(std::move(executor)), limits_(limits), places_(limits.waiting_max, 0) {}
 
 boost::asio::awaitable<api::Result<JobSlots::Slot>> JobSlots::Acquire(std::shared_ptr<JobSlots> slots,
-                                                                      std::string party) {
+                                                                      fair::PartyId party) {
   if (slots->closed_) co_return std::unexpected(*slots->closed_);
   const auto known = slots->parties_.find(party);
   // What waits, though a slot is free, is of parties that have all that one may have.
@@ -66,7 +66,8 @@ boost::asio::awaitable<api::Result<JobSlots::Slot>> JobSlots::Acquire(std::share
     slots->Start(slots->Enter(party));
     co_return Slot(std::move(slots), std::move(party));
   }
-  if (!slots->places_.HasRoom(party)) co_return api::Fail(api::ErrorCode::kOverloaded, Scheduler::kBusy);
+  if (!slots->places_.HasRoom(party.name()))
+    co_return api::Fail(api::ErrorCode::kOverloaded, Scheduler::kBusy);
   Waiter waiter(slots, std::move(party));
   while (!waiter.has_slot() && !slots->closed_) {
     const bool waited = co_await waiter.called.Wait();
@@ -76,7 +77,7 @@ boost::asio::awaitable<api::Result<JobSlots::Slot>> JobSlots::Acquire(std::share
   co_return waiter.MoveSlot();
 }
 
-JobSlots::Party& JobSlots::Enter(const std::string& party) {
+JobSlots::Party& JobSlots::Enter(const fair::PartyId& party) {
   const auto [found, is_new] = parties_.try_emplace(party);
   if (is_new) found->second.turn = ++turns_;
   return found->second;
@@ -88,14 +89,14 @@ void JobSlots::Start(Party& party) {
   party.turn = ++turns_;
 }
 
-void JobSlots::Free(const std::string& party) {
+void JobSlots::Free(const fair::PartyId& party) {
   --running_;
   --parties_.at(party).jobs;
   EraseIfIdle(party);
   CallNext();
 }
 
-void JobSlots::EraseIfIdle(const std::string& party) {
+void JobSlots::EraseIfIdle(const fair::PartyId& party) {
   const auto found = parties_.find(party);
   if (found->second.jobs == 0 && found->second.waiting == 0) parties_.erase(found);
 }

@@ -9,13 +9,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <utility>
 
 #include "api/base/error.h"
+#include "api/base/fair/party.h"
 #include "scheduler/async_event.h"
 #include "scheduler/queue_places.h"
 
@@ -36,7 +37,7 @@ class JobSlots {
   // Free again when destroyed.
   class Slot {
    public:
-    Slot(std::shared_ptr<JobSlots> slots, std::string party)
+    Slot(std::shared_ptr<JobSlots> slots, fair::PartyId party)
         : slots_(std::move(slots)), party_(std::move(party)) {}
     Slot(Slot&& other) noexcept = default;
     Slot& operator=(Slot&&) = delete;
@@ -46,7 +47,7 @@ class JobSlots {
 
    private:
     std::shared_ptr<JobSlots> slots_;
-    std::string party_;
+    fair::PartyId party_;
   };
 
   JobSlots(boost::asio::any_io_executor executor, Limits limits);
@@ -55,7 +56,7 @@ class JobSlots {
 
   // Waits for a slot. kOverloaded: too many wait. kCancelled: the awaiting coroutine was canceled.
   static boost::asio::awaitable<api::Result<Slot>> Acquire(std::shared_ptr<JobSlots> slots,
-                                                           std::string party);
+                                                           fair::PartyId party);
   // Who waits, and who comes from now on, gets this error.
   void Close(api::Error why);
 
@@ -72,17 +73,17 @@ class JobSlots {
   bool MayStart(const Party& party) const {
     return running_ < limits_.slots && party.jobs < limits_.slots_of_one;
   }
-  Party& Enter(const std::string& party);
+  Party& Enter(const fair::PartyId& party);
   void Start(Party& party);
-  void Free(const std::string& party);
-  void EraseIfIdle(const std::string& party);
+  void Free(const fair::PartyId& party);
+  void EraseIfIdle(const fair::PartyId& party);
   void CallNext();
 
   const boost::asio::any_io_executor executor_;
   const Limits limits_;
-  std::unordered_map<std::string, Party> parties_;  // with jobs that have a slot or wait
-  std::list<Waiter*> waiting_;                      // oldest first
-  QueuePlaces places_;                              // of jobs that wait
+  std::map<fair::PartyId, Party> parties_;  // with jobs that have a slot or wait
+  std::list<Waiter*> waiting_;              // oldest first
+  QueuePlaces places_;                      // of jobs that wait
   int32_t running_ = 0;
   uint64_t turns_ = 0;
   std::optional<api::Error> closed_;

@@ -42,7 +42,7 @@ class JobSlotsTest : public testing::Test {
 
  private:
   boost::asio::awaitable<void> Run(std::string party) {
-    auto slot = co_await JobSlots::Acquire(slots_, party);
+    auto slot = co_await JobSlots::Acquire(slots_, fair::PartyNamed(party));
     if (!slot) {
       refusal_ = slot.error().code;
       co_return;

@@ -4,7 +4,7 @@
 
 namespace quire::scheduler {
 
-void KeepAliveClaims::Start(const std::string& party, const std::optional<KeepAliveClaim>& said,
+void KeepAliveClaims::Start(const fair::PartyId& party, const std::optional<KeepAliveClaim>& said,
                             KeepAlive by_default) {
   const auto [position, is_new] = claims_.try_emplace(party);
   Claim& claim = position->second;
@@ -29,7 +29,7 @@ void KeepAliveClaims::DropFirstToEnd() {
   if (first != claims_.end()) claims_.erase(first);
 }
 
-void KeepAliveClaims::End(const std::string& party, Time now) {
+void KeepAliveClaims::End(const fair::PartyId& party, Time now) {
   const auto found = claims_.find(party);
   if (found == claims_.end() || found->second.running == 0) return;
   if (--found->second.running == 0) found->second.idle_since = now;
@@ -42,7 +42,7 @@ void KeepAliveClaims::EndAll(Time now) {
   }
 }
 
-void KeepAliveClaims::Release(const std::string& party) {
+void KeepAliveClaims::Release(const fair::PartyId& party) {
   const auto found = claims_.find(party);
   if (found == claims_.end()) return;
   if (found->second.running == 0) {
@@ -65,7 +65,7 @@ std::optional<KeepAliveClaims::Time> KeepAliveClaims::ExpiresAt(Time now) const 
   return last;
 }
 
-bool KeepAliveClaims::HasOther(const std::string& party, Time now) const {
+bool KeepAliveClaims::HasOther(const fair::PartyId& party, Time now) const {
   return std::ranges::any_of(claims_, [&](const auto& entry) {
     return entry.first != party && (entry.second.running > 0 || EndOf(entry.second, now) > now);
   });

@@ -10,8 +10,8 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <string>
-#include <string_view>
+
+#include "api/base/fair/party.h"
 
 namespace quire::scheduler {
 
@@ -30,27 +30,27 @@ struct KeepAliveClaim {
   bool by_admin;  // of a key with the role admin: a negative time then pins the model for everybody
 };
 
-// The claims on one model. Owned by the scheduler; I/O thread only. A party is api::Client::Party().
+// The claims on one model. Owned by the scheduler; I/O thread only.
 class KeepAliveClaims {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  using Parties = std::set<std::string_view>;
+  using Parties = std::set<fair::PartyId>;
   static constexpr Time kNever = Time::max();
   // If there are more parties, the one whose claim ends first has none, so that a decision costs little.
   static constexpr size_t kPartiesMax = 256;
 
   // A request of the party runs. What the last one said holds, at first `by_default`.
-  void Start(const std::string& party, const std::optional<KeepAliveClaim>& said, KeepAlive by_default);
+  void Start(const fair::PartyId& party, const std::optional<KeepAliveClaim>& said, KeepAlive by_default);
   // One of them has ended.
-  void End(const std::string& party, Time now);
+  void End(const fair::PartyId& party, Time now);
   // All have: their runner is gone.
   void EndAll(Time now);
   // The party needs the model no longer than its running requests do.
-  void Release(const std::string& party);
+  void Release(const fair::PartyId& party);
 
   // When the last claim ends if nothing else is requested; nothing: there are none.
   std::optional<Time> ExpiresAt(Time now) const;
-  bool HasOther(const std::string& party, Time now) const;  // a claim, of another party
+  bool HasOther(const fair::PartyId& party, Time now) const;  // a claim, of another party
   bool IsPinned() const;
   // The model stays although these parties wait for room: an admin has pinned it, or the only one of them
   // has, or nobody waits.
@@ -69,7 +69,7 @@ class KeepAliveClaims {
   static Time EndOf(const Claim& claim, Time now);
   void DropFirstToEnd();
 
-  std::map<std::string, Claim> claims_;  // by party
+  std::map<fair::PartyId, Claim> claims_;
 };
 
 }  // namespace quire::scheduler

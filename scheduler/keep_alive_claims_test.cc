@@ -26,7 +26,7 @@ class SchedulerClaimsTest : public SchedulerTest {
  protected:
   void EnqueueOf(const std::string& party, uint64_t id, const std::string& key,
                  std::optional<KeepAliveClaim> claim = {}) {
-    ASSERT_TRUE(scheduler().Enqueue(Id(id), key, claim, kStart, party));
+    ASSERT_TRUE(scheduler().Enqueue(Id(id), key, claim, kStart, fair::PartyNamed(party)));
   }
   // A request of the party loads the model and ends.
   void UseOnce(const std::string& party, uint64_t id, const std::string& key,
@@ -108,16 +108,16 @@ TEST_F(SchedulerClaimsTest, AnUnloadByOnePartyKeepsAModelThatAnotherUses) {
   Make(1);
   UseOnce("bob", 1, "a");
   EnqueueOf("alice", 2, "a");
-  scheduler().EndClaim("a", "bob", kStart);
+  scheduler().EndClaim("a", fair::PartyNamed("bob"), kStart);
   EXPECT_THAT(Plan().admit, ElementsAre(Id(2))) << "it waits";
-  scheduler().EndClaim("a", "bob", kStart);
+  scheduler().EndClaim("a", fair::PartyNamed("bob"), kStart);
   EnqueueOf("alice", 3, "a");
   EXPECT_THAT(Plan().admit, ElementsAre(Id(3))) << "the model admits requests while one runs";
   scheduler().Remove(Id(2), kStart);
   scheduler().Remove(Id(3), kStart);
-  scheduler().EndClaim("a", "bob", kStart + minutes(4));
+  scheduler().EndClaim("a", fair::PartyNamed("bob"), kStart + minutes(4));
   EXPECT_THAT(Plan(kStart + minutes(4)).unload, IsEmpty());
-  scheduler().EndClaim("a", "alice", kStart + minutes(4));
+  scheduler().EndClaim("a", fair::PartyNamed("alice"), kStart + minutes(4));
   EXPECT_THAT(Plan(kStart + minutes(4)).unload, ElementsAre("a")) << "nobody else needs it";
 }
 
@@ -128,7 +128,7 @@ TEST_F(SchedulerClaimsTest, AClaimThatHasExpiredKeepsNoModel) {
   (void)Plan();
   scheduler().Remove(Id(2), kStart);
   EXPECT_THAT(Plan(kStart + hours(1)).unload, IsEmpty());
-  scheduler().EndClaim("a", "bob", kStart + hours(1));
+  scheduler().EndClaim("a", fair::PartyNamed("bob"), kStart + hours(1));
   EXPECT_THAT(Plan(kStart + hours(1)).unload, ElementsAre("a"));
 }
 
@@ -138,7 +138,7 @@ TEST_F(SchedulerClaimsTest, AnUnloadWhileItsOwnRequestsRunEndsWithThem) {
   EnqueueOf("bob", 2, "a");
   EnqueueOf("alice", 3, "a", seconds(10));
   (void)Plan();
-  scheduler().EndClaim("a", "bob", kStart);
+  scheduler().EndClaim("a", fair::PartyNamed("bob"), kStart);
   scheduler().Remove(Id(3), kStart);
   scheduler().Remove(Id(2), kStart + seconds(20));
   EXPECT_THAT(Plan(kStart + seconds(20)).unload, ElementsAre("a"))
@@ -151,7 +151,7 @@ TEST_F(SchedulerClaimsTest, AnUnloadIsForgottenWhenAnotherPartyComes) {
   (void)Plan();
   scheduler().LoadDone("a", kStart);
   (void)Plan();
-  scheduler().EndClaim("a", "bob", kStart);
+  scheduler().EndClaim("a", fair::PartyNamed("bob"), kStart);
   EnqueueOf("bob", 2, "a");
   EXPECT_THAT(Plan().admit, IsEmpty()) << "its next request gets another runner";
   EnqueueOf("alice", 3, "a");
@@ -295,18 +295,19 @@ TEST_F(SchedulerClaimsTest, AnUnloadForAllEndsThePinOfASuspendedModel) {
 // Else every address that ever asked would cost each decision something.
 TEST(KeepAliveClaims, OnlySoManyPartiesHaveOne) {
   KeepAliveClaims claims;
-  claims.Start("root", kPinOfAdmin, minutes(5));
-  claims.End("root", kStart);
-  claims.Start("first", {}, minutes(5));
+  const fair::PartyId root = fair::PartyNamed("root"), first = fair::PartyNamed("first");
+  claims.Start(root, kPinOfAdmin, minutes(5));
+  claims.End(root, kStart);
+  claims.Start(first, {}, minutes(5));
   for (size_t party = 0; party < 2 * KeepAliveClaims::kPartiesMax; ++party) {
-    const std::string name = "party " + std::to_string(party);
-    claims.Start(name, KeepAliveClaim(minutes(10)), minutes(5));
-    claims.End(name, kStart + milliseconds(party));
+    const fair::PartyId id = fair::PartyNamed("party " + std::to_string(party));
+    claims.Start(id, KeepAliveClaim(minutes(10)), minutes(5));
+    claims.End(id, kStart + milliseconds(party));
   }
   EXPECT_EQ(claims.running(), 1) << "one whose requests run stays";
   EXPECT_TRUE(claims.IsPinnedByAdmin());
-  EXPECT_TRUE(claims.HasOther("first", kStart + minutes(10) + milliseconds(300)));
-  claims.Release("root");
+  EXPECT_TRUE(claims.HasOther(first, kStart + minutes(10) + milliseconds(300)));
+  claims.Release(root);
   EXPECT_EQ(claims.ExpiresAt(kStart),
             kStart + minutes(10) + milliseconds(2 * KeepAliveClaims::kPartiesMax - 1));
 }

@@ -247,7 +247,7 @@ api::Result<void> ModelRunner::Submit(api::RequestId id, const api::Request& req
   stream->events.set_tokens_max(TokensMaxOf(request));
   const auto served = requests_.emplace(id, Served{std::move(stream)}).first;
   CountTokens(served->second);
-  served->second.party = request.client.party.name();
+  served->second.party = request.client.party;
   served->second.preparing = preparing_.Add(memory_bytes, served->second.party);
   auto sent = link()->TrySend({id, request, resume});
   if (!sent) EraseRequest(served);  // the runner has no more room than before

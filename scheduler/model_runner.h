@@ -93,9 +93,9 @@ class ModelRunner : public RunnerSession {
   api::Result<void> Submit(api::RequestId id, const api::Request& request, size_t memory_bytes,
                            const api::ipc::Resume& resume, std::shared_ptr<EventStream> stream);
   // Whether a request of this size may be sent now. REQUIRES: loaded and not stopping.
-  bool HasRoomFor(size_t bytes, const std::string& party) { return link()->HasRoomFor(bytes, party); }
+  bool HasRoomFor(size_t bytes, const fair::PartyId& party) { return link()->HasRoomFor(bytes, party); }
   // Whether it prepares so few large requests that it may be sent another one (api::MemoryBytes).
-  bool MayPrepare(size_t bytes, const std::string& party) const {
+  bool MayPrepare(size_t bytes, const fair::PartyId& party) const {
     return preparing_.HasRoomFor(bytes, party);
   }
   // The client took deltas: passes credit on if the request still runs.
@@ -173,7 +173,7 @@ class ModelRunner : public RunnerSession {
     std::shared_ptr<EventStream> stream;
     size_t tokens_held = 0;  // by its stream, of tokens_held_
     size_t preparing = 0;    // bytes of preparing_; 0: it is small, or prepared
-    std::string party = {};
+    fair::PartyId party = {};
   };
   using Requests = std::unordered_map<api::RequestId, Served>;
   void Remove(Requests::iterator request);

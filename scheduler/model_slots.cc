@@ -92,7 +92,7 @@ bool ModelSlots::MayLoad(const Model& model) const {
 void ModelSlots::SortByTurn(std::vector<Models::iterator>& models) const {
   if (models.size() < 2) return;
   std::ranges::sort(models, {}, [](Models::iterator model) { return model->second.order(); });
-  std::set<std::pair<std::string_view, std::string_view>> in_use;  // party, model
+  std::set<std::pair<fair::PartyId, std::string_view>> in_use;  // party, model
   for (const auto& [id, request] : queue_.requests()) {
     const Model& model = models_.find(request.key)->second;
     const bool loading =
@@ -100,12 +100,12 @@ void ModelSlots::SortByTurn(std::vector<Models::iterator>& models) const {
         std::ranges::none_of(models, [&model](Models::iterator one) { return &one->second == &model; });
     if (request.admitted || model.next.gave_way || loading) in_use.emplace(request.party, request.key);
   }
-  std::map<std::string_view, int32_t> before;  // models of a party, in use and in front
+  std::map<fair::PartyId, int32_t> before;  // models of a party, in use and in front
   for (const auto& [party, key] : in_use) ++before[party];
   std::vector<std::pair<int32_t, Models::iterator>> ranked;
   for (const Models::iterator model : models) {
     int32_t rank = std::numeric_limits<int32_t>::max();
-    for (const std::string_view party : queue_.PartiesOf(model->second.waiting))
+    for (const fair::PartyId& party : queue_.PartiesOf(model->second.waiting))
       rank = std::min(rank, before[party]++);
     ranked.emplace_back(rank, model);
   }

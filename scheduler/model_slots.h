@@ -64,8 +64,8 @@ struct Model {
   Load load;
   Drain drain;
   Return next;
-  bool unload_requested = false;         // admits nothing, unloaded when idle
-  std::optional<std::string> unload_by;  // a party, the only one that used it; nothing: for all
+  bool unload_requested = false;           // admits nothing, unloaded when idle
+  std::optional<fair::PartyId> unload_by;  // a party, the only one that used it; nothing: for all
   Time idle_since{};
   uint64_t last_use = 0;  // grows with each request admitted or finished
 

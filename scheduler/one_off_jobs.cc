@@ -61,7 +61,7 @@ OneOffJobs::OneOffJobs(const RunnerHost& host, const Limits& limits)
 // have less, it is asked again with what they may have: the context of a load here.
 Awaitable<api::Result<api::ipc::Inspected>> OneOffJobs::Inspect(std::shared_ptr<OneOffJobs> self,
                                                                 api::ipc::InspectModel request,
-                                                                std::string party) {
+                                                                fair::PartyId party) {
   request.settings = self->limits_.SettingsForRunner();
   request.num_ctx = self->limits_.default_num_ctx;
   auto inspected = co_await InspectOnce(self, request, party);
@@ -78,7 +78,7 @@ Awaitable<api::Result<api::ipc::Inspected>> OneOffJobs::Inspect(std::shared_ptr<
 
 Awaitable<api::Result<api::ipc::Inspected>> OneOffJobs::InspectOnce(std::shared_ptr<OneOffJobs> self,
                                                                     api::ipc::InspectModel request,
-                                                                    std::string party) {
+                                                                    fair::PartyId party) {
   auto acquired = co_await JobSlots::Acquire(self->inspections_, std::move(party));
   if (!acquired) co_return std::unexpected(std::move(acquired).error());
   const auto inspection =
@@ -91,7 +91,7 @@ Awaitable<api::Result<api::ipc::Inspected>> OneOffJobs::InspectOnce(std::shared_
 Awaitable<api::Result<std::unique_ptr<ConversionJob>>> OneOffJobs::Convert(std::shared_ptr<OneOffJobs> self,
                                                                            api::ipc::ConvertModel request,
                                                                            std::shared_ptr<const void> kept,
-                                                                           std::string party) {
+                                                                           fair::PartyId party) {
   auto acquired = co_await JobSlots::Acquire(self->conversions_, std::move(party));
   if (!acquired) co_return std::unexpected(std::move(acquired).error());
   auto conversion = std::make_shared<Conversion>(self->host_, std::move(request), std::move(kept),

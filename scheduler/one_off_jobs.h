@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "api/base/error.h"
+#include "api/base/fair/party.h"
 #include "scheduler/async_event.h"
 #include "scheduler/dispatcher.h"
 #include "scheduler/job_slots.h"
@@ -21,11 +22,11 @@ class OneOffJobs {
 
   static Awaitable<api::Result<api::ipc::Inspected>> Inspect(std::shared_ptr<OneOffJobs> self,
                                                              api::ipc::InspectModel request,
-                                                             std::string party);
+                                                             fair::PartyId party);
   static Awaitable<api::Result<std::unique_ptr<ConversionJob>>> Convert(std::shared_ptr<OneOffJobs> self,
                                                                         api::ipc::ConvertModel request,
                                                                         std::shared_ptr<const void> kept,
-                                                                        std::string party);
+                                                                        fair::PartyId party);
   // No job starts from now on.
   void Close(const api::Error& why);
   // Stops all that run. REQUIRES: Close() was called.
@@ -38,7 +39,7 @@ class OneOffJobs {
   class OwnedConversion;
   static Awaitable<api::Result<api::ipc::Inspected>> InspectOnce(std::shared_ptr<OneOffJobs> self,
                                                                  api::ipc::InspectModel request,
-                                                                 std::string party);
+                                                                 fair::PartyId party);
 
   const RunnerHost host_;
   const Limits limits_;

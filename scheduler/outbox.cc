@@ -45,7 +45,7 @@ bool Outbox::Send(const std::weak_ptr<RequestCarrier>& carrier) {
 // A size of 0: there is nothing to encode.
 Outbox::Unsent Outbox::Find(api::RequestId id) {
   if (const RunningRequest* running = requests_.FindRunning(id))
-    return {running->spec.key, running->request.client.party.name(), running->size};
+    return {running->spec.key, running->request.client.party, running->size};
   const PendingRequest* pending = requests_.FindPending(id);
   if (pending == nullptr) return {};
   return {pending->spec.key, pending->party, pending->size};
@@ -58,7 +58,7 @@ bool Outbox::AwaitsPreparation(const Unsent& unsent, Delayed& delayed) const {
   const std::pair owner{unsent.key, unsent.party};
   if (delayed.contains(owner)) return true;
   const ModelRunner& runner = runners_.At(std::string(unsent.key));
-  if (runner.MayPrepare(unsent.size.memory, std::string(unsent.party))) return false;
+  if (runner.MayPrepare(unsent.size.memory, unsent.party)) return false;
   delayed.insert(owner);
   return true;
 }
@@ -136,7 +136,7 @@ void Outbox::RecordSent(api::RequestId id) {
 // Its client has some of the answer, so that it waits for room.
 bool Outbox::Resume(api::RequestId id, RunningRequest& running) {
   ModelRunner& runner = runners_.At(running.spec.key);
-  if (!runner.HasRoomFor(running.size.frame, running.request.client.party.name())) return false;
+  if (!runner.HasRoomFor(running.size.frame, running.request.client.party)) return false;
   const auto sent = ResumeIn(runner, id, running);
   if (sent) return true;
   if (sent.error().code == api::ErrorCode::kOverloaded) return false;

@@ -45,9 +45,10 @@ class Outbox {
 
  private:
   // Whose large requests wait until a runner has prepared others: the runner's key, and the party.
-  using Delayed = std::set<std::pair<std::string_view, std::string_view>>;
+  using Delayed = std::set<std::pair<std::string_view, fair::PartyId>>;
   struct Unsent {
-    std::string_view key, party;
+    std::string_view key;
+    fair::PartyId party;
     RequestSize size;
   };
   Unsent Find(api::RequestId id);

@@ -7,8 +7,8 @@
 
 #include <cstddef>
 #include <map>
-#include <string>
 
+#include "api/base/fair/party.h"
 #include "api/base/request_memory.h"
 
 namespace quire::scheduler {
@@ -25,21 +25,21 @@ class PreparationRoom {
  public:
   explicit PreparationRoom(const PreparationLimits& limits) : limits_(limits) {}
 
-  bool HasRoomFor(size_t bytes, const std::string& party) const {
+  bool HasRoomFor(size_t bytes, const fair::PartyId& party) const {
     if (bytes <= limits_.small) return true;
     const auto found = parties_.find(party);
     if (found == parties_.end()) return true;
     return Fits(found->second, bytes, limits_.party) && Fits(bytes_, bytes, limits_.all);
   }
   // What Remove() has to give back; 0: it is not counted.
-  size_t Add(size_t bytes, const std::string& party) {
+  size_t Add(size_t bytes, const fair::PartyId& party) {
     if (bytes <= limits_.small) return 0;
     parties_[party] += bytes;  // may throw
     bytes_ += bytes;
     return bytes;
   }
   // REQUIRES: Add() of the same.
-  void Remove(size_t bytes, const std::string& party) {
+  void Remove(size_t bytes, const fair::PartyId& party) {
     if (bytes == 0) return;
     bytes_ -= bytes;
     const auto found = parties_.find(party);
@@ -53,7 +53,7 @@ class PreparationRoom {
 
   const PreparationLimits limits_;
   size_t bytes_ = 0;
-  std::map<std::string, size_t> parties_;  // no zeros
+  std::map<fair::PartyId, size_t> parties_;  // no zeros
 };
 
 }  // namespace quire::scheduler

@@ -111,7 +111,7 @@ class Quarantine {
   Time turn_ends_{};                  // then others are admitted even so
   bool open_turn_is_next_ = false;
   uint64_t probations_ = 0;
-  std::map<std::string, uint64_t> last_probations_;  // of parties; a later one has a larger number
+  std::map<fair::PartyId, uint64_t> last_probations_;  // a later one has a larger number
   Departures departures_;
 };
 

@@ -7,7 +7,7 @@ namespace quire::scheduler {
 void RequestQueue::Add(api::RequestId id, QueuedRequest request, Time now) {
   if (timeout_ > KeepAlive::zero() && timeout_ < Time::max() - now) request.give_up_at = now + timeout_;
   newest_ = std::max(newest_, id);
-  places_.Add(request.key, request.party, request.length);
+  places_.Add(request.key, request.party.name(), request.length);
   requests_.emplace(id, std::move(request));
 }
 
@@ -51,7 +51,7 @@ KeepAliveClaims::Parties RequestQueue::PartiesOf(const Waiting& waiting) const {
 std::string RequestQueue::CheckInvariants() const {
   QueuePlaces taken = places_.WithoutRequests();
   for (const auto& [id, request] : requests_) {
-    if (!request.started) taken.Add(request.key, request.party, request.length);
+    if (!request.started) taken.Add(request.key, request.party.name(), request.length);
   }
   if (!taken.HasCountsOf(places_)) return "wrong count of waiting requests";
   return taken.IsOverfull() ? "more waiting requests than places" : "";

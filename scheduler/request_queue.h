@@ -27,7 +27,7 @@ struct Suspicion {
 
 struct QueuedRequest {
   std::string key;
-  std::string party;
+  fair::PartyId party;
   std::string member;  // of the party; empty: the party is one
   AnswerLength length = AnswerLength::kAny;
   std::optional<KeepAliveClaim> keep_alive;
@@ -44,7 +44,7 @@ struct QueuedRequest {
   int32_t whole_turns_lost = 0;
 
   // A party, or a member of it. Points into the request.
-  using Owner = std::pair<std::string_view, std::string_view>;
+  using Owner = std::pair<fair::PartyId, std::string_view>;
   Owner owner() const { return {party, member}; }
   bool RunsIn(const std::string& model) const { return admitted && key == model; }
   bool WasSentBy(Time when) const { return sent_at && *sent_at <= when; }
@@ -91,7 +91,7 @@ class RequestQueue {
 
  private:
   void FreePlaceOf(const QueuedRequest& request) {
-    places_.Remove(request.key, request.party, request.length);
+    places_.Remove(request.key, request.party.name(), request.length);
   }
 
   std::unordered_map<api::RequestId, QueuedRequest> requests_;

@@ -37,7 +37,7 @@ struct PendingRequest {
   ModelSpec spec;
   std::optional<api::Request> request;  // absent: a bare load
   RequestSize size;
-  std::string party;   // whose it is (api::Client)
+  fair::PartyId party;
   std::string member;  // of the party
   AnswerLength length = AnswerLength::kShort;
   std::chrono::steady_clock::time_point arrived;

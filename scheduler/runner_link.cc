@@ -41,7 +41,7 @@ void RunnerLink::Start(Gate& gate) {
   gate.Start(Write(shared_from_this()));
 }
 
-bool RunnerLink::HasRoomFor(size_t bytes, const std::string& party) const {
+bool RunnerLink::HasRoomFor(size_t bytes, const fair::PartyId& party) const {
   if (request_frames_ >= kQueuedFramesMax || bytes > queued_bytes_max_ - request_bytes_) return false;
   const size_t eighth = queued_bytes_max_ / 8;
   const auto queued = party_bytes_.find(party);
@@ -83,7 +83,7 @@ api::Result<void> RunnerLink::TrySend(const api::ipc::SubmitView& submit) {
     return api::Fail(api::ErrorCode::kTooLarge,
                      fmt::format("the encoded request is larger than {} bytes", api::ipc::kFrameBytesMax));
   }
-  const std::string& party = submit.request.client.party.name();
+  const fair::PartyId& party = submit.request.client.party;
   if (!HasRoomFor(bytes.size(), party)) {
     return api::Fail(api::ErrorCode::kOverloaded, kBehind);
   }

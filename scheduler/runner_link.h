@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "api/base/error.h"
+#include "api/base/fair/party.h"
 #include "api/ipc/messages.h"
 #include "scheduler/async_event.h"
 #include "scheduler/gate.h"
@@ -69,7 +70,7 @@ class RunnerLink : public std::enable_shared_from_this<RunnerLink> {
   // the link goes on. A small one is sent before large ones that wait.
   api::Result<void> TrySend(const api::ipc::SubmitView& submit);
   // Whether a request of this size may be sent now.
-  bool HasRoomFor(size_t bytes, const std::string& party = {}) const;
+  bool HasRoomFor(size_t bytes, const fair::PartyId& party = {}) const;
   void Close();
 
  private:
@@ -82,7 +83,7 @@ class RunnerLink : public std::enable_shared_from_this<RunnerLink> {
   struct Frame {
     std::string bytes;
     std::optional<api::RequestId> submits = {};  // nothing: a control frame
-    std::string party = {};
+    fair::PartyId party = {};
   };
   // The frames of one write. Their memory is there before the first of them.
   struct FramesBeingSent {
@@ -113,7 +114,7 @@ class RunnerLink : public std::enable_shared_from_this<RunnerLink> {
   size_t control_frames_ = 0;  // in the queue, or being sent
   size_t request_frames_ = 0;
   size_t request_bytes_ = 0;
-  std::map<std::string, size_t> party_bytes_;  // of request_bytes_; no zeros
+  std::map<fair::PartyId, size_t> party_bytes_;  // of request_bytes_; no zeros
   std::optional<LinkEnd> end_;
 };
 

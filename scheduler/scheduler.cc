@@ -24,7 +24,7 @@ api::RequestId OldestOf(const std::vector<Models::iterator>& models) {
 
 api::Result<void> Scheduler::Enqueue(api::RequestId id, const std::string& key,
                                      std::optional<KeepAliveClaim> keep_alive, Time now,
-                                     const std::string& party, AnswerLength length,
+                                     const fair::PartyId& party, AnswerLength length,
                                      const std::string& member) {
   if (IsFullFor(key, party, length)) return api::Fail(api::ErrorCode::kOverloaded, kBusy);
   queue_.Add(id, {.key = key, .party = party, .member = member, .length = length, .keep_alive = keep_alive},
@@ -168,7 +168,7 @@ void Scheduler::Unload(const std::string& key) {
   CancelRestart(key);
 }
 
-void Scheduler::EndClaim(const std::string& key, const std::string& party, Time now) {
+void Scheduler::EndClaim(const std::string& key, const fair::PartyId& party, Time now) {
   Model* const model = slots_.Find(key);
   if (model == nullptr) return;
   model->claims.Release(party);

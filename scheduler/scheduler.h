@@ -58,12 +58,13 @@ class Scheduler {
   // of an admin, for nobody. Absent leaves the party's claim as it is. kOverloaded when the party
   // (api::Client) finds no place. `member`: of an address, which has turns of its own.
   api::Result<void> Enqueue(api::RequestId id, const std::string& key,
-                            std::optional<KeepAliveClaim> keep_alive, Time now, const std::string& party = {},
-                            AnswerLength length = AnswerLength::kAny, const std::string& member = {});
+                            std::optional<KeepAliveClaim> keep_alive, Time now,
+                            const fair::PartyId& party = {}, AnswerLength length = AnswerLength::kAny,
+                            const std::string& member = {});
   // Whether a request of the party for this model would find no place.
-  bool IsFullFor(const std::string& key, const std::string& party,
+  bool IsFullFor(const std::string& key, const fair::PartyId& party,
                  AnswerLength length = AnswerLength::kAny) const {
-    return !queue_.places().HasRoom(key, party, length);
+    return !queue_.places().HasRoom(key, party.name(), length);
   }
   // The runner was sent the request: before, it cannot be why the runner dies. True: NextPlan() has another
   // wake_at.
@@ -90,7 +91,7 @@ class Scheduler {
   void Unload(const std::string& key);
   // Ends the party's claim. Unloads the model as Unload() does if it has no claim of another party, nor a
   // request, until one comes.
-  void EndClaim(const std::string& key, const std::string& party, Time now);
+  void EndClaim(const std::string& key, const fair::PartyId& party, Time now);
   // From now on no pinned model is reloaded without a request.
   void Close();
 

@@ -313,7 +313,7 @@ class Simulation : private SimulatedRequests {
   void EndClaim() {
     const std::string key = Key();
     const std::string party = Party();
-    scheduler_.EndClaim(key, party, now_);
+    scheduler_.EndClaim(key, fair::PartyNamed(party), now_);
     claims_.Release(key, party);
     auto waiting = PartiesWaitingFor(key);
     waiting.erase(party);
@@ -334,7 +334,8 @@ class Simulation : private SimulatedRequests {
     const std::string member = party == "a" || party == "b" ? std::to_string(Below(3)) : "";
     const AnswerLength length = Below(3) == 0 ? AnswerLength::kShort : AnswerLength::kAny;
     const bool expected = MayQueue(places_, key, party, length);
-    const bool queued = scheduler_.Enqueue(id, key, said, now_, party, length, member).has_value();
+    const bool queued =
+        scheduler_.Enqueue(id, key, said, now_, fair::PartyNamed(party), length, member).has_value();
     ASSERT_EQ(queued, expected) << "party \"" << party << "\" at " << scheduler_.waiting()
                                 << " waiting requests";
     owners_[id] = {party, member};

@@ -366,15 +366,15 @@ TEST_F(SchedulerTest, TheQueueIsBoundedOverAllModelsLoadedOrNot) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, api::ErrorCode::kOverloaded);
   EXPECT_EQ(refused.error().message, "server busy, please try again.  maximum pending requests exceeded");
-  EXPECT_TRUE(scheduler().IsFullFor("a", ""));
-  EXPECT_FALSE(scheduler().IsFullFor("a", "another party"));
+  EXPECT_TRUE(scheduler().IsFullFor("a", {}));
+  EXPECT_FALSE(scheduler().IsFullFor("a", fair::PartyNamed("another party")));
   scheduler().Start(Id(2));
   EXPECT_EQ(scheduler().waiting(), 2);
   EXPECT_TRUE(scheduler().Enqueue(Id(6), "a", {}, kStart));
-  EXPECT_TRUE(scheduler().Enqueue(Id(7), "a", {}, kStart, "another party"));
-  EXPECT_FALSE(scheduler().Enqueue(Id(8), "a", {}, kStart, "a third party"));
+  EXPECT_TRUE(scheduler().Enqueue(Id(7), "a", {}, kStart, fair::PartyNamed("another party")));
+  EXPECT_FALSE(scheduler().Enqueue(Id(8), "a", {}, kStart, fair::PartyNamed("a third party")));
   scheduler().Remove(Id(7), kStart);
-  EXPECT_FALSE(scheduler().IsFullFor("a", "a third party"));
+  EXPECT_FALSE(scheduler().IsFullFor("a", fair::PartyNamed("a third party")));
 }
 
 // A flooded model has no place for more, however many the whole queue has: clients learn it before any work
@@ -382,14 +382,14 @@ TEST_F(SchedulerTest, TheQueueIsBoundedOverAllModelsLoadedOrNot) {
 TEST_F(SchedulerTest, AModelWhoseQueueIsFullIsFull) {
   Make({.models_max = 1, .queue_max = 16, .model_queue_max = 12});
   uint64_t id = 0;
-  while (!scheduler().IsFullFor("a", "")) {
+  while (!scheduler().IsFullFor("a", {})) {
     ASSERT_LT(id, 16);
     Enqueue(++id, "a");
   }
   EXPECT_EQ(id, 12);
   EXPECT_FALSE(scheduler().Enqueue(Id(++id), "a", {}, kStart));
-  EXPECT_FALSE(scheduler().IsFullFor("a", "another party"));
-  EXPECT_FALSE(scheduler().IsFullFor("b", ""));
+  EXPECT_FALSE(scheduler().IsFullFor("a", fair::PartyNamed("another party")));
+  EXPECT_FALSE(scheduler().IsFullFor("b", {}));
 }
 
 TEST_F(SchedulerTest, WaitersOfDifferentModelsAreServedInOrderOfArrival) {

@@ -176,7 +176,7 @@ class Simulation {
       world_.CountFault(model);
       dispatcher_->Unload(model);
     }
-    if (unloads_ && world_.OneIn(50)) dispatcher_->EndClaim(Model(), Party().party.name());
+    if (unloads_ && world_.OneIn(50)) dispatcher_->EndClaim(Model(), Party().party);
     if (!clients_.empty() && world_.OneIn(60)) {
       Client& client = clients_[world_.Below(static_cast<uint32_t>(clients_.size()))];
       if (client.done) return;

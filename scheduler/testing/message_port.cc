@@ -110,7 +110,7 @@ api::Result<void> RunnerLink::TrySend(const api::ipc::SubmitView& submit) {
   return {};
 }
 
-bool RunnerLink::HasRoomFor(size_t /*bytes*/, const std::string& /*party*/) const {
+bool RunnerLink::HasRoomFor(size_t /*bytes*/, const fair::PartyId& /*party*/) const {
   return end_ || channels.at(this)->to_runner.size() < kQueuedFramesMax;
 }
 

@@ -38,7 +38,7 @@ class Viewers {
   fair::Quota& streams() { return streams_; }
   // A turn to ask a runner, one question of a party at a time: a runner answers between two steps, and has
   // room for kQuestionsMax and more.
-  Awaitable<api::Result<scheduler::JobSlots::Slot>> TurnOf(std::string party) {
+  Awaitable<api::Result<scheduler::JobSlots::Slot>> TurnOf(fair::PartyId party) {
     using scheduler::JobSlots;
     if (turns_ == nullptr) {
       turns_ = std::make_shared<JobSlots>(
@@ -61,7 +61,7 @@ class CacheChanges : public ChangeSource {
  public:
   CacheChanges(const CacheSources& sources, Viewers& viewers, scheduler::ModelSpec spec, Exchange& exchange,
                std::string salt)
-      : sources_(sources), viewers_(viewers), spec_(std::move(spec)), party_(PartyOf(exchange).name()) {
+      : sources_(sources), viewers_(viewers), spec_(std::move(spec)), party_(PartyOf(exchange)) {
     question_.isolation = IsolationOf(exchange.request(), std::move(salt));
     question_.others = exchange.request().admin;
     question_.nodes_max = kNodesMax;
@@ -105,7 +105,7 @@ class CacheChanges : public ChangeSource {
   const CacheSources& sources_;
   Viewers& viewers_;
   const scheduler::ModelSpec spec_;
-  const std::string party_;
+  const fair::PartyId party_;
   api::ipc::InspectCache question_;
   int pid_ = 0;  // of the runner that answered last; 0: the model was not loaded
   bool shown_ = false;

@@ -116,7 +116,7 @@ Awaitable<std::string> OnlyModelOf(Services& services, Exchange& exchange, std::
   if (!*stored) co_return std::string();
   std::vector<const StoredModel*> able;
   for (const SharedModel& model : **stored) {
-    const auto capabilities = co_await services.inspector.Capabilities(*model, PartyOf(exchange).name());
+    const auto capabilities = co_await services.inspector.Capabilities(*model, PartyOf(exchange));
     if (std::ranges::find(capabilities, capability) != capabilities.end()) able.push_back(model.get());
   }
   if (able.size() > 1) {
@@ -172,7 +172,7 @@ Awaitable<SharedModel> FindModelToAnswer(Services& services, Exchange& exchange,
   const scheduler::Backend& backend = services.backend;
   // Else it does not matter whose it is, which takes a hash to know.
   if (backend.RefusalFor(model->digest, {}, length)) {
-    const std::string party = PartyOf(exchange).name();
+    const fair::PartyId& party = PartyOf(exchange);
     if (backend.RefusalFor(model->digest, party, length)) co_await WaitForRefusalTick();
     if (const auto refusal = backend.RefusalFor(model->digest, party, length)) {
       co_await SendError(exchange, *refusal);
@@ -185,7 +185,7 @@ Awaitable<SharedModel> FindModelToAnswer(Services& services, Exchange& exchange,
 Awaitable<bool> SettleImages(Services& services, Exchange& exchange, const StoredModel& model,
                              const api::ImageUse& use, std::vector<api::Message>& messages) {
   if (!use.any) co_return true;
-  const auto sees = co_await services.inspector.Can(model, "vision", PartyOf(exchange).name());
+  const auto sees = co_await services.inspector.Can(model, "vision", PartyOf(exchange));
   const auto settled = sees ? api::SettleImages(use, *sees, messages) : std::unexpected(sees.error());
   if (!settled) {
     co_await SendError(exchange, settled.error());

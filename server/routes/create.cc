@@ -241,7 +241,7 @@ class Creation {
     const auto tower = std::ranges::find(model_.other_layers, kProjectorLayer, &Layer::media_type);
     if (tower != model_.other_layers.end()) request.projector_path = services_.models.BlobPath(tower->blob);
     const char* const field = own_draft ? "draft_files" : request_.files.empty() ? "from" : "files";
-    const auto inspected = co_await services_.backend.Inspect(std::move(request), party_.name());
+    const auto inspected = co_await services_.backend.Inspect(std::move(request), party_);
     if (!inspected || inspected->error) {
       api::Error error = inspected ? *inspected->error : inspected.error();
       co_return std::unexpected(
@@ -391,7 +391,7 @@ class Creation {
     request.to = staging->directory().path() / kConverted;
     using Both = std::pair<std::shared_ptr<const Staging>, std::shared_ptr<const Staging>>;
     const auto kept = std::make_shared<const Both>(std::move(from), staging);
-    auto job = co_await services_.backend.Convert(std::move(request), kept, party_.name());
+    auto job = co_await services_.backend.Convert(std::move(request), kept, party_);
     if (!job) co_return std::unexpected(std::move(job.error()));
     while (true) {
       const auto fraction = co_await (*job)->Next();
@@ -433,7 +433,7 @@ class Creation {
     const std::filesystem::path folder = weights.parent_path();
     api::ipc::InspectModel request;
     request.path = std::move(weights);
-    const auto inspected = co_await services_.backend.Inspect(std::move(request), party_.name());
+    const auto inspected = co_await services_.backend.Inspect(std::move(request), party_);
     if (!inspected) co_return std::unexpected(AsClientError(inspected.error(), field));
     if (inspected->error)
       co_return std::unexpected(WithoutFolder(AsClientError(*inspected->error, field), folder));

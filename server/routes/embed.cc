@@ -225,7 +225,7 @@ Awaitable<api::Result<api::EmbedResult>> EmbedOrLoad(Services& services, Exchang
     co_return result;
   }
   const auto keep_alive = ClaimOf(exchange, request.keep_alive);
-  const auto loaded = co_await services.backend.Load(SpecOf(model), keep_alive, PartyOf(exchange).name());
+  const auto loaded = co_await services.backend.Load(SpecOf(model), keep_alive, PartyOf(exchange));
   if (!loaded) co_return std::unexpected(loaded.error());
   co_return api::EmbedResult{.vectors = {}, .load = *loaded};
 }
@@ -322,7 +322,7 @@ Awaitable<void> Info(Services& services, Exchange& exchange) {
   if (!named) co_return;
   const auto model = co_await FindModel(services, exchange, name);
   if (!model) co_return;
-  const std::string party = PartyOf(exchange).name();
+  const fair::PartyId& party = PartyOf(exchange);
   const auto capabilities = co_await services.inspector.Capabilities(*model, party);
   const bool ranks = std::ranges::find(capabilities, "rerank") != capabilities.end();
   const int32_t length = co_await services.inspector.DefaultContext(*model, party);

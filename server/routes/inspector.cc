@@ -50,7 +50,7 @@ Inspector::Description Inspector::Kept(const std::string& key) {
 }
 
 Awaitable<api::Result<Inspector::Description>> Inspector::Describe(const StoredModel& model, bool verbose,
-                                                                   std::string party) {
+                                                                   fair::PartyId party) {
   const std::string key = KeyOf(model) + (verbose ? " verbose" : "");
   const std::filesystem::path weights = model.weights, projector = model.projector;
   std::string go_template(model.TemplateInUse());
@@ -82,7 +82,7 @@ void Inspector::Remember(const std::string& key, Summary summary) {
   summaries_.erase(first->first == key ? std::next(first) : first);
 }
 
-Awaitable<Inspector::Summary> Inspector::Summarize(const StoredModel& model, std::string party) {
+Awaitable<Inspector::Summary> Inspector::Summarize(const StoredModel& model, fair::PartyId party) {
   if (!model.refusal.empty()) co_return Summary{};
   const std::string key = KeyOf(model);
   const auto found = summaries_.find(key);
@@ -101,14 +101,14 @@ Awaitable<Inspector::Summary> Inspector::Summarize(const StoredModel& model, std
   co_return summary;
 }
 
-Awaitable<std::vector<std::string>> Inspector::Capabilities(const StoredModel& model, std::string party) {
+Awaitable<std::vector<std::string>> Inspector::Capabilities(const StoredModel& model, fair::PartyId party) {
   Summary summary = co_await Summarize(model, std::move(party));
   if (summary.capabilities.empty()) summary.capabilities.emplace_back("completion");
   co_return std::move(summary.capabilities);
 }
 
 Awaitable<api::Result<bool>> Inspector::Can(const StoredModel& model, std::string_view capability,
-                                            std::string party) {
+                                            fair::PartyId party) {
   Summary summary = co_await Summarize(model, party);
   if (summary.capabilities.empty()) {
     const auto description = co_await Describe(model, /*verbose=*/false, std::move(party));
@@ -118,7 +118,7 @@ Awaitable<api::Result<bool>> Inspector::Can(const StoredModel& model, std::strin
   co_return std::ranges::find(summary.capabilities, capability) != summary.capabilities.end();
 }
 
-Awaitable<int32_t> Inspector::DefaultContext(const StoredModel& model, std::string party) {
+Awaitable<int32_t> Inspector::DefaultContext(const StoredModel& model, fair::PartyId party) {
   Summary summary = co_await Summarize(model, std::move(party));
   for (const scheduler::LoadedModel& loaded : backend_.Loaded()) {
     if (loaded.spec.key == model.digest && loaded.info.num_ctx > 0) summary.num_ctx = loaded.info.num_ctx;
@@ -129,7 +129,7 @@ Awaitable<int32_t> Inspector::DefaultContext(const StoredModel& model, std::stri
 }
 
 Awaitable<api::Result<api::ipc::Inspected>> Inspector::CheckLoad(const StoredModel& model,
-                                                                 std::string party) {
+                                                                 fair::PartyId party) {
   api::ipc::InspectModel request;
   request.path = model.weights;
   request.go_template = model.TemplateInUse();

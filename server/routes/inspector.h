@@ -1,6 +1,6 @@
 // Descriptions of model files, kept by the blobs they depend on. I/O thread only.
 //
-// A description costs a short-lived process, so one is made at a time for each party (http/party.h), and the
+// A description costs a short-lived process, so one is made at a time for each party, and the
 // last few are kept.
 #pragma once
 
@@ -28,23 +28,24 @@ class Inspector {
   Inspector(scheduler::Backend& backend, const boost::asio::any_io_executor& executor);
 
   // Failures are not kept: the next call tries again.
-  Awaitable<api::Result<Description>> Describe(const StoredModel& model, bool verbose, std::string party);
+  Awaitable<api::Result<Description>> Describe(const StoredModel& model, bool verbose, fair::PartyId party);
 
   // The model's capabilities, at least "completion", also if it cannot be described. Kept for the weights and
   // templates of 20,000 models; that one cannot be described is kept for a minute, as lists name it again and
   // again.
-  Awaitable<std::vector<std::string>> Capabilities(const StoredModel& model, std::string party);
+  Awaitable<std::vector<std::string>> Capabilities(const StoredModel& model, fair::PartyId party);
 
   // Whether the model has a capability; an error where it cannot be described.
-  Awaitable<api::Result<bool>> Can(const StoredModel& model, std::string_view capability, std::string party);
+  Awaitable<api::Result<bool>> Can(const StoredModel& model, std::string_view capability,
+                                   fair::PartyId party);
 
   // The context of a request that names none: the model's PARAMETER num_ctx, else the default of its runner,
   // else what it would be after loading. Tokens; 0 = not known. Kept likewise.
-  Awaitable<int32_t> DefaultContext(const StoredModel& model, std::string party);
+  Awaitable<int32_t> DefaultContext(const StoredModel& model, fair::PartyId party);
 
   // All checks of a load, by its headers alone; not kept, because memory is another each time. What is wrong
   // with the model is in Inspected::error.
-  Awaitable<api::Result<api::ipc::Inspected>> CheckLoad(const StoredModel& model, std::string party);
+  Awaitable<api::Result<api::ipc::Inspected>> CheckLoad(const StoredModel& model, fair::PartyId party);
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -63,7 +64,7 @@ class Inspector {
 
   Description Kept(const std::string& key);
   void Remember(const std::string& key, Summary summary);
-  Awaitable<Summary> Summarize(const StoredModel& model, std::string party);
+  Awaitable<Summary> Summarize(const StoredModel& model, fair::PartyId party);
 
   scheduler::Backend& backend_;
   std::list<Entry> entries_;                            // last used first

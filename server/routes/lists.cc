@@ -35,7 +35,7 @@ ollama::ModelDetails DetailsOf(const ModelDetails& details) {
 }
 
 Awaitable<ollama::TagEntry> TagOf(Services& services, const StoredModel& model) {
-  auto capabilities = co_await services.inspector.Capabilities(model, std::string(kSharedParty));
+  auto capabilities = co_await services.inspector.Capabilities(model, SharedParty());
   co_return ollama::TagEntry{.name = model.name.Display(),
                              .modified_at = model.modified_at,
                              .size = model.size,
@@ -169,11 +169,11 @@ Awaitable<void> Show(Services& services, Exchange& exchange) {
   const SharedModel& model = *found;
   std::optional<ollama::LoadCheck> check;
   if (request->check) {
-    const auto inspected = co_await services.inspector.CheckLoad(*model, PartyOf(exchange).name());
+    const auto inspected = co_await services.inspector.CheckLoad(*model, PartyOf(exchange));
     check = CheckOf(inspected, services.backend.memory_limit());
     check->error = ShownText(exchange, check->error);
   }
-  auto description = co_await services.inspector.Describe(*model, request->verbose, PartyOf(exchange).name());
+  auto description = co_await services.inspector.Describe(*model, request->verbose, PartyOf(exchange));
   if (!description && check) description = std::make_shared<const api::ipc::Inspected>();
   if (!description) {
     co_await SendError(exchange, description.error());
@@ -183,7 +183,7 @@ Awaitable<void> Show(Services& services, Exchange& exchange) {
     co_await SendError(exchange, *full);
     co_return;
   }
-  const int32_t context_length = co_await services.inspector.DefaultContext(*model, PartyOf(exchange).name());
+  const int32_t context_length = co_await services.inspector.DefaultContext(*model, PartyOf(exchange));
   // This client looks its models up by the name it finds here.
   const std::string* agent = exchange.request().Find("user-agent");
   const bool named = agent != nullptr && agent->starts_with("GitHubCopilotChat/");

@@ -33,9 +33,9 @@ Awaitable<void> LoadOrUnload(Services& services, Exchange& exchange, ollama::End
   if (unload && MayUnloadForAll(exchange)) {
     services.backend.Unload(model->digest);
   } else if (unload) {
-    services.backend.EndClaim(model->digest, PartyOf(exchange).name());
+    services.backend.EndClaim(model->digest, PartyOf(exchange));
   } else {
-    const auto loaded = co_await services.backend.Load(SpecOf(model), claim, PartyOf(exchange).name());
+    const auto loaded = co_await services.backend.Load(SpecOf(model), claim, PartyOf(exchange));
     if (!loaded) {
       co_await SendError(exchange, loaded.error());
       co_return;

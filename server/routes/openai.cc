@@ -61,7 +61,7 @@ GenerationJob CohereChatJob(openai::ChatRequest parsed, const api::ModelDefaults
   return {openai::ToRequest(std::move(parsed), defaults, openai::CohereOptions()), std::move(reply)};
 }
 
-Awaitable<openai::ModelEntry> EntryOf(Services& services, const StoredModel& model, std::string party) {
+Awaitable<openai::ModelEntry> EntryOf(Services& services, const StoredModel& model, fair::PartyId party) {
   const int32_t context_length = co_await services.inspector.DefaultContext(model, party);
   auto capabilities = co_await services.inspector.Capabilities(model, std::move(party));
   co_return openai::ModelEntry{.id = model.name.Display(),
@@ -73,15 +73,14 @@ Awaitable<openai::ModelEntry> EntryOf(Services& services, const StoredModel& mod
 std::shared_ptr<SharedBody> SharedModels(Services& services) {
   const auto encode = [&services] {
     return EncodeModelList<openai::ModelEntry>(
-        services,
-        [&services](const StoredModel& model) { return EntryOf(services, model, std::string(kSharedParty)); },
+        services, [&services](const StoredModel& model) { return EntryOf(services, model, SharedParty()); },
         openai::EncodeModels);
   };
   return MakeSharedBody(encode);
 }
 
 Awaitable<anthropic::ModelEntry> AnthropicEntryOf(Services& services, const StoredModel& model) {
-  const openai::ModelEntry entry = co_await EntryOf(services, model, std::string(kSharedParty));
+  const openai::ModelEntry entry = co_await EntryOf(services, model, SharedParty());
   const auto can = [&entry](const char* capability) {
     return std::ranges::find(entry.capabilities, capability) != entry.capabilities.end();
   };
@@ -108,7 +107,7 @@ Awaitable<void> ShowModel(Services& services, Exchange& exchange) {
     co_await SendError(exchange, model.error());
     co_return;
   }
-  openai::ModelEntry entry = co_await EntryOf(services, **model, PartyOf(exchange).name());
+  openai::ModelEntry entry = co_await EntryOf(services, **model, PartyOf(exchange));
   entry.id = name;
   HttpResponse response{.body = openai::EncodeModel(entry)};
   co_await exchange.Send(std::move(response));

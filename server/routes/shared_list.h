@@ -19,8 +19,8 @@ using SharedBody = SharedWork<api::Result<std::string>>;
 std::shared_ptr<SharedBody> MakeSharedBody(SharedBody::Work encode);
 Awaitable<void> SendShared(Exchange& exchange, SharedBody& shared);
 
-// The party of what is done for all who ask, as of a client's (http/party.h).
-inline constexpr std::string_view kSharedParty = "all";
+// The party of what is done for all who ask.
+inline fair::PartyId SharedParty() { return PartyOf({}, "all"); }
 
 // The reply that lists all models, of which `entry_of` makes the entries; written on the pool when they are
 // many.
@@ -38,8 +38,7 @@ Awaitable<api::Result<std::string>> EncodeModelList(
   }
   if (entries.size() <= kManyEntries) co_return encode(entries);
   auto work = [&entries, encode] { return encode(entries); };
-  const fair::PartyId party = PartyOf({}, kSharedParty);
-  auto body = co_await RunBlocking(services.pools.cpu, std::move(work), party);
+  auto body = co_await RunBlocking(services.pools.cpu, std::move(work), SharedParty());
   co_return body;
 }
 

@@ -38,7 +38,7 @@ Awaitable<Encoder> EncoderOf(Services& services, Exchange& exchange, const api::
                              const StoredModel& model) {
   if (!request.counts)
     co_return std::make_unique<api::TokenizeEncoder>(request.with_pieces ? Shape::kPieces : Shape::kIds);
-  const int32_t num_ctx = co_await services.inspector.DefaultContext(model, PartyOf(exchange).name());
+  const int32_t num_ctx = co_await services.inspector.DefaultContext(model, PartyOf(exchange));
   co_return std::make_unique<api::TokenizeEncoder>(Shape::kCounted, request.with_pieces, num_ctx);
 }
 Awaitable<Encoder> EncoderOf(Services&, Exchange&, const api::DetokenizeRequest&, const StoredModel&) {
@@ -108,7 +108,7 @@ void SetSampling(const api::ipc::Inspected& description, const StoredModel& mode
 // Null: it could not be described, and the client knows.
 Awaitable<Inspector::Description> DescribeOrSendError(Services& services, Exchange& exchange,
                                                       const StoredModel& model) {
-  auto description = co_await services.inspector.Describe(model, /*verbose=*/false, PartyOf(exchange).name());
+  auto description = co_await services.inspector.Describe(model, /*verbose=*/false, PartyOf(exchange));
   if (description) co_return *std::move(description);
   co_await SendError(exchange, description.error());
   co_return nullptr;
@@ -126,7 +126,7 @@ Awaitable<void> Props(Services& services, Exchange& exchange) {
                         .chat_template = go_template.empty() ? description->chat_template : go_template};
   props.sees_images =
       std::ranges::find(description->capabilities, "vision") != description->capabilities.end();
-  props.num_ctx = co_await services.inspector.DefaultContext(*model, PartyOf(exchange).name());
+  props.num_ctx = co_await services.inspector.DefaultContext(*model, PartyOf(exchange));
   SetSampling(*description, *model, props);
   for (const scheduler::LoadedModel& loaded : services.backend.Loaded()) {
     if (loaded.spec.key != model->digest) continue;
@@ -143,7 +143,7 @@ Awaitable<void> TokenizerInfo(Services& services, Exchange& exchange) {
   if (!model) co_return;
   const Inspector::Description description = co_await DescribeOrSendError(services, exchange, *model);
   if (!description) co_return;
-  const int32_t num_ctx = co_await services.inspector.DefaultContext(*model, PartyOf(exchange).name());
+  const int32_t num_ctx = co_await services.inspector.DefaultContext(*model, PartyOf(exchange));
   HttpResponse response{
       .body = api::EncodeTokenizerInfo(description->tokenizer_json, description->chat_template, num_ctx)};
   co_await exchange.Send(std::move(response));

@@ -95,7 +95,7 @@ Awaitable<api::Result<std::unique_ptr<scheduler::TokenStream>>> FakeBackend::Sub
 }
 
 Awaitable<api::Result<std::chrono::nanoseconds>> FakeBackend::Load(
-    scheduler::ModelSpec, std::optional<scheduler::KeepAliveClaim> keep_alive, std::string) {
+    scheduler::ModelSpec, std::optional<scheduler::KeepAliveClaim> keep_alive, fair::PartyId) {
   ++seen.loads;
   seen.Add(keep_alive);
   if (script.block_submit) {
@@ -108,7 +108,7 @@ Awaitable<api::Result<std::chrono::nanoseconds>> FakeBackend::Load(
 }
 
 Awaitable<api::Result<api::ipc::Inspected>> FakeBackend::Inspect(api::ipc::InspectModel request,
-                                                                 std::string) {
+                                                                 fair::PartyId) {
   if (request.check_load) {
     seen.load_checks.push_back(std::move(request));
     if (script.load_error) co_return std::unexpected(*script.load_error);
@@ -119,7 +119,7 @@ Awaitable<api::Result<api::ipc::Inspected>> FakeBackend::Inspect(api::ipc::Inspe
 }
 
 Awaitable<api::Result<std::unique_ptr<scheduler::ConversionJob>>> FakeBackend::Convert(
-    api::ipc::ConvertModel request, std::shared_ptr<const void>, std::string) {
+    api::ipc::ConvertModel request, std::shared_ptr<const void>, fair::PartyId) {
   if (!script.converted) co_return api::Fail(api::ErrorCode::kUnavailable, "no conversion in this test");
   WriteFile(request.to, *script.converted);
   co_return std::make_unique<FinishedConversion>();

@@ -58,17 +58,17 @@ class FakeBackend : public scheduler::Backend {
       std::optional<scheduler::KeepAliveClaim> keep_alive) override;
   Awaitable<api::Result<std::chrono::nanoseconds>> Load(scheduler::ModelSpec spec,
                                                         std::optional<scheduler::KeepAliveClaim> keep_alive,
-                                                        std::string party) override;
+                                                        fair::PartyId party) override;
   void Unload(const std::string& key) override { seen.unloaded.push_back(key); }
-  void EndClaim(const std::string& key, const std::string&) override { seen.claims_ended.push_back(key); }
+  void EndClaim(const std::string& key, const fair::PartyId&) override { seen.claims_ended.push_back(key); }
   Awaitable<api::Result<api::ipc::Inspected>> Inspect(api::ipc::InspectModel request,
-                                                      std::string party) override;
+                                                      fair::PartyId party) override;
   Awaitable<api::Result<std::unique_ptr<scheduler::ConversionJob>>> Convert(api::ipc::ConvertModel request,
                                                                             std::shared_ptr<const void> kept,
-                                                                            std::string party) override;
+                                                                            fair::PartyId party) override;
   std::vector<scheduler::LoadedModel> Loaded() const override { return script.loaded; }
   std::vector<scheduler::LoadingModel> Loading() const override { return script.loading; }
-  std::optional<api::Error> RefusalFor(const std::string&, const std::string&,
+  std::optional<api::Error> RefusalFor(const std::string&, const fair::PartyId&,
                                        scheduler::AnswerLength) const override {
     return script.refusal;
   }

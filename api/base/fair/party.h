@@ -2,6 +2,7 @@
 // from then on it is a number with a weight.
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -25,6 +26,10 @@ class PartyId {
   const std::string& name() const;
 
   friend bool operator==(const PartyId& one, const PartyId& other) { return one.entry_ == other.entry_; }
+  // By number: it may be the key of a map.
+  friend auto operator<=>(const PartyId& one, const PartyId& other) {
+    return one.number() <=> other.number();
+  }
 
  private:
   friend class PartyTable;

@@ -13,6 +13,7 @@ TEST(PartyTable, OneNameIsOneParty) {
   EXPECT_EQ(table.Intern("alice", 3), alice);
   EXPECT_NE(alice, bob);
   EXPECT_NE(alice.number(), bob.number());
+  EXPECT_NE(alice < bob, bob < alice);
   EXPECT_EQ(alice.weight(), 3);
   EXPECT_EQ(alice.name(), "alice");
 }
