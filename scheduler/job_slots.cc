@@ -2,120 +2,109 @@
 
 #include <algorithm>
 
+#include "scheduler/async_event.h"
 #include "scheduler/scheduler.h"
 
 namespace quire::scheduler {
+namespace {
 
-// A job that waits; gives back what it was given and has not passed on when its coroutine ends.
+constexpr std::chrono::nanoseconds kQuantum = std::chrono::milliseconds(100);
+
+uint64_t LimitOf(int32_t count) { return static_cast<uint64_t>(std::max(count, 1)); }
+
+}  // namespace
+
+// A job that waits, in its coroutine.
 class JobSlots::Waiter {
  public:
-  Waiter(std::shared_ptr<JobSlots> slots, fair::PartyId party) noexcept
-      : called(slots->executor_), slots_(std::move(slots)), party_(std::move(party)) {
-    ++slots_->Enter(party_).waiting;
-    slots_->places_.Add({}, party_.name());
-    slots_->waiting_.push_back(this);
+  Waiter(JobSlots& slots, fair::PartyId party)
+      : called(slots.executor_), place(slots.places_, std::move(party)), slots_(slots) {
+    slots_.waiting_.push_back(this);
+    slots_.queue_.Push(place.party(), 0, this);
   }
-  ~Waiter() {
-    if (!has_slot_) {
-      Dequeue();
-      slots_->EraseIfIdle(party_);
-    } else if (!moved_) {
-      slots_->Free(party_);
-    }
-  }
+  ~Waiter() { Leave(); }
   Waiter(const Waiter&) = delete;
   Waiter& operator=(const Waiter&) = delete;
 
-  const fair::PartyId& party() const { return party_; }
-  bool has_slot() const { return has_slot_; }
-  void Give(Party& party) {
-    Dequeue();
-    slots_->Start(party);
-    has_slot_ = true;
+  // Its turn begins.
+  void Give(Queue::Turn turn) {
+    Leave();
+    slot.emplace(slots_.shared_from_this(), std::move(turn));
     called.Notify();
   }
-  Slot MoveSlot() {
-    moved_ = true;
-    return Slot(slots_, party_);
+  void Refuse() {
+    Leave();
+    refused = true;
+    called.Notify();
   }
 
   AsyncEvent called;
+  fair::Quota::Lease place;
+  std::optional<Slot> slot;
+  bool refused = false;
 
  private:
-  void Dequeue() {
-    std::erase(slots_->waiting_, this);
-    slots_->places_.Remove({}, party_.name());
-    --slots_->parties_.at(party_).waiting;
+  void Leave() {
+    slots_.waiting_.remove(this);
+    slots_.queue_.Remove(place.party(), 0, this);
+    place.ShrinkTo(0);
   }
 
-  const std::shared_ptr<JobSlots> slots_;
-  const fair::PartyId party_;
-  bool has_slot_ = false;
-  bool moved_ = false;
+  JobSlots& slots_;
 };
 
-JobSlots::JobSlots(boost::asio::any_io_executor executor, Limits limits)
-    : executor_(std::move(executor)), limits_(limits), places_(limits.waiting_max, 0) {}
+JobSlots::Slot::Slot(std::shared_ptr<JobSlots> slots, Queue::Turn turn)
+    : slots_(std::move(slots)),
+      turn_(std::move(turn)),
+      lease_(slots_->slots_, turn_.party),
+      since_(Clock::now()) {
+  lease_.GrowTo(1);
+}
+
+JobSlots::JobSlots(boost::asio::any_io_executor executor, const Limits& limits)
+    : executor_(std::move(executor)),
+      queue_(kQuantum.count()),
+      slots_({.total = LimitOf(limits.slots), .party = LimitOf(limits.slots_of_one)}),
+      places_({.total = LimitOf(limits.waiting_max)}) {}
 
 boost::asio::awaitable<api::Result<JobSlots::Slot>> JobSlots::Acquire(std::shared_ptr<JobSlots> slots,
                                                                       fair::PartyId party) {
   if (slots->closed_) co_return std::unexpected(*slots->closed_);
-  const auto known = slots->parties_.find(party);
-  // What waits, though a slot is free, is of parties that have all that one may have.
-  if (slots->MayStart(known == slots->parties_.end() ? Party() : known->second)) {
-    slots->Start(slots->Enter(party));
-    co_return Slot(std::move(slots), std::move(party));
-  }
-  if (!slots->places_.HasRoom(party.name()))
-    co_return api::Fail(api::ErrorCode::kOverloaded, Scheduler::kBusy);
-  Waiter waiter(slots, std::move(party));
-  while (!waiter.has_slot() && !slots->closed_) {
+  Waiter waiter(*slots, std::move(party));
+  slots->CallNext();
+  if (!waiter.slot && !slots->FindPlace(waiter)) waiter.refused = true;
+  while (!waiter.slot && !waiter.refused && !slots->closed_) {
     const bool waited = co_await waiter.called.Wait();
     if (!waited) co_return api::Fail(api::ErrorCode::kCancelled, "the client disconnected");
   }
   if (slots->closed_) co_return std::unexpected(*slots->closed_);
-  co_return waiter.MoveSlot();
+  if (waiter.refused) co_return api::Fail(api::ErrorCode::kOverloaded, Scheduler::kBusy);
+  co_return *std::move(waiter.slot);
 }
 
-JobSlots::Party& JobSlots::Enter(const fair::PartyId& party) {
-  const auto [found, is_new] = parties_.try_emplace(party);
-  if (is_new) found->second.turn = ++turns_;
-  return found->second;
+// A place to wait, perhaps that of the newest of a party that has more than its share.
+bool JobSlots::FindPlace(Waiter& waiter) {
+  while (const auto refusal = waiter.place.GrowTo(1)) {
+    if (refusal->over == fair::PartyId()) return false;
+    const auto newest = std::find_if(waiting_.rbegin(), waiting_.rend(), [&refusal](const Waiter* one) {
+      return one->place.party() == refusal->over;
+    });
+    (*newest)->Refuse();
+  }
+  return true;
 }
 
-void JobSlots::Start(Party& party) {
-  ++running_;
-  ++party.jobs;
-  party.turn = ++turns_;
-}
-
-void JobSlots::Free(const fair::PartyId& party) {
-  --running_;
-  --parties_.at(party).jobs;
-  EraseIfIdle(party);
+void JobSlots::End(Slot& slot) {
+  slot.lease_.ShrinkTo(0);
+  queue_.Charge(slot.turn_, std::chrono::nanoseconds(Clock::now() - slot.since_).count());
   CallNext();
 }
 
-void JobSlots::EraseIfIdle(const fair::PartyId& party) {
-  const auto found = parties_.find(party);
-  if (found->second.jobs == 0 && found->second.waiting == 0) parties_.erase(found);
-}
-
 void JobSlots::CallNext() {
-  while (true) {
-    Waiter* next = nullptr;
-    std::pair<int32_t, uint64_t> first;  // jobs of its party, its turn
-    for (Waiter* waiter : waiting_) {
-      const Party& party = parties_.at(waiter->party());
-      if (!MayStart(party)) continue;
-      const std::pair order(party.jobs, party.turn);
-      if (next != nullptr && first <= order) continue;
-      next = waiter;
-      first = order;
-    }
-    if (next == nullptr) return;
-    next->Give(parties_.at(next->party()));
-  }
+  const auto may_go = [this](const fair::PartyId& party, uint64_t) {
+    return !fair::Quota::Lease(slots_, party).RefusalFor(1);
+  };
+  while (auto next = queue_.Pop(may_go)) next->item->Give(std::move(next->turn));
 }
 
 void JobSlots::Close(api::Error why) {
