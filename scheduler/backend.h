@@ -17,7 +17,6 @@
 #include "api/base/request.h"
 #include "api/ipc/messages.h"
 #include "scheduler/keep_alive_claims.h"
-#include "scheduler/queue_places.h"
 
 namespace quire::scheduler {
 
@@ -121,10 +120,9 @@ class Backend {
 
   virtual std::vector<LoadedModel> Loaded() const = 0;              // longest-lived first
   virtual std::vector<LoadingModel> Loading() const { return {}; }  // by key
-  // The error that Submit() would return at once for any request of the party for this model
+  // The error that Submit() would return at once for a request of the party for this model
   // (ModelSpec::key); nothing while one may wait.
-  virtual std::optional<api::Error> RefusalFor(const std::string& key, const fair::PartyId& party,
-                                               AnswerLength length) const = 0;
+  virtual std::optional<api::Error> RefusalFor(const std::string& key, const fair::PartyId& party) const = 0;
   virtual int64_t memory_limit() const { return 0; }  // bytes of all runners together; 0 = none
 };
 

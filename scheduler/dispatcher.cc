@@ -3,8 +3,6 @@
 #include <ctime>
 #include <utility>
 
-#include "api/base/request_memory.h"
-#include "api/base/text_bounds.h"
 #include "scheduler/clock.h"
 #include "scheduler/one_off_jobs.h"
 #include "scheduler/plan_executor.h"
@@ -131,10 +129,6 @@ Awaitable<api::Result<std::unique_ptr<TokenStream>>> Dispatcher::Submit(
   pending->spec = std::move(spec);
   pending->party = request.client.party;
   pending->member = request.client.Member();
-  pending->length = request.prompt_only
-                        ? AnswerLength::kShort
-                        : LengthOf(request.params.num_predict,
-                                   api::TextBytes(request.prompt) + api::ImageBytes(request.prompt));
   if (request.now_s == 0) request.now_s = std::time(nullptr);
   pending->size = SizeOf(request);
   const RunnerTable& runners = plans_->runners();
@@ -187,9 +181,8 @@ std::vector<LoadedModel> Dispatcher::Loaded() const {
 
 std::vector<LoadingModel> Dispatcher::Loading() const { return plans_->runners().Loading(); }
 
-std::optional<api::Error> Dispatcher::RefusalFor(const std::string& key, const fair::PartyId& party,
-                                                 AnswerLength length) const {
-  if (!plans_->scheduler().IsFullFor(key, party, length)) return std::nullopt;
+std::optional<api::Error> Dispatcher::RefusalFor(const std::string& key, const fair::PartyId& party) const {
+  if (!plans_->scheduler().IsFullFor(key, party)) return std::nullopt;
   return api::Error{api::ErrorCode::kOverloaded, Scheduler::kBusy};
 }
 

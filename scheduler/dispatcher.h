@@ -102,8 +102,7 @@ class Dispatcher final : public Backend {
                                                                  fair::PartyId party = {}) override;
   std::vector<LoadedModel> Loaded() const override;
   std::vector<LoadingModel> Loading() const override;
-  std::optional<api::Error> RefusalFor(const std::string& key, const fair::PartyId& party,
-                                       AnswerLength length) const override;
+  std::optional<api::Error> RefusalFor(const std::string& key, const fair::PartyId& party) const override;
   int64_t memory_limit() const override { return memory_limit_; }
 
   // Has the engines of all loaded models asked what they do. Returns once all have answered, at `until` at

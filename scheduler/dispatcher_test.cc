@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 
+#include "scheduler/scheduler.h"
 #include "scheduler/testing/dispatcher_fixture.h"
 
 namespace quire::scheduler {
@@ -218,19 +219,19 @@ TEST_F(DispatcherTest, RefusesAtOnceWhenTheQueueIsFull) {
   EXPECT_EQ(Generate(Spec("ok"), "answer 1").text, "t0 ");
 }
 
-// Behind a full queue is a place for it, which a long prompt would have for long.
-TEST_F(DispatcherTest, AShortAnswerToALongTextIsNoShortRequest) {
-  limits().queue_max = 1;
-  const auto submit = [this](const std::string& prompt, int32_t num_predict = 1) {
+TEST_F(DispatcherTest, ThePlaceOfAPartyAboveItsShareGoesToAnother) {
+  limits().queue_max = 2;
+  const auto submit = [this](const std::string& party, const std::string& prompt) {
     api::Request request = Raw(prompt);
-    request.params.num_predict = num_predict;
-    request.client.party = fair::PartyNamed("192.0.2.1");
+    request.client.party = fair::PartyNamed(party);
     return loop().Spawn(dispatcher().Submit(Spec("ok"), std::move(request), {}));
   };
-  const auto queued = loop().Wait(submit("mute", 1000));
-  ASSERT_TRUE(queued);
-  EXPECT_EQ(RefusalOf(submit("answer 1" + std::string(8192, ' '))).code, api::ErrorCode::kOverloaded);
-  EXPECT_TRUE(loop().Wait(submit("answer 1")));
+  const auto first = loop().Wait(submit("alice", "mute")), newest = loop().Wait(submit("alice", "mute"));
+  EXPECT_EQ(RefusalOf(submit("alice", "answer 1")).message, Scheduler::kBusy);
+  auto other = loop().Wait(submit("bob", "answer 1"));
+  ASSERT_TRUE(first && newest && other);
+  EXPECT_EQ(Finish(**newest).failed->code, api::ErrorCode::kOverloaded) << "though its runner has it";
+  EXPECT_EQ(Finish(**other).text, "t0 ");
 }
 
 // ---- clients that leave ----

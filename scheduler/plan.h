@@ -83,12 +83,13 @@ struct Plan {
   std::vector<std::string> unload;        // stop the runner, then report RunnerReaped
   std::vector<api::RequestId> suspended;  // of models to unload: they wait for the next runner
   std::vector<Load> load;  // start a runner, then report LoadDone, or RunnerStopping and RunnerReaped
-  std::vector<api::RequestId> admit;   // send to the loaded runner
-  std::vector<MemoryGrant> grants;     // approve the load with this cache size
-  std::vector<api::RequestId> reject;  // dropped: every model slot holds a pinned model
-  std::vector<TooLarge> too_large;     // dropped: more memory than there will ever be
-  std::vector<api::RequestId> expire;  // dropped: no runner started them within queue_timeout
-  std::optional<Time> wake_at;         // plan again at this time even if nothing happens
+  std::vector<api::RequestId> admit;      // send to the loaded runner
+  std::vector<MemoryGrant> grants;        // approve the load with this cache size
+  std::vector<api::RequestId> reject;     // dropped: every model slot holds a pinned model
+  std::vector<TooLarge> too_large;        // dropped: more memory than there will ever be
+  std::vector<api::RequestId> displaced;  // dropped: another one has the place that each had in the queue
+  std::vector<api::RequestId> expire;     // dropped: no runner started them within queue_timeout
+  std::optional<Time> wake_at;            // plan again at this time even if nothing happens
 
   void WakeBy(Time time) {
     if (!wake_at || time < *wake_at) wake_at = time;

@@ -9,6 +9,7 @@
 namespace quire::scheduler {
 namespace {
 
+const api::Error kDisplaced{api::ErrorCode::kOverloaded, Scheduler::kBusy};
 const api::Error kUnloaded{api::ErrorCode::kUnavailable, "the model was unloaded"};
 const api::Error kPinned{api::ErrorCode::kUnavailable,
                          "no memory for the model: all loaded models are pinned (keep_alive < 0)"};
@@ -46,7 +47,7 @@ api::Result<void> PlanExecutor::Enqueue(const std::shared_ptr<PendingRequest>& p
   if (closed_) return std::unexpected(*closed_);
   pending->id = api::RequestId{++ids_};
   auto queued = scheduler_.Enqueue(pending->id, pending->spec.key, keep_alive, pending->arrived,
-                                   pending->party, pending->length, pending->member);
+                                   pending->party, pending->member);
   if (!queued) return queued;
   requests_.pending.emplace(pending->id, pending);
   RequestPlan();
@@ -108,13 +109,8 @@ void PlanExecutor::RequestPlan() noexcept {
 void PlanExecutor::Apply() {
   plan_requested_ = false;
   const Plan plan = scheduler_.NextPlan(Clock::now());
-  for (const api::RequestId id : plan.expire) {
-    // A runner that has it has not started it.
-    const RunningRequest* running = requests_.FindRunning(id);
-    ModelRunner* runner = running != nullptr ? runners_.Find(running->spec.key) : nullptr;
-    if (runner != nullptr) runner->Cancel(id);
-    FailWith(id, ExitCause::kRefused, ExpiredError(limits_.queue_timeout));
-  }
+  for (const api::RequestId id : plan.displaced) EndWait(id, kDisplaced);
+  for (const api::RequestId id : plan.expire) EndWait(id, ExpiredError(limits_.queue_timeout));
   if (!plan.suspended.empty()) spdlog::info("suspended requests={}", plan.suspended.size());
   for (const std::string& key : plan.unload) {
     outbox_.Drop(key);
@@ -161,6 +157,14 @@ void PlanExecutor::StartRunner(const Plan::Load& load) {
       weak_from_this());
   runners_.Add(runner, spec);
   runner->Start();
+}
+
+// A runner that has the request has not started it.
+void PlanExecutor::EndWait(api::RequestId id, const api::Error& why) {
+  const RunningRequest* running = requests_.FindRunning(id);
+  ModelRunner* runner = running != nullptr ? runners_.Find(running->spec.key) : nullptr;
+  if (runner != nullptr) runner->Cancel(id);
+  FailWith(id, ExitCause::kRefused, why);
 }
 
 // Fails a request that scheduler_ has dropped.

@@ -1,14 +1,65 @@
 #include "scheduler/request_queue.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace quire::scheduler {
 
-void RequestQueue::Add(api::RequestId id, QueuedRequest request, Time now) {
+RequestQueue::RequestQueue(const SchedulerOptions& options)
+    : limits_{.total = static_cast<uint64_t>(std::max(options.queue_max, 1))},
+      limits_of_model_{.total = options.model_queue_max < 1 ? UINT64_MAX
+                                                            : static_cast<uint64_t>(options.model_queue_max)},
+      places_(limits_),
+      timeout_(options.queue_timeout) {}
+
+std::optional<api::RequestId> RequestQueue::PlaceFor(const std::string& key, const fair::PartyId& party) {
+  const auto refusal_by = [&party](fair::Quota& places) {
+    return fair::Quota::Lease(places, party).RefusalFor(1);
+  };
+  const auto known = places_of_models_.find(key);
+  const auto by_model = known == places_of_models_.end() ? std::nullopt : refusal_by(known->second);
+  const auto by_all = refusal_by(places_);
+  for (const auto& refusal : {by_model, by_all}) {
+    if (refusal && refusal->over == fair::PartyId()) return std::nullopt;
+  }
+  if (by_model) return NewestOf(by_model->over, &key);  // its place is one of all, too
+  return by_all ? NewestOf(by_all->over, nullptr) : Plan::kNoRequest;
+}
+
+// REQUIRES: one of the party has a place, of the model unless that is null.
+api::RequestId RequestQueue::NewestOf(const fair::PartyId& party, const std::string* model) const {
+  api::RequestId newest{};
+  for (const auto& [id, request] : requests_) {
+    const bool has_place = request.place.amount() > 0 && (model == nullptr || request.key == *model);
+    if (has_place && request.party == party) newest = std::max(newest, id);
+  }
+  return newest;
+}
+
+bool RequestQueue::Add(api::RequestId id, QueuedRequest request, Time now) {
+  const auto place = PlaceFor(request.key, request.party);
+  if (!place) return false;
+  if (*place != Plan::kNoRequest) {
+    QueuedRequest& displaced = At(*place);
+    displaced.give_up_at.reset();
+    FreePlaceOf(displaced);
+    displaced_.push_back(*place);
+  }
+  fair::Quota& of_model = places_of_models_.try_emplace(request.key, limits_of_model_).first->second;
+  request.place = fair::Quota::Lease(places_, request.party);
+  request.place_of_model = fair::Quota::Lease(of_model, request.party);
+  for (auto* lease : {&request.place, &request.place_of_model}) lease->GrowTo(1);
   if (timeout_ > KeepAlive::zero() && timeout_ < Time::max() - now) request.give_up_at = now + timeout_;
   newest_ = std::max(newest_, id);
-  places_.Add(request.key, request.party.name(), request.length);
   requests_.emplace(id, std::move(request));
+  return true;
+}
+
+void RequestQueue::FreePlaceOf(QueuedRequest& request) {
+  if (request.place.amount() == 0) return;
+  for (auto* lease : {&request.place, &request.place_of_model}) lease->ShrinkTo(0);
+  const auto of_model = places_of_models_.find(request.key);
+  if (of_model->second.held() == 0) places_of_models_.erase(of_model);
 }
 
 QueuedRequest* RequestQueue::Find(api::RequestId id) {
@@ -25,11 +76,16 @@ void RequestQueue::Start(QueuedRequest& request) {
 
 void RequestQueue::Erase(api::RequestId id) {
   const auto found = requests_.find(id);
-  if (!found->second.started) FreePlaceOf(found->second);
+  FreePlaceOf(found->second);
   requests_.erase(found);
 }
 
-void RequestQueue::Expire(Time now, Plan& plan) const {
+void RequestQueue::Expire(Time now, Plan& plan) {
+  plan.displaced = std::exchange(displaced_, {});
+  std::erase_if(plan.displaced, [this](api::RequestId id) {
+    const QueuedRequest* request = Find(id);
+    return request == nullptr || request->started;
+  });
   if (timeout_ <= KeepAlive::zero()) return;
   for (const auto& [id, request] : requests_) {
     if (!request.give_up_at) continue;
@@ -49,12 +105,23 @@ KeepAliveClaims::Parties RequestQueue::PartiesOf(const Waiting& waiting) const {
 }
 
 std::string RequestQueue::CheckInvariants() const {
-  QueuePlaces taken = places_.WithoutRequests();
+  std::map<std::string, uint64_t> taken;
+  uint64_t all = 0;
   for (const auto& [id, request] : requests_) {
-    if (!request.started) taken.Add(request.key, request.party.name(), request.length);
+    const bool has_place = request.place.amount() == 1 && request.place_of_model.amount() == 1;
+    const bool is_displaced = std::ranges::find(displaced_, id) != displaced_.end();
+    if (has_place == (request.started || is_displaced)) return "a request waits without a place, or has one";
+    if (!has_place) continue;
+    ++taken[request.key];
+    ++all;
   }
-  if (!taken.HasCountsOf(places_)) return "wrong count of waiting requests";
-  return taken.IsOverfull() ? "more waiting requests than places" : "";
+  if (all != places_.held() || taken.size() != places_of_models_.size())
+    return "wrong count of waiting requests";
+  for (const auto& [key, count] : taken) {
+    if (count != places_of_models_.at(key).held()) return "wrong count of waiting requests of " + key;
+    if (count > limits_of_model_.total) return "more waiting requests than places of " + key;
+  }
+  return all > limits_.total ? "more waiting requests than places" : "";
 }
 
 }  // namespace quire::scheduler

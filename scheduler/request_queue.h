@@ -1,8 +1,13 @@
 // The requests that the scheduler knows: whose each is, what it has had so far, and which place it takes.
+//
+// Places are of requests that no runner has started: of all models together, and of each. Parties share them
+// by weight: while all are taken, the newest of the party that is furthest above its share makes room for one
+// of a party below (fair::Quota).
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,10 +15,11 @@
 #include <utility>
 #include <vector>
 
+#include "api/base/fair/party.h"
+#include "api/base/fair/quota.h"
 #include "api/base/ids.h"
 #include "scheduler/keep_alive_claims.h"
 #include "scheduler/plan.h"
-#include "scheduler/queue_places.h"
 
 namespace quire::scheduler {
 
@@ -29,11 +35,12 @@ struct QueuedRequest {
   std::string key;
   fair::PartyId party;
   std::string member;  // of the party; empty: the party is one
-  AnswerLength length = AnswerLength::kAny;
   std::optional<KeepAliveClaim> keep_alive;
   bool admitted = false;
   bool started = false;
   std::optional<Time> give_up_at = {};  // unless started
+  // Nothing: a runner has started it, or another request has its place.
+  fair::Quota::Lease place = {}, place_of_model = {};
   Suspicion suspicion = {};
   Time admitted_at{};                      // last
   std::optional<Time> sent_at = {};        // since it was admitted
@@ -66,16 +73,17 @@ using Waiting = std::deque<api::RequestId>;
 // Owned by the scheduler; I/O thread only.
 class RequestQueue {
  public:
-  explicit RequestQueue(const SchedulerOptions& options)
-      : places_(options.queue_max, options.model_queue_max), timeout_(options.queue_timeout) {}
+  explicit RequestQueue(const SchedulerOptions& options);
 
-  const QueuePlaces& places() const { return places_; }
-  api::RequestId newest() const { return newest_; }  // of all so far
+  int32_t waiting() const { return static_cast<int32_t>(places_.held()); }  // that have a place
+  api::RequestId newest() const { return newest_; }                         // of all so far
   auto& requests() { return requests_; }
   const auto& requests() const { return requests_; }
 
-  // REQUIRES: places() has room for it.
-  void Add(api::RequestId id, QueuedRequest request, Time now);
+  // Whose place another request of the party would take; kNoRequest: a free one. Nothing: there is none.
+  std::optional<api::RequestId> PlaceFor(const std::string& key, const fair::PartyId& party);
+  // False: there is no place for it. Who loses its place for it is in the next plan.
+  bool Add(api::RequestId id, QueuedRequest request, Time now);
   // Null: there is none.
   QueuedRequest* Find(api::RequestId id);
   QueuedRequest& At(api::RequestId id) { return requests_.find(id)->second; }
@@ -83,19 +91,21 @@ class RequestQueue {
   // It no longer takes a place.
   void Start(QueuedRequest& request);
   void Erase(api::RequestId id);
-  // Those that have waited too long, by id.
-  void Expire(Time now, Plan& plan) const;
+  // Those that have waited too long, by id, and those that have lost their places.
+  void Expire(Time now, Plan& plan);
   KeepAliveClaims::Parties PartiesOf(const Waiting& waiting) const;
   // Empty if its places are those of its requests.
   std::string CheckInvariants() const;
 
  private:
-  void FreePlaceOf(const QueuedRequest& request) {
-    places_.Remove(request.key, request.party.name(), request.length);
-  }
+  api::RequestId NewestOf(const fair::PartyId& party, const std::string* model) const;
+  void FreePlaceOf(QueuedRequest& request);
 
   std::unordered_map<api::RequestId, QueuedRequest> requests_;
-  QueuePlaces places_;  // of requests that no runner has started
+  const fair::QuotaLimits limits_, limits_of_model_;
+  fair::Quota places_;
+  std::map<std::string, fair::Quota> places_of_models_;  // of those that have some
+  std::vector<api::RequestId> displaced_;                // since the last plan
   const KeepAlive timeout_;
   api::RequestId newest_{};
 };

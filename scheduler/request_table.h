@@ -39,7 +39,6 @@ struct PendingRequest {
   RequestSize size;
   fair::PartyId party;
   std::string member;  // of the party
-  AnswerLength length = AnswerLength::kShort;
   std::chrono::steady_clock::time_point arrived;
   std::chrono::nanoseconds waited{};
   std::optional<api::Result<std::unique_ptr<TokenStream>>> answer;  // of a bare load: null

@@ -24,11 +24,9 @@ api::RequestId OldestOf(const std::vector<Models::iterator>& models) {
 
 api::Result<void> Scheduler::Enqueue(api::RequestId id, const std::string& key,
                                      std::optional<KeepAliveClaim> keep_alive, Time now,
-                                     const fair::PartyId& party, AnswerLength length,
-                                     const std::string& member) {
-  if (IsFullFor(key, party, length)) return api::Fail(api::ErrorCode::kOverloaded, kBusy);
-  queue_.Add(id, {.key = key, .party = party, .member = member, .length = length, .keep_alive = keep_alive},
-             now);
+                                     const fair::PartyId& party, const std::string& member) {
+  if (!queue_.Add(id, {.key = key, .party = party, .member = member, .keep_alive = keep_alive}, now))
+    return api::Fail(api::ErrorCode::kOverloaded, kBusy);
   Model& model = slots_.models()[key];
   model.waiting.push_back(id);
   if (model.unload_by && *model.unload_by != party) {
@@ -202,7 +200,9 @@ void Scheduler::Close() {
 Plan Scheduler::NextPlan(Time now) {
   Plan plan;
   queue_.Expire(now, plan);
-  for (const api::RequestId id : plan.expire) Abandon(id, now);
+  for (const auto* dropped : {&plan.displaced, &plan.expire}) {
+    for (const api::RequestId id : *dropped) Abandon(id, now);
+  }
   slots_.UnloadUnused(now, plan);
 
   const std::vector<Models::iterator> to_load = slots_.ModelsToLoad(now, plan);

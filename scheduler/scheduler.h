@@ -5,8 +5,8 @@
 //  - loading + ready + stopping models never exceed models_max, and the memory granted to them never exceeds
 //    memory_bytes: memory is freed before it is granted;
 //  - every request is in exactly one state: waiting for its model, or admitted and counted as running;
-//  - requests that no runner has started yet never exceed queue_max, nor model_queue_max for one model, and
-//    an eighth more of parties that have few of them (QueuePlaces), whether or not their model is loaded;
+//  - requests that no runner has started yet never exceed queue_max, nor model_queue_max for one model,
+//    whether or not their model is loaded; parties share these places (RequestQueue);
 //  - a plan never unloads a model that has admitted requests, unless it has had its turn
 //    (drain_turns.h): then they wait for its next runner and go on there;
 //  - requests whose runner died are quarantined: they are re-admitted one at a time, in turns of their
@@ -55,17 +55,13 @@ class Scheduler {
 
   // Queues a request, or a bare load, for a model. `keep_alive` is its party's claim from when the request is
   // admitted; a negative one also pins the model: it is not unloaded to make room for the party itself, and,
-  // of an admin, for nobody. Absent leaves the party's claim as it is. kOverloaded when the party
-  // (api::Client) finds no place. `member`: of an address, which has turns of its own.
+  // of an admin, for nobody. Absent leaves the party's claim as it is. kOverloaded when the party finds no
+  // place. `member`: of an address, which has turns of its own.
   api::Result<void> Enqueue(api::RequestId id, const std::string& key,
                             std::optional<KeepAliveClaim> keep_alive, Time now,
-                            const fair::PartyId& party = {}, AnswerLength length = AnswerLength::kAny,
-                            const std::string& member = {});
+                            const fair::PartyId& party = {}, const std::string& member = {});
   // Whether a request of the party for this model would find no place.
-  bool IsFullFor(const std::string& key, const fair::PartyId& party,
-                 AnswerLength length = AnswerLength::kAny) const {
-    return !queue_.places().HasRoom(key, party.name(), length);
-  }
+  bool IsFullFor(const std::string& key, const fair::PartyId& party) { return !queue_.PlaceFor(key, party); }
   // The runner was sent the request: before, it cannot be why the runner dies. True: NextPlan() has another
   // wake_at.
   bool Sent(api::RequestId id, Time now);
@@ -100,8 +96,8 @@ class Scheduler {
   [[nodiscard]] Plan NextPlan(Time now);
 
   std::vector<Ready> ReadyModels(Time now) const;
-  int32_t waiting() const { return queue_.places().waiting(); }  // requests that no runner has started
-  bool WillRestart(const std::string& key) const;                // it will be reloaded without a request
+  int32_t waiting() const { return queue_.waiting(); }  // requests that no runner has started
+  bool WillRestart(const std::string& key) const;       // it will be reloaded without a request
   const std::map<UnloadReason, uint64_t>& unloads() const { return slots_.unloads(); }
   int32_t requests() const { return static_cast<int32_t>(queue_.requests().size()); }
   // Empty if all invariants hold, else the first that does not. For tests.

@@ -30,8 +30,7 @@ class QuarantineTest : public SchedulerTest {
  protected:
   void SetUp() override { Make(/*models_max=*/1, /*queue_max=*/1000); }
   void Add(uint64_t id, const std::string& party, const std::string& member = {}) {
-    ASSERT_TRUE(
-        scheduler().Enqueue(Id(id), "m", {}, now, fair::PartyNamed(party), AnswerLength::kAny, member));
+    ASSERT_TRUE(scheduler().Enqueue(Id(id), "m", {}, now, fair::PartyNamed(party), member));
   }
   void Load() {
     auto plan = Plan(now);

@@ -6,8 +6,9 @@
 // member of one, of which nothing runs waits for room for two drain_pauses at most, or for what has the room
 // to load; a request whose model is loaded is passed over for a drain_pause at most, also while another party
 // unloads the model; no model is unloaded for its age, or by name, that another party keeps
-// (testing/claims_model.h); only pins of its own party or an admin's refuse one its room; on arrival only
-// the queue's places do; all are served.
+// (testing/claims_model.h); only pins of its own party or an admin's refuse one its room; no party is refused
+// its share of the queue's places, which the newest requests of those above theirs give back; all others are
+// served.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,6 +22,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "api/base/testing/simulation_seeds.h"
@@ -67,7 +69,14 @@ class Simulation : private SimulatedRequests {
     const uint64_t room_made_before = RoomMade();
     const auto plan = scheduler_.NextPlan(now_);
     ASSERT_EQ(scheduler_.CheckInvariants(), "");
-    for (const RequestId id : plan.expire) {
+    std::erase_if(displaced_, [this](RequestId id) {
+      return started_.contains(id) || !(waiting_.contains(id) || running_.contains(id));
+    });
+    ASSERT_EQ(std::set(plan.displaced.begin(), plan.displaced.end()), std::exchange(displaced_, {}));
+    displacements_checked_ += plan.displaced.size();
+    std::vector<RequestId> dropped = plan.displaced;
+    dropped.insert(dropped.end(), plan.expire.begin(), plan.expire.end());
+    for (const RequestId id : dropped) {
       if (running_.contains(id)) RecordDeparture(id, now_), EndRunOf(id);
       ASSERT_EQ(waiting_.erase(id) + running_.erase(id), 1U);
     }
@@ -143,9 +152,10 @@ class Simulation : private SimulatedRequests {
     CheckTurns();
   }
 
-  // Checks of turns, unloads, rejections, requests that failed, waits for quarantined ones.
-  std::array<uint64_t, 5> checked() const {
-    return {turns_checked_, unloads_checked_, rejects_checked_, blames_checked_, quarantine_.checked()};
+  // Checks of turns, unloads, rejections, requests that failed, waits for quarantined ones, lost places.
+  std::array<uint64_t, 6> checked() const {
+    return {turns_checked_,  unloads_checked_,      rejects_checked_,
+            blames_checked_, quarantine_.checked(), displacements_checked_};
   }
 
   // No more arrivals, crashes or cancels: with every runner doing its part all waiting requests are admitted.
@@ -323,7 +333,7 @@ class Simulation : private SimulatedRequests {
     if (has_runner && waiting.empty() && !claims_.IsKept(key, party, now_) && !unloading_.contains(key))
       unloaded_by_.try_emplace(key, party);
   }
-  std::string Party() { return Below(2) == 0 ? "" : std::string(1, static_cast<char>('a' + Below(4))); }
+  std::string Party() { return Below(2) == 0 ? "e" : std::string(1, static_cast<char>('a' + Below(4))); }
   void Enqueue() {
     const RequestId id = RequestId{++ids_};
     const std::string key = Key();
@@ -332,14 +342,12 @@ class Simulation : private SimulatedRequests {
     if (Below(4) == 0) said = KeepAliveClaim(seconds(Below(4) - 1), /*by_admin=*/party == "d");
     // a and b are addresses, behind which several people may be.
     const std::string member = party == "a" || party == "b" ? std::to_string(Below(3)) : "";
-    const AnswerLength length = Below(3) == 0 ? AnswerLength::kShort : AnswerLength::kAny;
-    const bool expected = MayQueue(places_, key, party, length);
-    const bool queued =
-        scheduler_.Enqueue(id, key, said, now_, fair::PartyNamed(party), length, member).has_value();
-    ASSERT_EQ(queued, expected) << "party \"" << party << "\" at " << scheduler_.waiting()
-                                << " waiting requests";
+    const auto place = PlaceFor(places_, key, party);
+    ASSERT_EQ(scheduler_.IsFullFor(key, fair::PartyNamed(party)), !place);
+    const bool queued = scheduler_.Enqueue(id, key, said, now_, fair::PartyNamed(party), member).has_value();
+    ASSERT_EQ(queued, place.has_value()) << "party " << party << " at " << scheduler_.waiting();
+    if (place && *place != Plan::kNoRequest) displaced_.insert(*place);
     owners_[id] = {party, member};
-    lengths_[id] = length;
     said_[id] = said;
     if (!queued) return;
     waiting_[id] = key;
@@ -470,6 +478,7 @@ class Simulation : private SimulatedRequests {
   std::set<std::string> dies_;       // models whose runners died, and have computed nothing since
   std::map<std::string, Time> loading_since_, paid_off_at_;
   uint64_t turns_checked_ = 0, unloads_checked_ = 0, rejects_checked_ = 0, blames_checked_ = 0;
+  uint64_t displacements_checked_ = 0;
   std::map<RequestId, Time> full_since_;  // all room, by models that run, while this request waits for some
   std::map<RequestId, Time> waits_since_;
   std::set<std::string> unloading_;                 // by name, until they are
@@ -481,7 +490,7 @@ class Simulation : private SimulatedRequests {
 };
 
 TEST(SchedulerSimulation, NoRequestIsLostStarvedOrFinishedTwice) {
-  std::array<uint64_t, 5> checked{};
+  std::array<uint64_t, 6> checked{};
   api::test::ForEachSimulationSeed(1000, [&checked](uint64_t seed) {
     SCOPED_TRACE(seed);
     Simulation simulation(static_cast<uint32_t>(seed));

@@ -367,14 +367,10 @@ TEST_F(SchedulerTest, TheQueueIsBoundedOverAllModelsLoadedOrNot) {
   EXPECT_EQ(refused.error().code, api::ErrorCode::kOverloaded);
   EXPECT_EQ(refused.error().message, "server busy, please try again.  maximum pending requests exceeded");
   EXPECT_TRUE(scheduler().IsFullFor("a", {}));
-  EXPECT_FALSE(scheduler().IsFullFor("a", fair::PartyNamed("another party")));
   scheduler().Start(Id(2));
   EXPECT_EQ(scheduler().waiting(), 2);
   EXPECT_TRUE(scheduler().Enqueue(Id(6), "a", {}, kStart));
-  EXPECT_TRUE(scheduler().Enqueue(Id(7), "a", {}, kStart, fair::PartyNamed("another party")));
-  EXPECT_FALSE(scheduler().Enqueue(Id(8), "a", {}, kStart, fair::PartyNamed("a third party")));
-  scheduler().Remove(Id(7), kStart);
-  EXPECT_FALSE(scheduler().IsFullFor("a", fair::PartyNamed("a third party")));
+  EXPECT_TRUE(scheduler().IsFullFor("b", {}));
 }
 
 // A flooded model has no place for more, however many the whole queue has: clients learn it before any work
@@ -388,7 +384,6 @@ TEST_F(SchedulerTest, AModelWhoseQueueIsFullIsFull) {
   }
   EXPECT_EQ(id, 12);
   EXPECT_FALSE(scheduler().Enqueue(Id(++id), "a", {}, kStart));
-  EXPECT_FALSE(scheduler().IsFullFor("a", fair::PartyNamed("another party")));
   EXPECT_FALSE(scheduler().IsFullFor("b", {}));
 }
 

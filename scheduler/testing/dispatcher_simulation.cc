@@ -12,12 +12,14 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <deque>
 #include <exception>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "api/base/testing/simulation_seeds.h"
 #include "api/ipc/messages.h"
@@ -50,7 +52,7 @@ struct Client {
   bool reads_slowly = false;
   uint64_t faults_before = 0;  // of its model
   World::Time since{};
-  bool finds_room = false;  // in the queue, when it came
+  bool may_be_refused = false;  // its place in the queue
   boost::asio::cancellation_signal cancel;
   bool cancelled = false;
   bool done = false;
@@ -192,21 +194,27 @@ class Simulation {
     if (party % 2 == 0) return {.party = id, .has_key = true};
     return {.party = id, .exchange = std::to_string(clients_.size())};
   }
-  // Whatever the queue's limits are: a client finds a place as long as they are not reached, and, a few more,
-  // as long as its party has none. Clients that are being answered are counted, too: there may be room
-  // without its being expected.
-  bool FindsRoom(const Client& client) const {
-    int32_t own = 0, of_model = 0;
-    for (const Client& other : clients_) {
-      if (other.done || &other == &client) continue;
-      own += other.who.party.name() == client.who.party.name() ? 1 : 0;
-      of_model += other.model == client.model ? 1 : 0;
+  // Whether the queue's limits may cost these clients their places: there are more of them, and one's party
+  // has more than its share. Clients that are being answered are counted, too: there may be room without its
+  // being expected. Only who arrives makes it less.
+  void FindThoseThatMayBeRefused(std::vector<Client*> clients, int32_t places) {
+    if (places < 1 || std::ssize(clients) <= places) return;
+    std::map<fair::PartyId, int32_t> counts;
+    for (const Client* client : clients) ++counts[client->who.party];
+    for (Client* client : clients)
+      client->may_be_refused |= counts.at(client->who.party) * std::ssize(counts) > places;
+  }
+  void FindThoseThatMayBeRefused() {
+    std::vector<Client*> all;
+    std::map<std::string, std::vector<Client*>> of_models;
+    for (Client& client : clients_) {
+      if (client.done) continue;
+      all.push_back(&client);
+      of_models[client.model].push_back(&client);
     }
-    const auto has_room = [own](int32_t waiting, int32_t places) {
-      return places < 1 || waiting < places || (own == 0 && waiting < places + std::max(places / 8, 1));
-    };
-    return has_room(static_cast<int32_t>(open_) - 1, limits_.queue_max) &&
-           has_room(of_model, limits_.model_queue_max);
+    FindThoseThatMayBeRefused(all, limits_.queue_max);
+    for (const auto& [model, clients] : of_models)
+      FindThoseThatMayBeRefused(clients, limits_.model_queue_max);
   }
 
   void Arrive() {
@@ -231,7 +239,7 @@ class Simulation {
     client.faults_before = world_.FaultsBefore(client.model);
     client.since = world_.now();
     ++open_;
-    client.finds_room = FindsRoom(client);
+    FindThoseThatMayBeRefused();
     boost::asio::co_spawn(
         *context_, Serve(*this, client),
         boost::asio::bind_cancellation_slot(
@@ -301,8 +309,8 @@ class Simulation {
                           error.message));
     };
     switch (error.code) {
-      case api::ErrorCode::kOverloaded:  // no place, or none left in time
-        return unless(error.message == Scheduler::kBusy ? !client.finds_room
+      case api::ErrorCode::kOverloaded:  // no place, or none left for it, or in time
+        return unless(error.message == Scheduler::kBusy ? client.may_be_refused
                                                         : limits_.queue_timeout > seconds(0));
       case api::ErrorCode::kUnavailable:  // no room but what its own party or an admin has pinned, or a fault
         if (disturbed) return;

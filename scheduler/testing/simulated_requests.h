@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/base/fair/party.h"
 #include "api/base/ids.h"
 #include "scheduler/scheduler.h"
 #include "scheduler/testing/claims_model.h"
@@ -113,38 +114,55 @@ class SimulatedRequests {
     };
     return !Any(waiting_, owner.first, ran) && !Any(running_, owner.first, ran);
   }
-  // Requests that no runner has started.
-  template <class Of>
-  int32_t CountQueued(Of of) const {
-    int32_t count = 0;
+  // Requests that have a place in the queue: no runner has started them, and no other one got it.
+  std::vector<RequestId> Placed(auto of) const {
+    std::vector<RequestId> placed;
     for (const auto* list : {&waiting_, &running_}) {
-      for (const auto& [id, key] : *list) count += !started_.contains(id) && of(id, key) ? 1 : 0;
+      for (const auto& [id, key] : *list) {
+        if (!started_.contains(id) && !displaced_.contains(id) && of(id, key)) placed.push_back(id);
+      }
     }
-    return count;
+    std::ranges::sort(placed);
+    return placed;
   }
-  // An eighth more than the places may wait, of parties that have less than a quarter of these waiting, or,
-  // of a short request, less than a quarter that are short.
-  bool MayQueue(const Places& places, const std::string& key, const std::string& party,
-                AnswerLength length) const {
-    const int32_t own = CountQueued([&](RequestId id, const auto&) {
-      return owners_.at(id).first == party && (length == AnswerLength::kAny || lengths_.at(id) == length);
-    });
-    const auto has_room = [&](int32_t queued, int32_t limit) {
-      const int32_t behind = std::max(limit / 8, 1);
-      return queued < limit || (!party.empty() && queued < limit + behind && own < std::max(behind / 4, 1));
-    };
-    return has_room(CountQueued([](RequestId, const auto&) { return true; }), places.all) &&
-           (places.of_model == 0 ||
-            has_room(CountQueued([&](RequestId, const auto& model) { return model == key; }),
-                     places.of_model));
+  // The request whose place one of the party gets: where all are taken the newest of the party that has most,
+  // if that is above its share and more than the party would have. kNoRequest: a free one; nothing: none.
+  std::optional<RequestId> PlaceAmong(const std::vector<RequestId>& placed, int32_t places,
+                                      const std::string& party) const {
+    if (places == 0 || std::ssize(placed) < places) return Plan::kNoRequest;
+    std::map<fair::PartyId, std::pair<int, RequestId>> held;  // how many, and the newest
+    int& own = held[fair::PartyNamed(party)].first;
+    for (const RequestId id : placed) {
+      auto& [count, newest] = held[fair::PartyNamed(owners_.at(id).first)];
+      ++count;
+      newest = id;
+    }
+    std::optional<RequestId> gives_way;
+    double most = std::max(places / static_cast<double>(held.size()), own + 1.0);
+    for (const auto& [one, has] : held) {
+      if (has.first <= most) continue;
+      most = has.first;
+      gives_way = has.second;
+    }
+    return gives_way;
+  }
+  // The same of all places and of the model's: a place of the model is one of all.
+  std::optional<RequestId> PlaceFor(const Places& places, const std::string& key,
+                                    const std::string& party) const {
+    const auto any = [](RequestId, const auto&) { return true; };
+    const auto of_model = [&key](RequestId, const auto& model) { return model == key; };
+    const auto by_model = PlaceAmong(Placed(of_model), places.of_model, party);
+    const auto by_all = PlaceAmong(Placed(any), places.all, party);
+    if (!by_model || !by_all) return std::nullopt;
+    return *by_model != Plan::kNoRequest ? by_model : by_all;
   }
 
   std::map<RequestId, std::string> waiting_, running_;  // their models
   std::map<RequestId, PartyMember> owners_;
-  std::map<RequestId, AnswerLength> lengths_;
   std::map<RequestId, std::optional<KeepAliveClaim>> said_;
   std::set<RequestId> started_, admitted_;
-  std::set<RequestId> sent_;  // since they were admitted
+  std::set<RequestId> displaced_;  // since the last plan
+  std::set<RequestId> sent_;       // since they were admitted
   // By model: when the last client left whose request its runner had, and the last one that had no token.
   std::map<std::string, Time> left_at_, left_unproven_at_;
   std::set<RequestId> quarantined_;  // were in a runner that died, without progress since

@@ -165,19 +165,14 @@ Awaitable<bool> NameModelToAnswer(Services& services, Exchange& exchange, std::s
   co_return named;
 }
 
-Awaitable<SharedModel> FindModelToAnswer(Services& services, Exchange& exchange, const std::string& name,
-                                         scheduler::AnswerLength length) {
+Awaitable<SharedModel> FindModelToAnswer(Services& services, Exchange& exchange, const std::string& name) {
   auto model = co_await FindModel(services, exchange, name);
   if (!model) co_return nullptr;
-  const scheduler::Backend& backend = services.backend;
-  // Else it does not matter whose it is, which takes a hash to know.
-  if (backend.RefusalFor(model->digest, {}, length)) {
-    const fair::PartyId& party = PartyOf(exchange);
-    if (backend.RefusalFor(model->digest, party, length)) co_await WaitForRefusalTick();
-    if (const auto refusal = backend.RefusalFor(model->digest, party, length)) {
-      co_await SendError(exchange, *refusal);
-      co_return nullptr;
-    }
+  const auto refuse = [&] { return services.backend.RefusalFor(model->digest, PartyOf(exchange)); };
+  if (refuse()) co_await WaitForRefusalTick();
+  if (const auto refusal = refuse()) {
+    co_await SendError(exchange, *refusal);
+    co_return nullptr;
   }
   co_return model;
 }

@@ -56,8 +56,7 @@ Awaitable<void> AnswerForSlot(Services& services, SlotStorePtr slots, Exchange& 
   const bool named = co_await NameModel(services, exchange, parsed->model);
   if (!named) co_return;
   if constexpr (requires { parsed->unknown_options; }) LogUnknownOptions(exchange, parsed->unknown_options);
-  auto model =
-      co_await FindModelToAnswer(services, exchange, parsed->model, AnswerLengthOf(exchange, *parsed));
+  auto model = co_await FindModelToAnswer(services, exchange, parsed->model);
   if (!model) co_return;
   const auto keep_alive = parsed->keep_alive;
   const int32_t slot = SlotOf(*parsed);

@@ -60,7 +60,7 @@ Awaitable<void> Answer(Services& services, Exchange& exchange,
   if (load_only) {
     model = co_await FindModel(services, exchange, parsed->model);
   } else {
-    model = co_await FindModelToAnswer(services, exchange, parsed->model, AnswerLengthOf(exchange, *parsed));
+    model = co_await FindModelToAnswer(services, exchange, parsed->model);
   }
   if (!model) co_return;
   if (load_only) {

@@ -132,16 +132,7 @@ Awaitable<bool> NameModelToAnswer(Services& services, Exchange& exchange, std::s
 
 // The same for a request that wants an answer, which is refused before its job is made while no more of its
 // party may wait for the model.
-Awaitable<SharedModel> FindModelToAnswer(Services& services, Exchange& exchange, const std::string& name,
-                                         scheduler::AnswerLength length = scheduler::AnswerLength::kAny);
-
-// Reads the answer that a parsed request bounds. Its texts are nearly all of the body.
-template <class Parsed>
-scheduler::AnswerLength AnswerLengthOf(const Exchange& exchange, const Parsed& parsed) {
-  if constexpr (requires { parsed.options.num_predict; })
-    return scheduler::LengthOf(parsed.options.num_predict.value_or(-1), exchange.body_bytes());
-  return scheduler::AnswerLength::kAny;
-}
+Awaitable<SharedModel> FindModelToAnswer(Services& services, Exchange& exchange, const std::string& name);
 
 // The defaults that the model adds to a request.
 api::ModelDefaults DefaultsOf(const StoredModel& model);
@@ -205,8 +196,7 @@ Awaitable<void> AnswerRequest(Services& services, Exchange& exchange,
   const bool named = co_await NameModelToAnswer(services, exchange, parsed->model);
   if (!named) co_return;
   if constexpr (requires { parsed->unknown_options; }) LogUnknownOptions(exchange, parsed->unknown_options);
-  auto model =
-      co_await FindModelToAnswer(services, exchange, parsed->model, AnswerLengthOf(exchange, *parsed));
+  auto model = co_await FindModelToAnswer(services, exchange, parsed->model);
   if (!model) co_return;
   const auto keep_alive = parsed->keep_alive;
   auto job = co_await MakeJob(services, exchange, *model, *parsed, make_job);

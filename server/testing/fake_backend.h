@@ -68,8 +68,7 @@ class FakeBackend : public scheduler::Backend {
                                                                             fair::PartyId party) override;
   std::vector<scheduler::LoadedModel> Loaded() const override { return script.loaded; }
   std::vector<scheduler::LoadingModel> Loading() const override { return script.loading; }
-  std::optional<api::Error> RefusalFor(const std::string&, const fair::PartyId&,
-                                       scheduler::AnswerLength) const override {
+  std::optional<api::Error> RefusalFor(const std::string&, const fair::PartyId&) const override {
     return script.refusal;
   }
 
