@@ -2,6 +2,8 @@
 //
 // A runner's time counts from what it said first to what it said last, so that neither loads between two
 // runners nor what the next one computes again are in it. Pure; not thread-safe.
+//
+// It measures what one request had and shares nothing: the governor has no part in it.
 #pragma once
 
 #include <chrono>

@@ -20,7 +20,6 @@
 #include "api/ipc/messages.h"
 #include "scheduler/backend.h"
 #include "scheduler/plan.h"
-#include "scheduler/preparation_room.h"
 #include "scheduler/runner_program.h"
 
 namespace quire::scheduler {
@@ -45,7 +44,6 @@ struct Limits : SchedulerOptions {
   std::chrono::nanoseconds stop_grace = std::chrono::seconds(5);  // from the Shutdown message until SIGKILL
   std::shared_ptr<SnapshotTier> snapshots = {};                   // of all runners; null = none
   size_t link_bytes_max = 2 * api::ipc::kFrameBytesMax;  // of requests that wait to be sent to one runner
-  PreparationLimits preparation = {};                    // of large requests that one runner has not prepared
 
   int64_t memory_limit() const { return std::max<int64_t>(memory_bytes, 0); }
   // The operator's, with the memory that there is.

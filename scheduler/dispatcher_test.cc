@@ -234,6 +234,24 @@ TEST_F(DispatcherTest, ThePlaceOfAPartyAboveItsShareGoesToAnother) {
   EXPECT_EQ(Finish(**other).text, "t0 ");
 }
 
+TEST_F(DispatcherTest, ATextThatCannotFitIsRefusedBeforeItWaits) {
+  constexpr size_t kBytes = 1100 << 10;
+  const auto submit = [this](int32_t num_ctx, size_t bytes) {
+    api::Request request = Raw(std::string(bytes, 'x'));
+    request.params.num_ctx = num_ctx;
+    request.overflow = api::Overflow::kRefuse;
+    return loop().Spawn(dispatcher().Submit(Spec("ok"), std::move(request), {}));
+  };
+  const api::Error refused = RefusalOf(submit(512, kBytes));
+  EXPECT_EQ(refused.code, api::ErrorCode::kContextLengthExceeded);
+  EXPECT_EQ(refused.tokens_max, 512);
+  EXPECT_TRUE(dispatcher().Loading().empty()) << "nothing is loaded for it";
+  EXPECT_FALSE(HasChildren());
+  const auto unknown = submit(0, kBytes);
+  loop().RunUntil([this] { return !dispatcher().Loading().empty(); });
+  EXPECT_EQ(RefusalOf(unknown).code, api::ErrorCode::kContextLengthExceeded) << "once it is loaded";
+}
+
 // ---- clients that leave ----
 
 TEST_F(DispatcherTest, AClientThatLeavesTheQueueIsForgotten) {

@@ -45,7 +45,6 @@ ModelRunner::ModelRunner(RunnerHost host, Job job, std::weak_ptr<Observer> obser
     : RunnerSession(std::move(host), job.name, {job.path, job.draft_path, job.projector_path}),
       job_(std::move(job)),
       observer_(std::move(observer)),
-      preparing_(job_.preparation),
       engine_answered_(this->host().executor) {}
 
 void ModelRunner::Start() {
@@ -240,38 +239,21 @@ void ModelRunner::Stop(api::Error why, bool at_once) {
 
 // ---- requests ----
 
-api::Result<void> ModelRunner::Submit(api::RequestId id, const api::Request& request, size_t memory_bytes,
+api::Result<void> ModelRunner::Submit(api::RequestId id, const api::Request& request,
                                       const api::ipc::Resume& resume, std::shared_ptr<EventStream> stream) {
   stream->runner_pid = pid();
   stream->times.Sent(Clock::now());
   stream->events.set_tokens_max(TokensMaxOf(request));
   const auto served = requests_.emplace(id, Served{std::move(stream)}).first;
   CountTokens(served->second);
-  served->second.party = request.client.party;
-  served->second.preparing = preparing_.Add(memory_bytes, served->second.party);
   auto sent = link()->TrySend({id, request, resume});
-  if (!sent) EraseRequest(served);  // the runner has no more room than before
+  if (!sent) Remove(served);
   return sent;
 }
 
 void ModelRunner::Remove(Requests::iterator request) {
-  if (EraseRequest(request) > 0) OnRoom();
-}
-
-// The bytes of preparing_ that it had.
-size_t ModelRunner::EraseRequest(Requests::iterator request) {
-  const Served served = std::move(request->second);
+  tokens_held_ -= request->second.tokens_held;
   requests_.erase(request);
-  tokens_held_ -= served.tokens_held;
-  preparing_.Remove(served.preparing, served.party);
-  return served.preparing;
-}
-
-// Whatever the runner says of a request first, it has prepared it.
-void ModelRunner::EndPreparation(Served& request) {
-  if (request.preparing == 0) return;
-  preparing_.Remove(std::exchange(request.preparing, 0), request.party);
-  OnRoom();
 }
 
 void ModelRunner::CountTokens(Served& request) {
@@ -305,11 +287,7 @@ api::Result<void> ModelRunner::OnRunnerMessage(api::ipc::ToDaemon message) {
     return {};
   }
   if (auto* event = std::get_if<api::ipc::RequestEvent>(&message)) return OnRequestEvent(std::move(*event));
-  if (const auto* prepared = std::get_if<api::ipc::RequestPrepared>(&message)) {
-    if (const auto found = requests_.find(prepared->id); found != requests_.end())
-      EndPreparation(found->second);
-    return {};
-  }
+  if (std::holds_alternative<api::ipc::RequestPrepared>(message)) return {};  // nothing waits for it
   if (const auto* estimate = std::get_if<api::ipc::MemoryEstimate>(&message))
     return HandleMemoryEstimate(*estimate);
   if (auto* loaded = std::get_if<api::ipc::Loaded>(&message)) return OnLoadResult(std::move(*loaded));
@@ -391,7 +369,6 @@ api::Result<void> ModelRunner::OnLoadResult(api::ipc::Loaded loaded) {
 api::Result<void> ModelRunner::OnRequestEvent(api::ipc::RequestEvent message) {
   const auto found = requests_.find(message.id);
   if (found == requests_.end()) return {};  // canceled while this was on its way
-  EndPreparation(found->second);
   const std::shared_ptr<EventStream> stream = found->second.stream;
   const bool is_ready = std::holds_alternative<api::PromptReady>(message.event);
   const auto* failed = std::get_if<api::Failed>(&message.event);

@@ -23,7 +23,6 @@
 #include "scheduler/answer_times.h"
 #include "scheduler/async_event.h"
 #include "scheduler/event_queue.h"
-#include "scheduler/preparation_room.h"
 #include "scheduler/runner_session.h"
 #include "scheduler/scheduler.h"
 
@@ -59,7 +58,6 @@ class ModelRunner : public RunnerSession {
     std::chrono::nanoseconds load_timeout;   // <= 0 = never; waiting for memory is not counted
     std::chrono::nanoseconds stall_timeout;  // without a frame or progress; <= 0 = never
     int32_t context_min = 0;                 // as in LoadModel
-    PreparationLimits preparation = {};
   };
 
   // Called in this order: OnMemoryEstimate and OnLoaded at most once, OnStopping, OnReaped. May call back
@@ -79,7 +77,7 @@ class ModelRunner : public RunnerSession {
     virtual void OnRequestEnded(api::RequestId id) = 0;
     // Likewise, but the runner may still be at it: it failed without a token, or the daemon ended it.
     virtual void OnRequestAbandoned(api::RequestId id) = 0;
-    virtual void OnRoom() {}  // a runner was sent a request, or has prepared one: there is room for others
+    virtual void OnRoom() {}  // a runner was sent a request: there is room for others
   };
 
   ModelRunner(RunnerHost host, Job job, std::weak_ptr<Observer> observer);
@@ -88,16 +86,11 @@ class ModelRunner : public RunnerSession {
   // Approves the load with this cache size. Ignored unless the runner waits for it.
   void ApproveLoad(int64_t cache_bytes);
   // Sends the request, whose events go to `stream` from now on, from `resume` on. kTooLarge if it does not
-  // fit a frame, kOverloaded if the runner is behind with reading. `memory_bytes`: api::MemoryBytes() of it.
-  // REQUIRES: loaded and not stopping.
-  api::Result<void> Submit(api::RequestId id, const api::Request& request, size_t memory_bytes,
-                           const api::ipc::Resume& resume, std::shared_ptr<EventStream> stream);
+  // fit a frame, kOverloaded if the runner is behind with reading. REQUIRES: loaded and not stopping.
+  api::Result<void> Submit(api::RequestId id, const api::Request& request, const api::ipc::Resume& resume,
+                           std::shared_ptr<EventStream> stream);
   // Whether a request of this size may be sent now. REQUIRES: loaded and not stopping.
   bool HasRoomFor(size_t bytes, const fair::PartyId& party) { return link()->HasRoomFor(bytes, party); }
-  // Whether it prepares so few large requests that it may be sent another one (api::MemoryBytes).
-  bool MayPrepare(size_t bytes, const fair::PartyId& party) const {
-    return preparing_.HasRoomFor(bytes, party);
-  }
   // The client took deltas: passes credit on if the request still runs.
   void GiveCredit(api::RequestId id, int32_t deltas);
   // The client went away: no more of its events come. False if the runner does not have the request.
@@ -172,13 +165,9 @@ class ModelRunner : public RunnerSession {
   struct Served {
     std::shared_ptr<EventStream> stream;
     size_t tokens_held = 0;  // by its stream, of tokens_held_
-    size_t preparing = 0;    // bytes of preparing_; 0: it is small, or prepared
-    fair::PartyId party = {};
   };
   using Requests = std::unordered_map<api::RequestId, Served>;
   void Remove(Requests::iterator request);
-  size_t EraseRequest(Requests::iterator request);
-  void EndPreparation(Served& request);
   void CountTokens(Served& request);
   api::Result<void> OnEngineInspected(api::ipc::EngineInspected inspected);
   api::Result<void> OnCacheInspected(api::ipc::CacheInspected inspected);
@@ -192,7 +181,6 @@ class ModelRunner : public RunnerSession {
   std::optional<api::Error> stop_reason_;
   Requests requests_;
   size_t tokens_held_ = 0;  // by the streams of requests_
-  PreparationRoom preparing_;
   api::ipc::LoadProgress load_progress_;
   Time last_frame_at_{};     // of any frame
   Time last_progress_at_{};  // of the last heartbeat with another progress

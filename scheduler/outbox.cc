@@ -20,16 +20,10 @@ int64_t DrawSeed() { return static_cast<int64_t>(api::RandomBits() & static_cast
 
 bool Outbox::Send(const std::weak_ptr<RequestCarrier>& carrier) {
   std::deque<api::RequestId> without_room;
-  Delayed delayed;
   size_t left = kSliceBytes;
   for (; !unsent_.empty() && left > 0; unsent_.pop_front()) {
     const api::RequestId id = unsent_.front();
-    const Unsent unsent = Find(id);
-    if (AwaitsPreparation(unsent, delayed)) {
-      without_room.push_back(id);
-      continue;
-    }
-    const size_t bytes = unsent.size.frame;
+    const size_t bytes = FrameBytesOf(id);
     if (bytes > left && left < kSliceBytes) break;
     if (Admit(id, carrier)) {
       left -= std::min(bytes, left);
@@ -42,25 +36,11 @@ bool Outbox::Send(const std::weak_ptr<RequestCarrier>& carrier) {
   return more;
 }
 
-// A size of 0: there is nothing to encode.
-Outbox::Unsent Outbox::Find(api::RequestId id) {
-  if (const RunningRequest* running = requests_.FindRunning(id))
-    return {running->spec.key, running->request.client.party, running->size};
+// 0: there is nothing to encode.
+size_t Outbox::FrameBytesOf(api::RequestId id) {
+  if (const RunningRequest* running = requests_.FindRunning(id)) return running->size.frame;
   const PendingRequest* pending = requests_.FindPending(id);
-  if (pending == nullptr) return {};
-  return {pending->spec.key, pending->party, pending->size};
-}
-
-// A large request waits while its runner has enough of them to prepare, and so do those of its party behind
-// it: one that is less large must not pass it again and again.
-bool Outbox::AwaitsPreparation(const Unsent& unsent, Delayed& delayed) const {
-  if (unsent.size.memory <= limits_.preparation.small) return false;
-  const std::pair owner{unsent.key, unsent.party};
-  if (delayed.contains(owner)) return true;
-  const ModelRunner& runner = runners_.At(std::string(unsent.key));
-  if (runner.MayPrepare(unsent.size.memory, unsent.party)) return false;
-  delayed.insert(owner);
-  return true;
+  return pending == nullptr ? 0 : pending->size.frame;
 }
 
 void Outbox::Drop(const std::string& key) {
@@ -118,9 +98,7 @@ api::Result<std::unique_ptr<TokenStream>> Outbox::SubmitTo(ModelRunner& runner, 
   running.requested_seed = running.request.params.seed;
   if (running.requested_seed < 0) running.request.params.seed = DrawSeed();
   DecideContext(running, runner.info());
-  if (auto sent = runner.Submit(pending.id, running.request, running.size.memory,
-                                {.context = running.context}, stream);
-      !sent) {
+  if (auto sent = runner.Submit(pending.id, running.request, {.context = running.context}, stream); !sent) {
     return std::unexpected(std::move(sent).error());
   }
   requests_.running.emplace(pending.id, std::move(running));
@@ -154,7 +132,7 @@ api::Result<void> Outbox::ResumeIn(ModelRunner& runner, api::RequestId id, Runni
   api::ipc::Resume resume = running.stream->events.ResumePoint();
   resume.context = running.context;
   resume.spent = running.stream->times.spent();
-  auto sent = runner.Submit(id, running.request, running.size.memory, resume, running.stream);
+  auto sent = runner.Submit(id, running.request, resume, running.stream);
   if (sent) {
     RecordSent(id);
     spdlog::info("resumed model={} runner_pid={} output_tokens={}", running.spec.name, runner.pid(),

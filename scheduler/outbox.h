@@ -6,9 +6,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <set>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -25,13 +23,8 @@ namespace quire::scheduler {
 class Outbox {
  public:
   // `replan`: the scheduler's next plan may be another one.
-  Outbox(const Limits& limits, Scheduler& scheduler, RequestTable& requests, RunnerTable& runners,
-         std::function<void()> replan)
-      : limits_(limits),
-        scheduler_(scheduler),
-        requests_(requests),
-        runners_(runners),
-        replan_(std::move(replan)) {}
+  Outbox(Scheduler& scheduler, RequestTable& requests, RunnerTable& runners, std::function<void()> replan)
+      : scheduler_(scheduler), requests_(requests), runners_(runners), replan_(std::move(replan)) {}
 
   bool empty() const { return unsent_.empty(); }
   void Add(const std::vector<api::RequestId>& admitted) {
@@ -44,15 +37,7 @@ class Outbox {
   void Clear() { unsent_.clear(); }
 
  private:
-  // Whose large requests wait until a runner has prepared others: the runner's key, and the party.
-  using Delayed = std::set<std::pair<std::string_view, fair::PartyId>>;
-  struct Unsent {
-    std::string_view key;
-    fair::PartyId party;
-    RequestSize size;
-  };
-  Unsent Find(api::RequestId id);
-  bool AwaitsPreparation(const Unsent& unsent, Delayed& delayed) const;
+  size_t FrameBytesOf(api::RequestId id);
   bool Admit(api::RequestId id, const std::weak_ptr<RequestCarrier>& carrier);
   void DecideContext(RunningRequest& running, const api::ipc::ModelInfo& info) const;
   api::Result<std::unique_ptr<TokenStream>> SubmitTo(ModelRunner& runner, PendingRequest& pending,
@@ -61,7 +46,6 @@ class Outbox {
   bool Resume(api::RequestId id, RunningRequest& running);
   api::Result<void> ResumeIn(ModelRunner& runner, api::RequestId id, RunningRequest& running);
 
-  const Limits& limits_;
   Scheduler& scheduler_;
   RequestTable& requests_;
   RunnerTable& runners_;

@@ -35,7 +35,7 @@ PlanExecutor::PlanExecutor(const RunnerHost& host, const Limits& limits, std::sh
       host_(host),
       scheduler_(limits),
       runners_(limits_, requests_),
-      outbox_(limits_, scheduler_, requests_, runners_, [this] { RequestPlan(); }),
+      outbox_(scheduler_, requests_, runners_, [this] { RequestPlan(); }),
       poison_(std::move(poison)),
       planned_(host.executor),
       plan_timer_(host.executor) {}
@@ -152,8 +152,7 @@ void PlanExecutor::StartRunner(const Plan::Load& load) {
       host_,
       ModelRunner::Job{spec.key, spec.name, spec.path, spec.go_template ? *spec.go_template : "", spec.names,
                        spec.draft_path, spec.projector_path, limits_.SettingsForRunner(),
-                       limits_.load_timeout, limits_.stall_timeout, requests_.ContextNeeded(load.key),
-                       limits_.preparation},
+                       limits_.load_timeout, limits_.stall_timeout, requests_.ContextNeeded(load.key)},
       weak_from_this());
   runners_.Add(runner, spec);
   runner->Start();

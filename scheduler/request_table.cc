@@ -14,8 +14,7 @@ RequestSize SizeOf(const api::Request& request) {
   const size_t texts = api::TextBytes(request.prompt);
   return {
       .texts = texts,
-      .frame = kRequestBytes + texts + api::ImageBytes(request.prompt) + request.go_template.size() + format,
-      .memory = api::MemoryBytes(request)};
+      .frame = kRequestBytes + texts + api::ImageBytes(request.prompt) + request.go_template.size() + format};
 }
 
 void PendingRequest::Answer(api::Result<std::unique_ptr<TokenStream>> result) {

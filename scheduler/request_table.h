@@ -22,9 +22,8 @@ namespace quire::scheduler {
 
 // In bytes, of a request. Long lists make this slow to know.
 struct RequestSize {
-  size_t texts = 0;   // api::TextBytes()
-  size_t frame = 0;   // about what its frame has
-  size_t memory = 0;  // api::MemoryBytes()
+  size_t texts = 0;  // api::TextBytes()
+  size_t frame = 0;  // about what its frame has
 };
 RequestSize SizeOf(const api::Request& request);
 

@@ -19,9 +19,10 @@ using boost::asio::use_awaitable;
 
 constexpr size_t kReadBytes = size_t{64} << 10;
 
-// A request that waits for room gets it once the others were sent.
-static_assert(api::ipc::kHeaderBytes + api::ipc::kFrameBytesMax <=
-              RunnerLink::kQueuedBytesMax - RunnerLink::kQueuedBytesMax / 8);
+// The large requests of a party leave an eighth of all. One that waits for room gets it once the others were
+// sent.
+constexpr size_t LimitOfParty(size_t queued_bytes_max) { return queued_bytes_max - queued_bytes_max / 8; }
+static_assert(api::ipc::kHeaderBytes + api::ipc::kFrameBytesMax <= LimitOfParty(RunnerLink::kQueuedBytesMax));
 
 LinkEnd EndByProtocolError(const std::string& what) {
   return {.protocol_error = true, .reason = "protocol error: " + what};
@@ -34,20 +35,19 @@ RunnerLink::RunnerLink(boost::asio::local::stream_protocol::socket socket, std::
     : socket_(std::move(socket)),
       listener_(std::move(listener)),
       wake_writer_(socket_.get_executor()),
-      queued_bytes_max_(queued_bytes_max) {}
+      room_({.total = queued_bytes_max,
+             .small = kSmallFrameBytes,
+             .large = queued_bytes_max,
+             .party = LimitOfParty(queued_bytes_max),
+             .leaves_room = true}) {}
 
 void RunnerLink::Start(Gate& gate) {
   gate.Start(Read(shared_from_this()));
   gate.Start(Write(shared_from_this()));
 }
 
-bool RunnerLink::HasRoomFor(size_t bytes, const fair::PartyId& party) const {
-  if (request_frames_ >= kQueuedFramesMax || bytes > queued_bytes_max_ - request_bytes_) return false;
-  const size_t eighth = queued_bytes_max_ / 8;
-  const auto queued = party_bytes_.find(party);
-  const size_t of_party = bytes + (queued == party_bytes_.end() ? 0 : queued->second);
-  const bool bulk = bytes > kSmallFrameBytes && of_party > eighth;
-  return !bulk || request_bytes_ + bytes <= queued_bytes_max_ - eighth;
+bool RunnerLink::HasRoomFor(size_t bytes, const fair::PartyId& party) {
+  return request_frames_ < kQueuedFramesMax && !fair::Quota::Lease(room_, party).RefusalFor(bytes);
 }
 
 void RunnerLink::Send(const api::ipc::ToRunner& message) {
@@ -83,15 +83,14 @@ api::Result<void> RunnerLink::TrySend(const api::ipc::SubmitView& submit) {
     return api::Fail(api::ErrorCode::kTooLarge,
                      fmt::format("the encoded request is larger than {} bytes", api::ipc::kFrameBytesMax));
   }
-  const fair::PartyId& party = submit.request.client.party;
-  if (!HasRoomFor(bytes.size(), party)) {
+  fair::Quota::Lease room(room_, submit.request.client.party);
+  if (request_frames_ >= kQueuedFramesMax || room.GrowTo(bytes.size()))
     return api::Fail(api::ErrorCode::kOverloaded, kBehind);
-  }
   if (end_) return {};
   // No frame before the first one of a request is about it. A short chat waits for the large frame that is
   // being sent, not for those behind it.
   const auto position = bytes.size() <= kSmallFrameBytes ? BeforeLargeFrames() : queue_.end();
-  Queue({std::move(bytes), submit.id, party}, position);
+  Queue({std::move(bytes), submit.id, std::move(room)}, position);
   return {};
 }
 
@@ -106,32 +105,13 @@ std::deque<RunnerLink::Frame>::iterator RunnerLink::SubmitOf(api::RequestId id) 
 }
 
 void RunnerLink::Queue(Frame frame, const std::deque<Frame>::iterator& position) {
-  if (frame.submits) {
-    const size_t bytes = frame.bytes.size();
-    size_t& of_party = party_bytes_[frame.party];
-    queue_.insert(position, std::move(frame));
-    of_party += bytes;
-    request_bytes_ += bytes;
-    ++request_frames_;
-  } else {
-    queue_.insert(position, std::move(frame));
-    ++control_frames_;
-  }
+  ++(frame.submits ? request_frames_ : control_frames_);
+  queue_.insert(position, std::move(frame));
   wake_writer_.Notify();
 }
 
 // The frame was sent, or never will be.
-void RunnerLink::Release(const Frame& frame) {
-  if (!frame.submits) {
-    --control_frames_;
-    return;
-  }
-  --request_frames_;
-  request_bytes_ -= frame.bytes.size();
-  const auto party = party_bytes_.find(frame.party);
-  party->second -= frame.bytes.size();
-  if (party->second == 0) party_bytes_.erase(party);
-}
+void RunnerLink::Release(const Frame& frame) { --(frame.submits ? request_frames_ : control_frames_); }
 
 void RunnerLink::Close() { End({.protocol_error = false, .reason = "the connection was closed"}); }
 

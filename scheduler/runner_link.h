@@ -2,8 +2,8 @@
 //
 // Requests wait in the daemon while the runner reads others. Control frames (all that are not a Submit) have
 // room of their own: however much requests send, a credit or a cancel is queued, and finds the link full only
-// if the runner has stopped reading. A request above kSmallFrameBytes of a party that would have more than an
-// eighth of the room leaves the last eighth free for others.
+// if the runner has stopped reading. Parties share the room for requests above kSmallFrameBytes, and leave
+// some for the next one.
 //
 // The runner is not trusted: what it sends is decoded with bounds, what waits to be sent to it is bounded,
 // and either going wrong ends the link, never the daemon.
@@ -16,7 +16,6 @@
 #include <boost/system/error_code.hpp>
 #include <cstddef>
 #include <deque>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,6 +24,7 @@
 
 #include "api/base/error.h"
 #include "api/base/fair/party.h"
+#include "api/base/fair/quota.h"
 #include "api/ipc/messages.h"
 #include "scheduler/async_event.h"
 #include "scheduler/gate.h"
@@ -70,7 +70,7 @@ class RunnerLink : public std::enable_shared_from_this<RunnerLink> {
   // the link goes on. A small one is sent before large ones that wait.
   api::Result<void> TrySend(const api::ipc::SubmitView& submit);
   // Whether a request of this size may be sent now.
-  bool HasRoomFor(size_t bytes, const fair::PartyId& party = {}) const;
+  bool HasRoomFor(size_t bytes, const fair::PartyId& party = {});
   void Close();
 
  private:
@@ -83,7 +83,7 @@ class RunnerLink : public std::enable_shared_from_this<RunnerLink> {
   struct Frame {
     std::string bytes;
     std::optional<api::RequestId> submits = {};  // nothing: a control frame
-    fair::PartyId party = {};
+    fair::Quota::Lease room = {};
   };
   // The frames of one write. Their memory is there before the first of them.
   struct FramesBeingSent {
@@ -109,12 +109,10 @@ class RunnerLink : public std::enable_shared_from_this<RunnerLink> {
   std::weak_ptr<Listener> listener_;
   AsyncEvent wake_writer_;
   api::ipc::FrameReader frames_{api::ipc::Receiver::kDaemon};
-  const size_t queued_bytes_max_;
+  fair::Quota room_;  // for requests in the queue, or being sent
   std::deque<Frame> queue_;
   size_t control_frames_ = 0;  // in the queue, or being sent
   size_t request_frames_ = 0;
-  size_t request_bytes_ = 0;
-  std::map<fair::PartyId, size_t> party_bytes_;  // of request_bytes_; no zeros
   std::optional<LinkEnd> end_;
 };
 

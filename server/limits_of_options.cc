@@ -50,11 +50,6 @@ scheduler::Limits SchedulerLimitsOf(const Options& options, const MemoryBudget& 
   scheduler::Limits limits;
   limits.snapshots = std::move(snapshots);
   limits.memory_bytes = memory.bytes;
-  if (memory.reserve_bytes > 0) {
-    scheduler::PreparationLimits& sent = limits.preparation;
-    sent.all = std::min(sent.all, static_cast<size_t>(memory.reserve_bytes) / 4);
-    sent.party = std::min(sent.party, sent.all / 2);
-  }
   if (options.max_loaded_models > 0) limits.models_max = options.max_loaded_models;
   if (options.context_length > 0) limits.default_num_ctx = options.context_length;
   limits.queue_max = options.max_queue;

@@ -75,9 +75,6 @@ class Simulation {
     limits_.load_timeout = seconds(20);
     limits_.drain_limit = seconds(world_.OneIn(3) ? 0 : 5);
     limits_.default_keep_alive = seconds(world_.Below(8));
-    // Two of a party's requests, and four of all.
-    if (world_.OneIn(3)) limits_.preparation = {.small = 0, .all = 4500, .party = 2500};
-    world_.SetPreparationLimits(limits_.preparation);
     dispatcher_.emplace(context_->get_executor(), "simulated", limits_);
   }
   ~Simulation() {

@@ -297,9 +297,8 @@ class FakeRunner {
     const RequestId id = submit.id;
     const int num_ctx = submit.request.params.num_ctx;
     const int resumed = static_cast<int>(submit.resume.deltas);
-    if (what == "mute") return;                                     // never started
-    if (what == "prepared") return Send(ipc::RequestPrepared{id});  // and not started
-    if (what == "early") return Delta(id, "x");                     // text before PromptReady
+    if (what == "mute") return;                  // never started
+    if (what == "early") return Delta(id, "x");  // text before PromptReady
     if (what == "refuse") {
       return SendEvent(id,
                        quire::api::Failed{{quire::api::ErrorCode::kContextLengthExceeded, "9000 of 8192"}});

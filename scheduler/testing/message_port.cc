@@ -90,7 +90,7 @@ RunnerLink::RunnerLink(boost::asio::local::stream_protocol::socket socket, std::
     : socket_(std::move(socket)),
       listener_(std::move(listener)),
       wake_writer_(socket_.get_executor()),
-      queued_bytes_max_(queued_bytes_max) {
+      room_({.total = queued_bytes_max}) {
   if (!unlinked) simulation::World::Current().Break("a link without a runner");
   unlinked->arrived = &wake_writer_;
   channels[this] = std::exchange(unlinked, nullptr);
@@ -110,7 +110,7 @@ api::Result<void> RunnerLink::TrySend(const api::ipc::SubmitView& submit) {
   return {};
 }
 
-bool RunnerLink::HasRoomFor(size_t /*bytes*/, const fair::PartyId& /*party*/) const {
+bool RunnerLink::HasRoomFor(size_t /*bytes*/, const fair::PartyId& /*party*/) {
   return end_ || channels.at(this)->to_runner.size() < kQueuedFramesMax;
 }
 

@@ -157,7 +157,6 @@ void SimulatedRunner::On(const ipc::ToRunner& message) {
     if (waits) Later([this, id = credit->id] { Continue(id); });
   } else if (const auto* cancel = std::get_if<ipc::Cancel>(&message)) {
     answers_.erase(cancel->id);
-    unprepared_.erase(cancel->id);
   } else if (std::holds_alternative<ipc::Shutdown>(message)) {
     if (!stubborn_) Later([this] { Die({.by_signal = false, .value = 0}); });
   } else {
@@ -185,12 +184,10 @@ void SimulatedRunner::OnSubmit(const ipc::Submit& submit) {
   if (submit.request.params.seed != script->number) world_.Break("a request was resumed with another seed");
   if (!world_.InOrder(model_, submit.id, submit.request.client))
     world_.Break("a younger request was admitted before an older one");
-  CountUnprepared(submit.id, {submit.request.client.party.name(), api::MemoryBytes(submit.request)});
   CheckResume(submit, *script);
   answers_[submit.id] = {.script = *script, .next = submit.resume.deltas, .credit = submit.resume.credit};
   Later([this, id = submit.id] {
     if (!answers_.contains(id)) return;
-    unprepared_.erase(id);
     if (!world_.OneIn(2)) return Start(id);
     Send(ipc::RequestPrepared{id});
     Later([this, id] { Start(id); });
@@ -201,20 +198,6 @@ void SimulatedRunner::Start(api::RequestId id) {
   if (!answers_.contains(id)) return;
   Send(ipc::RequestEvent{id, api::PromptReady{.prompt_tokens = 3, .cached_tokens = 0, .miss = {}}});
   Continue(id);
-}
-
-// A party has one large request that is not prepared, or no more than the limits say.
-void SimulatedRunner::CountUnprepared(api::RequestId id, Unprepared request) {
-  const PreparationLimits& limits = world_.preparation_limits();
-  if (request.bytes <= limits.small) return;
-  size_t all = request.bytes, of_party = request.bytes;
-  for (const auto& [other, unprepared] : unprepared_) {
-    all += unprepared.bytes;
-    if (unprepared.party == request.party) of_party += unprepared.bytes;
-  }
-  const bool fits = of_party <= limits.party && all <= limits.all;
-  if (!fits && of_party > request.bytes) world_.Break("a runner has too many large requests to prepare");
-  unprepared_[id] = std::move(request);
 }
 
 // The next tokens, as far as the credit goes.

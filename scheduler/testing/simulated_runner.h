@@ -67,10 +67,6 @@ class SimulatedRunner {
     int64_t next = 0;
     int32_t credit = 0;
   };
-  struct Unprepared {  // a large request
-    std::string party;
-    size_t bytes = 0;
-  };
 
   void Begin();
   void SendHeartbeat();
@@ -78,7 +74,6 @@ class SimulatedRunner {
   void Send(api::ipc::ToDaemon message);
   void On(const api::ipc::ToRunner& message);
   void OnSubmit(const api::ipc::Submit& submit);
-  void CountUnprepared(api::RequestId id, Unprepared request);
   void Start(api::RequestId id);
   bool LoadGoesWrong();
   void Continue(api::RequestId id);
@@ -90,7 +85,6 @@ class SimulatedRunner {
   const std::shared_ptr<bool> here_ = std::make_shared<bool>(true);  // for events that outlive this
   RunnerPort port_;
   std::map<api::RequestId, Answer> answers_;
-  std::map<api::RequestId, Unprepared> unprepared_;
   std::set<api::RequestId> seen_;
   AsyncEvent exited_;
   std::optional<ExitStatus> exit_;

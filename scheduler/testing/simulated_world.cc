@@ -73,7 +73,7 @@ bool World::InOrder(const std::string& model, api::RequestId id, const api::Clie
   };
   const bool in_order = is_newest(model);
   const bool in_order_of_owner = is_newest(model + '/' + owner.party.name() + '/' + owner.Member());
-  return FaultsOf(model) > 0 || preparation_limits_.small == 0 ? in_order_of_owner : in_order;
+  return FaultsOf(model) > 0 ? in_order_of_owner : in_order;
 }
 
 void World::ReadLinks() {

@@ -23,7 +23,6 @@
 #include "api/base/ids.h"
 #include "api/base/request.h"
 #include "scheduler/async_event.h"
-#include "scheduler/preparation_room.h"
 #include "scheduler/runner_process.h"
 
 namespace quire::scheduler::simulation {
@@ -74,10 +73,6 @@ class World {
   // runners of the model have died its owners take turns: then a younger one of its own owner did.
   bool InOrder(const std::string& model, api::RequestId id, const api::Client& owner);
 
-  // The scheduler's. Where all requests are large, their owners take turns, too.
-  const PreparationLimits& preparation_limits() const { return preparation_limits_; }
-  void SetPreparationLimits(const PreparationLimits& limits) { preparation_limits_ = limits; }
-
   // Delivers what the scheduler sent, and does what is due. Moves the time on to that, by at most `step`.
   void Advance(Milliseconds step);
   void ReadLinks();
@@ -108,7 +103,6 @@ class World {
   uint64_t orders_ = 0;
   std::map<std::string, uint64_t> faults_of_;
   std::map<std::string, std::set<api::RequestId>> submitted_;  // by model, and by model and owner
-  PreparationLimits preparation_limits_;
   std::map<pid_t, std::unique_ptr<SimulatedRunner>> runners_;  // until reaped
   uint64_t runners_started_ = 0;
 };
