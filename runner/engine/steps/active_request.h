@@ -130,13 +130,13 @@ struct ActiveRequest {
 // The next step samples nothing of it. What goes before the token that is sampled from can be computed.
 // REQUIRES, as the next one: it runs.
 inline bool SamplesLater(const ActiveRequest& request) {
-  return request.running().sits_out || !request.generation->has_mask();
+  return request.running().sits_out || !request.generation->choice().has_mask();
 }
 
 // Nothing of it is computed in the next step.
 inline bool Pauses(const ActiveRequest& request) {
   return request.generation->backpressured() ||
-         (SamplesLater(request) && request.generation->prefill_left() <= 1);
+         (SamplesLater(request) && request.generation->sequence().prefill_left() <= 1);
 }
 
 using ActiveRequests = std::vector<std::unique_ptr<ActiveRequest>>;

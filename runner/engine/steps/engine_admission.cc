@@ -23,7 +23,7 @@ constexpr size_t kPausedPart = 4;
 constexpr auto kStalledAfter = std::chrono::seconds(1);
 
 int64_t WorkOf(const ActiveRequest& request) {
-  return request.embedding ? request.generation->prompt_tokens() : request.generation->WorkLeft();
+  return request.embedding ? request.generation->sequence().prompt_tokens() : request.generation->WorkLeft();
 }
 
 }  // namespace
@@ -281,17 +281,18 @@ bool Admission::StillFollows(const ActiveRequest& request) const {
                                         [](const auto& other) { return other->generation->id(); });
   return leader != state_.running.end() && !(*leader)->generation->backpressured() &&
          (!Pauses(**leader) || (*leader)->party == request.party) &&
-         (*leader)->generation->computed() < request.waiting().leader->until;
+         (*leader)->generation->sequence().computed() < request.waiting().leader->until;
 }
 
 std::optional<Leader> Admission::FindLeaderOf(const ActiveRequest& request) {
   if (!state_.limits.prefix_cache || !request.reuses || state_.running.empty()) return std::nullopt;
   std::vector<RunningPrefix> prefixes;
   for (const auto& other : state_.running) {
-    if (other->isolation != request.isolation || other->generation->prefill_left() == 0) continue;
+    if (other->isolation != request.isolation || other->generation->sequence().prefill_left() == 0) continue;
     if (!other->reuses || other->generation->backpressured()) continue;
     if (Pauses(*other) && other->party != request.party) continue;  // it waits for what its party owes
-    prefixes.push_back({other->generation->id(), other->generation->tokens(), other->generation->computed()});
+    prefixes.push_back({other->generation->id(), other->generation->sequence().tokens(),
+                        other->generation->sequence().computed()});
   }
   if (prefixes.empty()) return std::nullopt;
   const auto leader = FindLeader(request.generation->ReusableTokens(),
@@ -304,7 +305,8 @@ std::optional<Leader> Admission::FindLeaderOf(const ActiveRequest& request) {
 }
 
 size_t Admission::BytesFor(const ActiveRequest& request) const {
-  const int64_t tokens = static_cast<int64_t>(request.generation->tokens().size()) + kHeadroomTokens;
+  const int64_t tokens =
+      static_cast<int64_t>(request.generation->sequence().tokens().size()) + kHeadroomTokens;
   return SequenceBytes(state_.cache->layout(), std::min<int64_t>(tokens, state_.context_max),
                        StepTarget().tokens_max);
 }
@@ -346,7 +348,7 @@ void Admission::Start(std::unique_ptr<ActiveRequest> request) {
   if (request->embedding) {
     Embedding& embedding = *request->embedding;
     embedding.pooler.emplace(embedding.pooling, state_.model.model->hidden_size(),
-                             request->generation->prefill_left());
+                             request->generation->sequence().prefill_left());
   }
   drafts_.Start(*request, reuse);
   state_.running.push_back(std::move(request));

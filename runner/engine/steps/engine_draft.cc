@@ -22,7 +22,7 @@ void Drafts::Start(ActiveRequest& request, const PrefixReuse::Outcome& reuse) {
   if (!state_.drafter || request.embedding || !request.generation->AllowsDrafts()) return;
   draft.state = state_.drafter->CreateState(
       {.isolation = request.isolation,
-       .tokens = request.generation->tokens(),
+       .tokens = request.generation->sequence().tokens(),
        .boundaries = request.boundaries,
        .neighbor = reuse.source == nullptr ? nullptr : reuse.source->running().draft.state.get(),
        .shared = reuse.reused,
@@ -32,7 +32,7 @@ void Drafts::Start(ActiveRequest& request, const PrefixReuse::Outcome& reuse) {
 void Drafts::End(ActiveRequest& request) {
   auto* const runs = std::get_if<RunningRequest>(&request.state);
   if (runs == nullptr || !runs->draft.state) return;
-  state_.drafter->End(std::move(runs->draft.state), request.generation->tokens());
+  state_.drafter->End(std::move(runs->draft.state), request.generation->sequence().tokens());
 }
 
 // Appends the better of prompt lookup and draft model to rounds_, with the tokens of a lookup.
@@ -45,7 +45,7 @@ void Drafts::ChooseSource(ActiveRequest& request, int32_t rows) {
     auto& acceptance = request.service.acceptance[static_cast<size_t>(source)];
     return draft::Candidate{.source = source, .first_kind = kind, .max_length = length, .stats = &acceptance};
   };
-  const auto tokens = generation.tokens();
+  const auto tokens = generation.sequence().tokens();
   draft.ngrams.Extend(tokens);
   const int32_t match = draft.ngrams.Find(tokens, limit, draft.tokens);
   if (match > 0) draft.round = round(draft::Source::kPromptLookup, match, limit);
@@ -65,10 +65,10 @@ void Drafts::Propose() {
   for (const auto& request : state_.running) {
     request->running().draft.tokens.clear();
     request->running().draft.has_round = false;
-    if (!Pauses(*request)) rows += request->generation->decode_left();
+    if (!Pauses(*request)) rows += request->generation->sequence().decode_left();
   }
   for (const auto& request : state_.running) {
-    if (request->generation->decode_left() > 0 && !Pauses(*request)) {
+    if (request->generation->sequence().decode_left() > 0 && !Pauses(*request)) {
       ChooseSource(*request, rows);
     }
   }
@@ -97,7 +97,7 @@ void Drafts::RunDrafter() {
     const ActiveGeneration& generation = *request->generation;
     if (!draft.state) continue;
     draft::DraftRequest draft_request{.state = draft.state.get(),
-                                      .tokens = generation.tokens(),
+                                      .tokens = generation.sequence().tokens(),
                                       .target = &request->running().cached.sequence,
                                       .hidden = draft.hidden,
                                       .num_draft_tokens = 0,
@@ -106,9 +106,10 @@ void Drafts::RunDrafter() {
       draft_request.num_draft_tokens = draft.round.length;
       draft_request.draft_tokens = &draft.tokens;
     }
-    const bool prefills = generation.prefill_left() > 0 && generation.computed() > 0;
+    const bool prefills = generation.sequence().prefill_left() > 0 && generation.sequence().computed() > 0;
     if (prefills)
-      draft_request.tokens = draft_request.tokens.first(static_cast<size_t>(generation.computed()) + 1);
+      draft_request.tokens =
+          draft_request.tokens.first(static_cast<size_t>(generation.sequence().computed()) + 1);
     const bool follow =
         state_.drafter->follows() && (prefills || std::ssize(draft.hidden) > kStatesKept * width);
     if (draft_request.num_draft_tokens > 0 || follow) requests_.push_back(draft_request);
@@ -166,7 +167,7 @@ int32_t Drafts::Verify(ActiveRequest& request, const StepItem& item, std::span<c
   Draft& draft = request.running().draft;
   const auto drafted = static_cast<int32_t>(draft.tokens.size());
   const int32_t confirmed = item.tokens - drafted;
-  const auto uncomputed = generation.Uncomputed(confirmed);
+  const auto uncomputed = generation.sequence().Uncomputed(confirmed);
   rows_.assign(uncomputed.begin(), uncomputed.end());
   rows_.insert(rows_.end(), draft.tokens.begin(), draft.tokens.end());
   const int32_t kept = generation.SampleAndVerify(rows_, logits, workspace);
@@ -198,7 +199,7 @@ void Drafts::AddHiddenRows(const ActiveRequest& request, int32_t begin, int32_t 
   if (!request.running().draft.state || state_.drafter->required_hidden() == draft::RequiredHidden::kNone)
     return;
   const bool all = state_.drafter->required_hidden() == draft::RequiredHidden::kAll;
-  if (!all && !request.generation->AllComputedAfter(confirmed)) return;
+  if (!all && !request.generation->sequence().AllComputedAfter(confirmed)) return;
   for (int32_t row = all ? begin : begin + confirmed - 1; row < batch.row_begin.back(); ++row) {
     batch.hidden_rows.push_back(row);
   }
@@ -216,7 +217,7 @@ void Drafts::StoreHidden(ActiveRequest& request, std::span<const float> hidden, 
   if (state_.drafter->required_hidden() == draft::RequiredHidden::kAll) {
     const auto added = states(0, kept);
     draft.hidden.insert(draft.hidden.end(), added.begin(), added.end());
-  } else if (request.generation->prefill_left() == 0) {
+  } else if (request.generation->sequence().prefill_left() == 0) {
     const auto last = states(kept - confirmed, 1);
     draft.hidden.assign(last.begin(), last.end());
   }

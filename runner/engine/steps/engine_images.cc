@@ -102,7 +102,7 @@ bool PromptImages::HasBehind(const ActiveRequest& request, int32_t reused) {
 void PromptImages::Release(ActiveRequest& request) {
   auto& [spans, encoded, encodes_all] = request.images;
   for (size_t i = 0; i < spans.size(); ++i) {
-    if (spans[i].end() <= request.generation->computed()) encoded[i] = nullptr;
+    if (spans[i].end() <= request.generation->sequence().computed()) encoded[i] = nullptr;
   }
 }
 
@@ -112,7 +112,7 @@ void PromptImages::Align(std::vector<StepItem>& items) const {
   if (!state_.model.model->image_rules().both_ways) return;
   for (StepItem& item : items) {
     const ActiveRequest& request = *state_.running[item.sequence];
-    const int32_t from = request.generation->computed(), to = from + item.tokens;
+    const int32_t from = request.generation->sequence().computed(), to = from + item.tokens;
     for (const ImageSpan& span : request.images.spans) {
       if (span.begin >= to || span.end() <= to) continue;
       item.tokens = span.begin > from ? span.begin - from : span.end() - from;
@@ -124,7 +124,7 @@ void PromptImages::Align(std::vector<StepItem>& items) const {
 // What the model needs of images in the rows of an item, which begin at `row`.
 void PromptImages::AddRows(const ActiveRequest& request, int32_t row, int32_t rows,
                            models::Batch& batch) const {
-  const int32_t from = request.generation->computed(), to = from + rows;
+  const int32_t from = request.generation->sequence().computed(), to = from + rows;
   for (size_t i = 0; i < request.images.spans.size(); ++i) {
     const ImageSpan& span = request.images.spans[i];
     const int32_t begin = std::max(span.begin, from), end = std::min(span.end(), to);
@@ -152,7 +152,7 @@ void PromptImages::PlaceRows(const std::vector<StepItem>& items, models::Batch& 
   const bool sees = rules.both_ways && !batch.embedded.empty();
   for (size_t i = 0; i < items.size(); ++i) {
     const ActiveRequest& request = *state_.running[items[i].sequence];
-    const int32_t from = request.generation->computed();
+    const int32_t from = request.generation->sequence().computed();
     const int32_t rows = batch.row_begin[i + 1] - batch.row_begin[i];
     if (rules.grid_positions) AppendRopePositions(request.images.spans, from, rows, batch.rope_positions);
     for (int32_t row = 0; sees && row < rows; ++row) batch.seen_end.push_back(from + row + 1);

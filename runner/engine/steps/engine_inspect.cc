@@ -74,12 +74,12 @@ ipc::InspectedSequence DescribeSequence(const ActiveRequest& request, bool runs,
                     : runs                     ? ipc::WaitReason::kNone
                     : request.waiting().leader ? ipc::WaitReason::kPrefix
                                                : ipc::WaitReason::kPlace;
-  const auto prefill = runs ? generation.PrefillTime(Clock::now()) : std::nullopt;
+  const auto prefill = runs ? generation.clock().PrefillTime(Clock::now()) : std::nullopt;
   return {.id = generation.id(),
           .wait = wait,
           .preempted = !runs && request.waiting().preempted,
-          .prompt_tokens = generation.prompt_tokens(),
-          .computed_tokens = runs ? generation.computed() : 0,
+          .prompt_tokens = generation.sequence().prompt_tokens(),
+          .computed_tokens = runs ? generation.sequence().computed() : 0,
           .output_tokens = generation.output_tokens(),
           .prefill_ns = prefill ? std::max<int64_t>(prefill->count(), 1) : 0,
           .virtual_time = std::llround(std::max(shares.Of(request.party).virtual_time, 0.0))};
@@ -91,7 +91,7 @@ std::optional<api::Divergence> DivergenceOf(const tokenizer::Tokenizer& tokenize
                                             const ActiveRequest& request, const PrefixReuse::Outcome& reuse) {
   if (reuse.diverged == 0) return std::nullopt;
   constexpr size_t kBytesMax = api::Divergence::kTextBytesMax;
-  const auto tokens = request.generation->tokens();
+  const auto tokens = request.generation->sequence().tokens();
   const auto at = static_cast<size_t>(reuse.diverged);
   const auto text = [&](std::span<const api::TokenId> part, Excerpt excerpt) {
     return TextOf(tokenizer, part, excerpt, kBytesMax);

@@ -29,13 +29,13 @@ void BatchStep::PlanNext(std::vector<StepItem>& items) {
       names.push_back(&request->party);
       parties.push_back(state_.shares.Of(request->party));
     }
-    const int32_t prefill_left = generation.prefill_left();
+    const int32_t prefill_left = generation.sequence().prefill_left();
     states.push_back({.prefill_left = prefill_left - (prefill_left > 0 && SamplesLater(*request) ? 1 : 0),
-                      .decode_left = generation.decode_left(),
+                      .decode_left = generation.sequence().decode_left(),
                       .backpressured = Pauses(*request),
                       .skipped_tokens = request->service.skipped_tokens,
                       .party = party,
-                      .scored = generation.scores_prompt()});
+                      .scored = generation.report().scores()});
     decoding += states.back().prefill_left == 0 && !states.back().backpressured ? 1 : 0;
   }
   PlanStep(states, parties, PromptTokensBeside(decoding), ScoredTokensMax(state_.model.model->vocab_size()),
@@ -59,7 +59,7 @@ void BatchStep::FillBatch(const std::vector<StepItem>& items, models::Batch& bat
     ActiveRequest& request = *state_.running[item.sequence];
     const ActiveGeneration& generation = *request.generation;
     const auto drafted = request.running().draft.open ? std::ssize(request.running().draft.tokens) : 0;
-    const auto tokens = generation.Uncomputed(item.tokens - static_cast<int32_t>(drafted));
+    const auto tokens = generation.sequence().Uncomputed(item.tokens - static_cast<int32_t>(drafted));
     const auto begin = static_cast<int32_t>(batch.tokens.size());
     batch.tokens.insert(batch.tokens.end(), tokens.begin(), tokens.end());
     if (drafted > 0) {
@@ -76,10 +76,11 @@ void BatchStep::FillBatch(const std::vector<StepItem>& items, models::Batch& bat
     } else {
       drafts_.AddHiddenRows(request, begin, static_cast<int32_t>(tokens.size()), batch);
     }
-    const PromptReport::Rows scored = generation.ScoredRows(static_cast<int32_t>(tokens.size()));
+    const PromptReport::Rows scored =
+        generation.report().RowsOf(generation.sequence().computed(), static_cast<int32_t>(tokens.size()));
     request.running().scored_rows = scored.end - scored.begin;
     for (int32_t row = scored.begin; row < scored.end; ++row) batch.logit_rows.push_back(begin + row);
-    if (!request.embedding && generation.AllComputedAfter(static_cast<int32_t>(tokens.size()))) {
+    if (!request.embedding && generation.sequence().AllComputedAfter(static_cast<int32_t>(tokens.size()))) {
       const int32_t end = batch.row_begin.back();
       for (auto row = end - 1 - static_cast<int32_t>(drafted); row < end; ++row) {
         batch.logit_rows.push_back(row);
@@ -102,14 +103,14 @@ void BatchStep::ShareSampling() {
     if (generation.backpressured()) continue;
     auto& last_sampled = request.service.last_sampled;
     if (!last_sampled) last_sampled = counters_.steps;
-    sequences.push_back(
-        {.index = i,
-         .party = &request.party,
-         .weight = state_.shares.Of(request.party).weight,
-         .samples = !request.embedding && generation.has_mask() && generation.prefill_left() <= prompt_max,
-         .waits = Pauses(request),
-         .cost = SamplingCostOf(request),
-         .last_sampled = *last_sampled});
+    sequences.push_back({.index = i,
+                         .party = &request.party,
+                         .weight = state_.shares.Of(request.party).weight,
+                         .samples = !request.embedding && generation.choice().has_mask() &&
+                                    generation.sequence().prefill_left() <= prompt_max,
+                         .waits = Pauses(request),
+                         .cost = SamplingCostOf(request),
+                         .last_sampled = *last_sampled});
   }
   sampling_share_.Plan(sequences);
   for (const auto& sequence : sequences) {
@@ -118,7 +119,7 @@ void BatchStep::ShareSampling() {
 }
 
 std::chrono::nanoseconds BatchStep::SamplingCostOf(const ActiveRequest& request) const {
-  const auto kind = request.generation->sampling_kind();
+  const auto kind = request.generation->choice().kind();
   const auto own = request.service.sampling_time;
   return own > own.zero() || !kind ? own : sampling_times_[*kind];
 }
@@ -129,7 +130,7 @@ bool BatchStep::PrepareMasks() {
   auto& masks = scratch_.masks;
   masks.clear();
   for (const auto& request : state_.running) {
-    if (auto* const matcher = request->generation->PlanMask()) {
+    if (auto* const matcher = request->generation->choice().PlanMask()) {
       masks.push_back({matcher, &request->party, &request->member});
     }
   }
@@ -142,7 +143,8 @@ void BatchStep::BoundParseMemory() {
     size_t bytes = 0;
     for (const auto* list : {&state_.running, &state_.waiting}) {
       for (const auto& request : *list) {
-        if (party == nullptr || request->party == *party) bytes += request->generation->parse_bytes();
+        if (party == nullptr || request->party == *party)
+          bytes += request->generation->choice().parse_bytes();
       }
     }
     return bytes;
@@ -152,13 +154,13 @@ void BatchStep::BoundParseMemory() {
     ActiveGeneration* largest = nullptr;
     for (const auto* list : {&state_.running, &state_.waiting}) {
       for (const auto& request : *list) {
-        const std::pair bytes(sum(&request->party), request->generation->parse_bytes());
+        const std::pair bytes(sum(&request->party), request->generation->choice().parse_bytes());
         if (bytes.second == 0 || bytes < most) continue;
         most = bytes;
         largest = request->generation.get();
       }
     }
-    largest->FailForParseMemory();
+    largest->Fail(TokenChoice::ParseMemoryError());
   }
 }
 
@@ -237,11 +239,11 @@ bool BatchStep::Run() {
   int32_t prefill = 0;
   int32_t forced = 0;
   for (const auto& item : items) {
-    if (state_.running[item.sequence]->generation->prefill_left() > 0) {
+    if (state_.running[item.sequence]->generation->sequence().prefill_left() > 0) {
       prefill += item.tokens;
     } else {
       ++decoding;
-      forced += state_.running[item.sequence]->generation->decode_left() - 1;
+      forced += state_.running[item.sequence]->generation->sequence().decode_left() - 1;
     }
   }
   Advance(items, prefill);
@@ -279,7 +281,8 @@ void BatchStep::Advance(const std::vector<StepItem>& items, int32_t prefill) {
   for (const auto& item : items) {
     ActiveRequest& request = *state_.running[item.sequence];
     scheduled[item.sequence] = true;
-    const int32_t prompt_left = request.generation->prompt_tokens() - request.generation->computed();
+    const int32_t prompt_left =
+        request.generation->sequence().prompt_tokens() - request.generation->sequence().computed();
     counters_.prompt_tokens_computed += static_cast<uint64_t>(std::clamp(prompt_left, 0, item.tokens));
     counters_.tokens_computed += static_cast<uint64_t>(item.tokens);
     state_.shares.Charge(request.party, item.tokens);
@@ -290,7 +293,7 @@ void BatchStep::Advance(const std::vector<StepItem>& items, int32_t prefill) {
     state_.prefixes.Collect(request);
   }
   for (size_t i = 0; i < state_.running.size(); ++i) {
-    if (!scheduled[i] && state_.running[i]->generation->prefill_left() > 0)
+    if (!scheduled[i] && state_.running[i]->generation->sequence().prefill_left() > 0)
       state_.running[i]->service.skipped_tokens += prefill;
   }
 }
@@ -317,11 +320,11 @@ std::chrono::nanoseconds BatchStep::Sample(const std::vector<StepItem>& items) {
       counters_.tokens_computed -= static_cast<uint64_t>(rejected);
       state_.prefixes.Collect(request);
       row += rows;
-    } else if (request.embedding || !generation.AllComputedAfter(0)) {
+    } else if (request.embedding || !generation.sequence().AllComputedAfter(0)) {
       continue;
     } else {
       generation.Sample(std::span(logits_).subspan(row++ * vocab, vocab), workspace_);
-      if (const auto kind = generation.sampling_kind()) sampling_times_[*kind] = now() - begin;
+      if (const auto kind = generation.choice().kind()) sampling_times_[*kind] = now() - begin;
     }
     const auto took = now() - begin;
     request.service.sampling_time = took;
@@ -339,8 +342,8 @@ void BatchStep::Score(ActiveGeneration& generation, std::span<const float> logit
   const auto tokens = generation.ScoredTokens();
   std::vector<api::Result<sampler::Logprobs>> scores(logits.size() / vocab);
   state_.pool.ParallelFor(scores.size(), [&](size_t row) noexcept {
-    scores[row] = sampler::ComputeLogprobs(logits.subspan(row * vocab, vocab), tokens[row],
-                                           generation.prompt_alternatives());
+    scores[row] =
+        sampler::ComputeLogprobs(logits.subspan(row * vocab, vocab), tokens[row], generation.report().top());
   });
   generation.ReportPrompt(scores);
 }
@@ -354,7 +357,7 @@ void BatchStep::Pool(const std::vector<StepItem>& items) {
     models::Pooler& pooler = *request.embedding->pooler;
     const size_t rows = pooler.RowsOf(item.tokens).size();
     pooler.Add(item.tokens, std::span(hidden_).subspan(request.running().hidden_begin * width, rows * width));
-    if (!request.generation->AllComputedAfter(0)) continue;
+    if (!request.generation->sequence().AllComputedAfter(0)) continue;
     std::vector<float> vector = pooler.Finish(embedding.dimensions, embedding.normalize);
     if (embedding.rank) vector = {state_.model.rank->Score(vector)};
     request.generation->FinishEmbedding(std::move(vector));
@@ -364,7 +367,7 @@ void BatchStep::Pool(const std::vector<StepItem>& items) {
 // Moves keys where every layer allows it; elsewhere what stays is a new prompt.
 void BatchStep::Shift(ActiveRequest& request) {
   CacheState& cached = request.running().cached;
-  const ActiveGeneration::Range range = request.generation->ShiftRange();
+  const TokenSequence::Range range = request.generation->ShiftRange();
   const bool moved =
       rotate_keys_ && state_.cache->RemoveRange(cached.sequence, range.begin, range.end, rotate_keys_);
   request.generation->Shift(range, moved);

@@ -81,7 +81,7 @@ class BatchStep {
   PrefillBudget budget_;
   SamplingShare sampling_share_;
   // The times of the last token of each kind.
-  std::array<std::chrono::nanoseconds, ActiveGeneration::kSamplingKinds> sampling_times_ = {};
+  std::array<std::chrono::nanoseconds, TokenChoice::kKinds> sampling_times_ = {};
   constraint::MaskTurns mask_turns_;
 
   // Memory that steps reuse: decoding allocates none.

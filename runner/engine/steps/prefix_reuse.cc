@@ -92,10 +92,10 @@ PrefixReuse::Source PrefixReuse::LongestRunning(const ActiveRequest& request,
   for (const auto& other : running) {
     if (other.get() == &request || other->isolation != request.isolation || !other->running().cached.exact)
       continue;
-    const auto computed =
-        other->generation->tokens().first(static_cast<size_t>(other->generation->computed()));
+    const auto computed = other->generation->sequence().tokens().first(
+        static_cast<size_t>(other->generation->sequence().computed()));
     const int32_t shared = std::min(CommonPrefix(tokens, computed), static_cast<int32_t>(tokens.size()) - 1);
-    const bool reachable = sliceable_ || shared == other->generation->computed();
+    const bool reachable = sliceable_ || shared == other->generation->sequence().computed();
     if (reachable && shared > best.tokens) best = {other.get(), shared};
   }
   return best;
@@ -116,7 +116,7 @@ PrefixReuse::Outcome PrefixReuse::AttachPrefix(ActiveRequest& request, const Act
   cached.claimed_from = 0;
   cached.shared_tokens = 0;
   if (!enabled_ || !request.reuses) return {.miss = "off"};
-  const auto tokens = request.generation->tokens();
+  const auto tokens = request.generation->sequence().tokens();
   const auto reusable = request.generation->ReusableTokens();
   const auto probed = store_.Probe(request.isolation, tokens);
   const bool all = reusable.size() == tokens.size();
@@ -142,7 +142,8 @@ PrefixReuse::Outcome PrefixReuse::AttachPrefix(ActiveRequest& request, const Act
                all ? MissText(restored.reason, restored.matched) : "off"};
   }
   // Tokens generated before a preemption are not part of a prompt that others share.
-  const int32_t prompt = std::min(request.generation->prompt_tokens(), static_cast<int32_t>(tokens.size()));
+  const int32_t prompt =
+      std::min(request.generation->sequence().prompt_tokens(), static_cast<int32_t>(tokens.size()));
   if (diverged > 0 && diverged + 1 < prompt) RecordDivergence(request, diverged, outcome);
   std::vector<int32_t> offsets;
   if (!sliceable_) offsets = SnapshotOffsets(request.boundaries, outcome.reused, diverged, prompt, interval_);
@@ -158,9 +159,9 @@ PrefixReuse::Outcome PrefixReuse::AttachPrefix(ActiveRequest& request, const Act
 }
 
 void PrefixReuse::RecordDivergence(const ActiveRequest& request, int32_t at, Outcome& outcome) {
-  const auto tokens = request.generation->tokens();
+  const auto tokens = request.generation->sequence().tokens();
   if (outcome.source != nullptr) {
-    const auto known = outcome.source->generation->tokens().subspan(static_cast<size_t>(at));
+    const auto known = outcome.source->generation->sequence().tokens().subspan(static_cast<size_t>(at));
     const auto shown = known.first(std::min(known.size(), kShownTokens));
     outcome.known.assign(shown.begin(), shown.end());
   } else {
@@ -182,7 +183,7 @@ void PrefixReuse::Schedule(ActiveRequest& request, int32_t offset) {
 
 void PrefixReuse::Insert(ActiveRequest& request, cache::Snapshot snapshot) {
   if (snapshot.empty() || !snapshot.whole() || !snapshot.exact()) return;
-  const auto tokens = request.generation->tokens().first(static_cast<size_t>(snapshot.to()));
+  const auto tokens = request.generation->sequence().tokens().first(static_cast<size_t>(snapshot.to()));
   const bool marked = std::ranges::binary_search(request.restore_points, snapshot.to());
   // Rejected only for lack of memory: then the prefix is computed again next time.
   auto lease = store_.Insert(request.isolation, tokens, std::move(snapshot), marked, request.party);

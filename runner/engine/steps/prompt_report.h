@@ -42,6 +42,8 @@ class PromptReport {
   }                                     // of all
   int32_t top() const { return top_; }  // alternatives per token
   bool has_logprobs() const { return top_ >= 0; }
+  // More of its log-probabilities are to come.
+  bool scores() const { return has_logprobs() && !done(); }
   // The log-probabilities of the answer end with that of the token that ends it: one for each token that was
   // sampled.
   bool ends_echo() const { return ends_echo_; }
