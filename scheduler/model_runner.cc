@@ -45,7 +45,9 @@ ModelRunner::ModelRunner(RunnerHost host, Job job, std::weak_ptr<Observer> obser
     : RunnerSession(std::move(host), job.name, {job.path, job.draft_path, job.projector_path}),
       job_(std::move(job)),
       observer_(std::move(observer)),
-      engine_answered_(this->host().executor) {}
+      load_(job_.load_timeout),
+      liveness_(job_.stall_timeout),
+      views_(this->host().executor, [this](const api::ipc::ToRunner& message) { Send(message); }) {}
 
 void ModelRunner::Start() {
   Gate gate = host().gate;
@@ -97,8 +99,8 @@ boost::asio::awaitable<ModelRunner::End> ModelRunner::Serve() {
   if (failed) co_return *std::move(failed);
   state_ = State::kLoaded;
   spdlog::info("loaded model={} runner_pid={} load_ms={:.1f} memory_bytes={} cache_bytes={}", job_.name,
-               pid(), std::chrono::duration<double, std::milli>(load_time_).count(), memory_bytes(),
-               cache_granted_);
+               pid(), std::chrono::duration<double, std::milli>(load_.time()).count(), load_.memory_bytes(),
+               load_.cache_bytes());
   if (const auto observer = observer_.lock()) observer->OnLoaded(*this);
   std::optional<End> stalled;
   while (!over() && !stop_requested() && !stalled) stalled = co_await Watch(Time::max());
@@ -112,8 +114,9 @@ boost::asio::awaitable<ModelRunner::End> ModelRunner::Serve() {
 // Nothing when the model is loaded or the session was stopped.
 boost::asio::awaitable<std::optional<ModelRunner::End>> ModelRunner::LoadModel() {
   const Time start = Clock::now();
-  const Time deadline = LoadDeadline(start);
-  last_frame_at_ = start;
+  load_.Start(start);
+  const Time deadline = load_.Deadline();
+  liveness_.RecordFrame(start);
   const auto refused = [](api::Error why) { return End{ExitCause::kRefused, std::move(why)}; };
   // A program takes its time to start on a busy machine.
   const Time started_by = job_.stall_timeout.count() > 0
@@ -141,18 +144,18 @@ boost::asio::awaitable<std::optional<ModelRunner::End>> ModelRunner::LoadModel()
                            .projector_path = job_.projector_path.string(),
                            .projector_files = FilesOf(2),
                            .context_min = job_.context_min});
-  auto failed = co_await AwaitLoaded(start);
-  load_time_ = Clock::now() - start - waited_;
+  auto failed = co_await AwaitLoaded();
+  load_.End(Clock::now());
   co_return failed;
 }
 
 // Until the runner has answered LoadModel. Nothing when it has loaded the model or was stopped.
-boost::asio::awaitable<std::optional<ModelRunner::End>> ModelRunner::AwaitLoaded(Time start) {
+boost::asio::awaitable<std::optional<ModelRunner::End>> ModelRunner::AwaitLoaded() {
   const auto refused = [](api::Error why) { return End{ExitCause::kRefused, std::move(why)}; };
   const auto answered = [this] { return state_ == State::kLoaded || load_failure_; };
   std::optional<End> stalled;
-  while (!answered() && !over() && !stop_requested() && !stalled && Clock::now() < LoadDeadline(start)) {
-    stalled = co_await Watch(LoadDeadline(start));
+  while (!answered() && !over() && !stop_requested() && !stalled && Clock::now() < load_.Deadline()) {
+    stalled = co_await Watch(load_.Deadline());
   }
   if (over() && !answered()) {
     End died = co_await Died(fmt::format("the model runner died while loading {}: ", job_.name));
@@ -166,18 +169,6 @@ boost::asio::awaitable<std::optional<ModelRunner::End>> ModelRunner::AwaitLoaded
       {api::ErrorCode::kUnavailable, fmt::format("loading {} took longer than {} s", job_.name, seconds)});
 }
 
-// The time that it waits for others to make room is not the load's.
-RunnerSession::Time ModelRunner::LoadDeadline(Time start) const {
-  const auto timeout = job_.load_timeout;
-  if (state_ == State::kAwaitingMemory || timeout <= timeout.zero()) return Time::max();
-  if (timeout > Time::max() - start - waited_) return Time::max();
-  return start + std::chrono::duration_cast<Time::duration>(timeout + waited_);
-}
-
-int64_t ModelRunner::memory_bytes() const {
-  return cache_granted_ > 0 ? estimate_.fixed_bytes + cache_granted_ : 0;
-}
-
 // A signal from outside is the operator's or, when memory runs out, the kernel's: a request may be the reason
 // at most indirectly.
 ExitCause ModelRunner::ExitCauseOf() const {
@@ -186,7 +177,7 @@ ExitCause ModelRunner::ExitCauseOf() const {
 }
 
 std::optional<DeathTime> ModelRunner::death_time() const {
-  if (stalled() || !over()) return hung_;
+  if (stalled() || !over()) return liveness_.hung();
   return DeathTime{over_since(), over_since()};
 }
 
@@ -195,29 +186,17 @@ boost::asio::awaitable<ModelRunner::End> ModelRunner::Died(std::string what) {
   co_return End{ExitCauseOf(), {api::ErrorCode::kRunnerDied, what + cause}};
 }
 
-RunnerSession::Time ModelRunner::StalledAt() const {
-  const auto timeout = job_.stall_timeout;
-  const Time since = last_activity();
-  if (timeout <= timeout.zero() || timeout > Time::max() - since) return Time::max();
-  return since + std::chrono::duration_cast<Time::duration>(timeout);
-}
-
 // Waits for a change, `until` or a stall, whichever comes first; the stall, if it is one.
 boost::asio::awaitable<std::optional<ModelRunner::End>> ModelRunner::Watch(Time until) {
   constexpr auto kReadingTime = std::chrono::milliseconds(500);
-  co_await changed().Wait(std::min(until, StalledAt()));
-  if (Clock::now() < StalledAt()) co_return std::nullopt;
+  co_await changed().Wait(std::min(until, liveness_.StalledAt()));
+  if (Clock::now() < liveness_.StalledAt()) co_return std::nullopt;
   // Frames that came while this process itself did not run are read first.
   co_await changed().Wait(Clock::now() + kReadingTime);
-  if (Clock::now() < StalledAt() || over() || stop_requested()) co_return std::nullopt;
-  // A runner that goes on shows it within this time (Heartbeat::progress). Where it hung later, nobody is
-  // blamed.
-  constexpr std::chrono::seconds kProgressInterval{2};
-  // One that is stuck in a preparation shows progress until that is plain.
-  constexpr std::chrono::seconds kStuckUnseen{10};
-  hung_ = {last_activity() - kStuckUnseen, last_activity() + kProgressInterval};
+  if (Clock::now() < liveness_.StalledAt() || over() || stop_requested()) co_return std::nullopt;
+  liveness_.RecordHang();
   const double seconds = std::chrono::duration<double>(job_.stall_timeout).count();
-  const bool silent = Clock::now() - last_frame_at_ > job_.stall_timeout / 2;
+  const bool silent = liveness_.IsSilent(Clock::now());
   co_return End{silent ? ExitCause::kKilled : ExitCause::kCrashed,
                 {api::ErrorCode::kRunnerDied, fmt::format("the model runner {} for {} s and was killed",
                                                           silent ? "sent no heartbeat" : "hung", seconds)}};
@@ -225,7 +204,8 @@ boost::asio::awaitable<std::optional<ModelRunner::End>> ModelRunner::Watch(Time 
 
 void ModelRunner::StartStopping(const End& end) {
   state_ = State::kStopping;
-  EndCacheQuestions();
+  liveness_.EndService();
+  views_.End();
   const auto requests = std::exchange(requests_, {});
   tokens_held_ = 0;
   if (const auto observer = observer_.lock()) return observer->OnStopping(*this, end.cause, end.why);
@@ -280,10 +260,9 @@ bool ModelRunner::Cancel(api::RequestId id) {
 // ---- frames ----
 
 api::Result<void> ModelRunner::OnRunnerMessage(api::ipc::ToDaemon message) {
-  last_frame_at_ = Clock::now();
+  liveness_.RecordFrame(Clock::now());
   if (const auto* heartbeat = std::get_if<api::ipc::Heartbeat>(&message)) {
-    if (heartbeat->progress != heartbeat_.progress) last_progress_at_ = last_frame_at_;
-    heartbeat_ = *heartbeat;
+    liveness_.Record(*heartbeat);
     return {};
   }
   if (auto* event = std::get_if<api::ipc::RequestEvent>(&message)) return OnRequestEvent(std::move(*event));
@@ -292,10 +271,10 @@ api::Result<void> ModelRunner::OnRunnerMessage(api::ipc::ToDaemon message) {
     return HandleMemoryEstimate(*estimate);
   if (auto* loaded = std::get_if<api::ipc::Loaded>(&message)) return OnLoadResult(std::move(*loaded));
   if (auto* engine = std::get_if<api::ipc::EngineInspected>(&message)) {
-    return OnEngineInspected(std::move(*engine));
+    return views_.TakeEngine(std::move(*engine));
   }
   if (auto* cache = std::get_if<api::ipc::CacheInspected>(&message)) {
-    return OnCacheInspected(std::move(*cache));
+    return views_.TakeCache(std::move(*cache));
   }
   if (auto* failed = std::get_if<api::ipc::LoadFailed>(&message)) {
     if (!Loads() || load_failure_) return ProtocolError("unexpected LoadFailed");
@@ -305,7 +284,7 @@ api::Result<void> ModelRunner::OnRunnerMessage(api::ipc::ToDaemon message) {
     return {};
   }
   if (auto* progress = std::get_if<api::ipc::LoadProgress>(&message)) {
-    RecordLoadProgress(std::move(*progress));
+    load_.Record(std::move(*progress));
     return {};
   }
   return ProtocolError("unexpected message");
@@ -321,36 +300,22 @@ api::Result<void> ModelRunner::HandleMemoryEstimate(const api::ipc::MemoryEstima
   if (estimate.cache_min_bytes < 1 || estimate.cache_min_bytes > estimate.cache_bytes) {
     return ProtocolError("MemoryEstimate without a cache size");
   }
-  estimate_ = {.fixed_bytes = estimate.weight_bytes + estimate.scratch_bytes,
-               .cache_bytes = estimate.cache_bytes,
-               .cache_min_bytes = estimate.cache_min_bytes};
+  load_.AwaitMemory({.fixed_bytes = estimate.weight_bytes + estimate.scratch_bytes,
+                     .cache_bytes = estimate.cache_bytes,
+                     .cache_min_bytes = estimate.cache_min_bytes},
+                    Clock::now());
   state_ = State::kAwaitingMemory;
-  estimated_at_ = Clock::now();
   changed().Notify();
-  if (const auto observer = observer_.lock()) observer->OnMemoryEstimate(*this, estimate_);
+  if (const auto observer = observer_.lock()) observer->OnMemoryEstimate(*this, load_.estimate());
   return {};
 }
 
 void ModelRunner::ApproveLoad(int64_t cache_bytes) {
   if (state_ != State::kAwaitingMemory) return;
-  waited_ = Clock::now() - estimated_at_;
-  cache_granted_ = cache_bytes;
+  load_.GrantMemory(cache_bytes, Clock::now());
   state_ = State::kLoading;
   Send(api::ipc::LoadApproved{.cache_bytes = cache_bytes});
   changed().Notify();
-}
-
-// A load never goes back, whatever a runner says.
-void ModelRunner::RecordLoadProgress(api::ipc::LoadProgress progress) {
-  constexpr size_t kStageBytesMax = 64;
-  if (progress.fraction > load_progress_.fraction)
-    load_progress_.fraction = std::min(progress.fraction, 1.0F);
-  if (progress.stage.size() <= kStageBytesMax) load_progress_.stage = std::move(progress.stage);
-}
-
-std::optional<api::ipc::LoadProgress> ModelRunner::load_progress() const {
-  if (state_ == State::kLoaded || state_ == State::kStopping) return std::nullopt;
-  return load_progress_;
 }
 
 api::Result<void> ModelRunner::OnLoadResult(api::ipc::Loaded loaded) {
@@ -360,7 +325,7 @@ api::Result<void> ModelRunner::OnLoadResult(api::ipc::Loaded loaded) {
     return ProtocolError("negative size in Loaded");
   }
   info_ = std::move(loaded.info);
-  last_progress_at_ = Clock::now();
+  liveness_.BeginService(Clock::now());
   state_ = State::kLoaded;
   changed().Notify();
   return {};

@@ -4,7 +4,6 @@
 // Events of others are dropped. A runner that sends no frames or makes no progress is killed.
 #pragma once
 
-#include <algorithm>
 #include <boost/asio/awaitable.hpp>
 #include <chrono>
 #include <cstdint>
@@ -23,7 +22,10 @@
 #include "scheduler/answer_times.h"
 #include "scheduler/async_event.h"
 #include "scheduler/event_queue.h"
+#include "scheduler/liveness.h"
+#include "scheduler/load_clock.h"
 #include "scheduler/runner_session.h"
+#include "scheduler/runner_views.h"
 #include "scheduler/scheduler.h"
 
 namespace quire::scheduler {
@@ -99,36 +101,15 @@ class ModelRunner : public RunnerSession {
   // As RunnerSession::Stop; requests still running end with `why`.
   void Stop(api::Error why, bool at_once);
 
-  // ---- views (model_runner_views.cc); nothing is asked while nobody looks ----
-
-  // Asks the engine what it does, unless it is still to answer or has just answered.
-  void InspectEngine();
-  bool engine_to_answer() const { return engine_asked_.has_value(); }
-  AsyncEvent& engine_answered() { return engine_answered_; }  // notified when it has, or will not
-  // Its last answer; null where there is none, or an old one that no other is to follow.
-  const api::ipc::EngineInspected* engine(Time now) const;
-  struct CacheAnswer {
-    explicit CacheAnswer(boost::asio::any_io_executor executor) : changed(std::move(executor)) {}
-    api::ipc::InspectCache question;
-    std::optional<api::Result<api::ipc::CacheInspected>> answer;
-    AsyncEvent changed;  // notified with the answer
-  };
-  // kOverloaded when many questions are open. REQUIRES: loaded and not stopping.
-  api::Result<std::shared_ptr<CacheAnswer>> InspectCache(api::ipc::InspectCache question);
-
+  RunnerViews& views() { return views_; }
   const std::string& key() const { return job_.key; }
   const std::string& model() const { return job_.name; }
-  const api::ipc::ModelInfo& info() const { return info_; }            // REQUIRES: loaded
-  const api::ipc::Heartbeat& heartbeat() const { return heartbeat_; }  // the last
-  std::chrono::nanoseconds load_time() const { return load_time_; }    // without the wait for memory
-  // Where its load is, until it is loaded or stops; as the runner says, with a fraction of 0 to 1.
-  std::optional<api::ipc::LoadProgress> load_progress() const;
-  int64_t memory_bytes() const;  // that it was allowed to take; 0 = not yet
-  // The last frame; once the model is loaded, the last progress.
-  Time last_activity() const {
-    return state_ == State::kLoaded ? std::min(last_frame_at_, last_progress_at_) : last_frame_at_;
-  }
-  bool stalled() const { return hung_.has_value(); }  // it was killed because it hung
+  const api::ipc::ModelInfo& info() const { return info_; }  // REQUIRES: loaded
+  const LoadClock& load() const { return load_; }
+  // Its model is neither loaded nor given up.
+  bool loading() const { return state_ != State::kLoaded && state_ != State::kStopping; }
+  const Liveness& liveness() const { return liveness_; }
+  bool stalled() const { return liveness_.hung().has_value(); }  // it was killed because it hung
   // When it died or hung. Nothing: it was asked to stop.
   std::optional<DeathTime> death_time() const;
   bool stopping() const { return state_ == State::kStopping; }
@@ -145,13 +126,11 @@ class ModelRunner : public RunnerSession {
   };
   boost::asio::awaitable<End> Serve();
   boost::asio::awaitable<std::optional<End>> LoadModel();
-  boost::asio::awaitable<std::optional<End>> AwaitLoaded(Time start);
+  boost::asio::awaitable<std::optional<End>> AwaitLoaded();
   std::string SnapshotIdentity() const;
   bool Loads() const { return state_ == State::kEstimating || state_ == State::kLoading; }
-  Time LoadDeadline(Time start) const;
   boost::asio::awaitable<End> Died(std::string what);
   ExitCause ExitCauseOf() const;
-  Time StalledAt() const;
   boost::asio::awaitable<std::optional<End>> Watch(Time until);
   void StartStopping(const End& end);
 
@@ -159,7 +138,6 @@ class ModelRunner : public RunnerSession {
   void OnRoom() override;
   std::vector<std::string> AddDescriptors(std::vector<api::FileDescriptor>& files) override;
   api::Result<void> HandleMemoryEstimate(const api::ipc::MemoryEstimate& estimate);
-  void RecordLoadProgress(api::ipc::LoadProgress progress);
   api::Result<void> OnLoadResult(api::ipc::Loaded loaded);
   api::Result<void> OnRequestEvent(api::ipc::RequestEvent event);
   struct Served {
@@ -169,9 +147,6 @@ class ModelRunner : public RunnerSession {
   using Requests = std::unordered_map<api::RequestId, Served>;
   void Remove(Requests::iterator request);
   void CountTokens(Served& request);
-  api::Result<void> OnEngineInspected(api::ipc::EngineInspected inspected);
-  api::Result<void> OnCacheInspected(api::ipc::CacheInspected inspected);
-  void EndCacheQuestions();
 
   const Job job_;
   const std::weak_ptr<Observer> observer_;
@@ -181,22 +156,9 @@ class ModelRunner : public RunnerSession {
   std::optional<api::Error> stop_reason_;
   Requests requests_;
   size_t tokens_held_ = 0;  // by the streams of requests_
-  api::ipc::LoadProgress load_progress_;
-  Time last_frame_at_{};     // of any frame
-  Time last_progress_at_{};  // of the last heartbeat with another progress
-  api::ipc::Heartbeat heartbeat_;
-  MemoryEstimate estimate_;
-  int64_t cache_granted_ = 0;
-  Time estimated_at_{};
-  std::chrono::nanoseconds waited_{};  // for ApproveLoad()
-  std::chrono::nanoseconds load_time_{};
-  std::optional<DeathTime> hung_;
-  uint64_t last_question_ = 0;
-  std::optional<uint64_t> engine_asked_;  // the question that is open
-  std::optional<api::ipc::EngineInspected> engine_;
-  Time engine_answered_at_{};
-  AsyncEvent engine_answered_;
-  std::unordered_map<uint64_t, std::shared_ptr<CacheAnswer>> cache_questions_;  // open
+  LoadClock load_;
+  Liveness liveness_;
+  RunnerViews views_;
 };
 
 }  // namespace quire::scheduler

@@ -77,10 +77,10 @@ std::vector<LoadedModel> RunnerTable::Loaded(const std::vector<Scheduler::Ready>
     if (__builtin_add_overflow(model.info.weight_bytes, model.info.cache_bytes, &model.size_bytes)) {
       model.size_bytes = INT64_MAX;
     }
-    model.memory_bytes = runner->memory_bytes();
-    model.heartbeat = runner->heartbeat();
-    model.load_time = runner->load_time();
-    model.since_progress = now - runner->last_activity();
+    model.memory_bytes = runner->load().memory_bytes();
+    model.heartbeat = runner->liveness().heartbeat();
+    model.load_time = runner->load().time();
+    model.since_progress = now - runner->liveness().last_activity();
     model.runner_pid = runner->pid();
     model.expires_at = WallClock(one.expires_at, now);
     models.push_back(std::move(model));
@@ -95,13 +95,13 @@ std::vector<LoadedModel> RunnerTable::Loaded(const std::vector<Scheduler::Ready>
 std::vector<LoadingModel> RunnerTable::Loading() const {
   std::vector<LoadingModel> models;
   for (const auto& [key, runner] : runners_) {
-    auto progress = runner->load_progress();
-    if (!progress) continue;
+    if (!runner->loading()) continue;
+    const api::ipc::LoadProgress& progress = runner->load().progress();
     LoadingModel& model = models.emplace_back();
     model.spec.key = key;
     model.spec.name = runner->model();
-    model.fraction = progress->fraction;
-    model.stage = std::move(progress->stage);
+    model.fraction = progress.fraction;
+    model.stage = progress.stage;
     model.runner_pid = runner->pid();
   }
   return models;
@@ -113,7 +113,7 @@ bool RunnerTable::Stuck(Time now) const {
   if (limits_.stall_timeout <= limits_.stall_timeout.zero()) return false;
   return std::ranges::any_of(runners_, [&](const auto& entry) {
     return !entry.second->stopping() && entry.second->pid() != 0 &&
-           now - entry.second->last_activity() > patience;
+           now - entry.second->liveness().last_activity() > patience;
   });
 }
 
@@ -126,14 +126,16 @@ std::string RunnerTable::CheckInvariants() const {
 }
 
 Awaitable<void> RunnerTable::InspectEngines(Time until) {
-  for (const auto& [key, runner] : runners_) runner->InspectEngine();
+  for (const auto& [key, runner] : runners_) {
+    if (runner->loaded()) runner->views().AskEngine();
+  }
   return AwaitEngines(runners_, until);
 }
 
 Awaitable<void> RunnerTable::AwaitEngines(Runners runners, Time until) {
   for (const auto& [key, runner] : runners) {
-    while (runner->engine_to_answer() && Clock::now() < until) {
-      const bool waited = co_await runner->engine_answered().Wait(until);
+    while (runner->views().engine_to_answer() && Clock::now() < until) {
+      const bool waited = co_await runner->views().engine_answered().Wait(until);
       if (!waited) co_return;
     }
   }
@@ -143,7 +145,7 @@ std::vector<EngineView> RunnerTable::Engines() const {
   const auto now = Clock::now();
   std::vector<EngineView> views;
   for (const auto& [key, runner] : runners_) {
-    const api::ipc::EngineInspected* engine = runner->engine(now);
+    const api::ipc::EngineInspected* engine = runner->views().engine(now);
     const auto use = last_use_.find(key);
     if (engine == nullptr || use == last_use_.end() || runner->stopping()) continue;
     EngineView& view = views.emplace_back();
@@ -168,13 +170,13 @@ Awaitable<api::Result<CacheView>> RunnerTable::InspectCache(const std::string& k
   if (runner == nullptr || !runner->loaded())
     return AwaitCache(0, api::Fail(api::ErrorCode::kNotFound, "the model is not loaded", "model"));
   if (runner->pid() != known_pid) question.known_version = 0;
-  return AwaitCache(runner->pid(), runner->InspectCache(std::move(question)));
+  return AwaitCache(runner->pid(), runner->views().AskCache(std::move(question)));
 }
 
 Awaitable<api::Result<CacheView>> RunnerTable::AwaitCache(
-    int pid, api::Result<std::shared_ptr<ModelRunner::CacheAnswer>> asked) {
+    int pid, api::Result<std::shared_ptr<RunnerViews::CacheAnswer>> asked) {
   if (!asked) co_return std::unexpected(std::move(asked).error());
-  const std::shared_ptr<ModelRunner::CacheAnswer> answer = *std::move(asked);
+  const std::shared_ptr<RunnerViews::CacheAnswer> answer = *std::move(asked);
   while (!answer->answer) {
     const bool waited = co_await answer->changed.Wait();
     if (!waited) co_return api::Fail(api::ErrorCode::kCancelled, "the client disconnected");

@@ -62,7 +62,7 @@ class RunnerTable {
   using Runners = std::map<std::string, std::shared_ptr<ModelRunner>>;
   static Awaitable<void> AwaitEngines(Runners runners, Time until);
   static Awaitable<api::Result<CacheView>> AwaitCache(
-      int pid, api::Result<std::shared_ptr<ModelRunner::CacheAnswer>> asked);
+      int pid, api::Result<std::shared_ptr<RunnerViews::CacheAnswer>> asked);
 
   const Limits& limits_;
   const RequestTable& requests_;

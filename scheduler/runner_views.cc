@@ -1,10 +1,10 @@
-// What a loaded runner says of its engine and caches to those who look.
+#include "scheduler/runner_views.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "scheduler/clock.h"
-#include "scheduler/model_runner.h"
+#include "scheduler/event_queue.h"
 
 namespace quire::scheduler {
 namespace {
@@ -28,20 +28,21 @@ bool IsProper(const api::ipc::InspectedNode& node, bool others) {
 
 }  // namespace
 
-void ModelRunner::InspectEngine() {
-  if (state_ != State::kLoaded || engine_asked_) return;
+void RunnerViews::AskEngine() {
+  if (engine_asked_) return;
   if (engine_ && Clock::now() - engine_answered_at_ < kEngineFresh) return;
   engine_asked_ = ++last_question_;
-  Send(api::ipc::InspectEngine{*engine_asked_});
+  send_(api::ipc::InspectEngine{*engine_asked_});
 }
 
-const api::ipc::EngineInspected* ModelRunner::engine(Time now) const {
+const api::ipc::EngineInspected* RunnerViews::engine(Time now) const {
   if (!engine_ || (!engine_asked_ && now - engine_answered_at_ > kEngineOld)) return nullptr;
   return &*engine_;
 }
 
-api::Result<void> ModelRunner::OnEngineInspected(api::ipc::EngineInspected inspected) {
-  if (!engine_asked_ || inspected.id != *engine_asked_) return ProtocolError("unexpected EngineInspected");
+api::Result<void> RunnerViews::TakeEngine(api::ipc::EngineInspected inspected) {
+  if (!engine_asked_ || inspected.id != *engine_asked_)
+    return ProtocolError("unexpected EngineInspected");
   engine_asked_.reset();
   engine_ = std::move(inspected);
   engine_answered_at_ = Clock::now();
@@ -49,20 +50,20 @@ api::Result<void> ModelRunner::OnEngineInspected(api::ipc::EngineInspected inspe
   return {};
 }
 
-api::Result<std::shared_ptr<ModelRunner::CacheAnswer>> ModelRunner::InspectCache(
+api::Result<std::shared_ptr<RunnerViews::CacheAnswer>> RunnerViews::AskCache(
     api::ipc::InspectCache question) {
   if (cache_questions_.size() >= kCacheQuestionsMax) {
     return api::Fail(api::ErrorCode::kOverloaded, "too many views of this model's cache are open");
   }
-  auto answer = std::make_shared<CacheAnswer>(host().executor);
+  auto answer = std::make_shared<CacheAnswer>(executor_);
   question.id = ++last_question_;
   answer->question = question;
   cache_questions_.emplace(question.id, answer);
-  Send(question);
+  send_(question);
   return answer;
 }
 
-api::Result<void> ModelRunner::OnCacheInspected(api::ipc::CacheInspected inspected) {
+api::Result<void> RunnerViews::TakeCache(api::ipc::CacheInspected inspected) {
   const auto found = cache_questions_.find(inspected.id);
   if (found == cache_questions_.end()) return ProtocolError("unexpected CacheInspected");
   const std::shared_ptr<CacheAnswer> asked = found->second;
@@ -77,7 +78,7 @@ api::Result<void> ModelRunner::OnCacheInspected(api::ipc::CacheInspected inspect
   return {};
 }
 
-void ModelRunner::EndCacheQuestions() {
+void RunnerViews::End() {
   engine_asked_.reset();
   for (const auto& [id, asked] : std::exchange(cache_questions_, {})) {
     asked->answer = api::Fail(api::ErrorCode::kUnavailable, "the model was unloaded");
