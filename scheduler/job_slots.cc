@@ -22,18 +22,18 @@ class JobSlots::Waiter {
     slots_.waiting_.push_back(this);
     slots_.queue_.Push(place.party(), 0, this);
   }
-  ~Waiter() { Leave(); }
+  ~Waiter() { Dequeue(); }
   Waiter(const Waiter&) = delete;
   Waiter& operator=(const Waiter&) = delete;
 
   // Its turn begins.
   void Give(Queue::Turn turn) {
-    Leave();
+    Dequeue();
     slot.emplace(slots_.shared_from_this(), std::move(turn));
     called.Notify();
   }
   void Refuse() {
-    Leave();
+    Dequeue();
     refused = true;
     called.Notify();
   }
@@ -44,7 +44,7 @@ class JobSlots::Waiter {
   bool refused = false;
 
  private:
-  void Leave() {
+  void Dequeue() {
     slots_.waiting_.remove(this);
     slots_.queue_.Remove(place.party(), 0, this);
     place.ShrinkTo(0);

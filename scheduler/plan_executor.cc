@@ -109,8 +109,9 @@ void PlanExecutor::RequestPlan() noexcept {
 void PlanExecutor::Apply() {
   plan_requested_ = false;
   const Plan plan = scheduler_.NextPlan(Clock::now());
-  for (const api::RequestId id : plan.displaced) EndWait(id, kDisplaced);
-  for (const api::RequestId id : plan.expire) EndWait(id, ExpiredError(limits_.queue_timeout));
+  for (const api::RequestId id : plan.displaced) FailWith(id, ExitCause::kRefused, kDisplaced);
+  for (const api::RequestId id : plan.expire)
+    FailWith(id, ExitCause::kRefused, ExpiredError(limits_.queue_timeout));
   if (!plan.suspended.empty()) spdlog::info("suspended requests={}", plan.suspended.size());
   for (const std::string& key : plan.unload) {
     outbox_.Drop(key);
@@ -158,19 +159,12 @@ void PlanExecutor::StartRunner(const Plan::Load& load) {
   runner->Start();
 }
 
-// A runner that has the request has not started it.
-void PlanExecutor::EndWait(api::RequestId id, const api::Error& why) {
-  const RunningRequest* running = requests_.FindRunning(id);
-  ModelRunner* runner = running != nullptr ? runners_.Find(running->spec.key) : nullptr;
-  if (runner != nullptr) runner->Cancel(id);
-  FailWith(id, ExitCause::kRefused, why);
-}
-
-// Fails a request that scheduler_ has dropped.
+// Fails a request that scheduler_ has dropped. A runner may have it, and has not started it.
 void PlanExecutor::FailWith(api::RequestId id, ExitCause cause, const api::Error& why) {
   auto entry = requests_.running.extract(id);
   if (!entry) return requests_.Refuse(id, why);
   RunningRequest& running = entry.mapped();
+  if (ModelRunner* runner = runners_.Find(running.spec.key)) runner->Cancel(id);
   running.stream->Fail(why);
   if (cause == ExitCause::kRefused) return;
   spdlog::error("poison request: killed several runners, rejected from now on model={} error=\"{}\"",

@@ -69,7 +69,6 @@ class PlanExecutor : public ModelRunner::Observer,
   void Apply();
   void StartRunner(const Plan::Load& load);
   void RequestSending();
-  void EndWait(api::RequestId id, const api::Error& why);
   void FailWith(api::RequestId id, ExitCause cause, const api::Error& why);
 
   const Limits limits_;

@@ -30,7 +30,7 @@ std::optional<api::RequestId> RequestQueue::PlaceFor(const std::string& key, con
 api::RequestId RequestQueue::NewestOf(const fair::PartyId& party, const std::string* model) const {
   api::RequestId newest{};
   for (const auto& [id, request] : requests_) {
-    const bool has_place = request.place.amount() > 0 && (model == nullptr || request.key == *model);
+    const bool has_place = request.place.taken() && (model == nullptr || request.key == *model);
     if (has_place && request.party == party) newest = std::max(newest, id);
   }
   return newest;
@@ -46,9 +46,8 @@ bool RequestQueue::Add(api::RequestId id, QueuedRequest request, Time now) {
     displaced_.push_back(*place);
   }
   fair::Quota& of_model = places_of_models_.try_emplace(request.key, limits_of_model_).first->second;
-  request.place = fair::Quota::Lease(places_, request.party);
-  request.place_of_model = fair::Quota::Lease(of_model, request.party);
-  for (auto* lease : {&request.place, &request.place_of_model}) lease->GrowTo(1);
+  request.place = {{places_, request.party}, {of_model, request.party}};
+  for (auto* lease : {&request.place.of_all, &request.place.of_model}) lease->GrowTo(1);
   if (timeout_ > KeepAlive::zero() && timeout_ < Time::max() - now) request.give_up_at = now + timeout_;
   newest_ = std::max(newest_, id);
   requests_.emplace(id, std::move(request));
@@ -56,8 +55,8 @@ bool RequestQueue::Add(api::RequestId id, QueuedRequest request, Time now) {
 }
 
 void RequestQueue::FreePlaceOf(QueuedRequest& request) {
-  if (request.place.amount() == 0) return;
-  for (auto* lease : {&request.place, &request.place_of_model}) lease->ShrinkTo(0);
+  if (!request.place.taken()) return;
+  request.place = {};
   const auto of_model = places_of_models_.find(request.key);
   if (of_model->second.held() == 0) places_of_models_.erase(of_model);
 }
@@ -108,7 +107,7 @@ std::string RequestQueue::CheckInvariants() const {
   std::map<std::string, uint64_t> taken;
   uint64_t all = 0;
   for (const auto& [id, request] : requests_) {
-    const bool has_place = request.place.amount() == 1 && request.place_of_model.amount() == 1;
+    const bool has_place = request.place.taken();
     const bool is_displaced = std::ranges::find(displaced_, id) != displaced_.end();
     if (has_place == (request.started || is_displaced)) return "a request waits without a place, or has one";
     if (!has_place) continue;

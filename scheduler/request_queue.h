@@ -39,8 +39,11 @@ struct QueuedRequest {
   bool admitted = false;
   bool started = false;
   std::optional<Time> give_up_at = {};  // unless started
-  // Nothing: a runner has started it, or another request has its place.
-  fair::Quota::Lease place = {}, place_of_model = {};
+  struct Place {
+    fair::Quota::Lease of_all = {}, of_model = {};
+    bool taken() const { return of_all.amount() > 0; }
+  };
+  Place place = {};  // not taken: a runner has started it, or another request has its place
   Suspicion suspicion = {};
   Time admitted_at{};                      // last
   std::optional<Time> sent_at = {};        // since it was admitted

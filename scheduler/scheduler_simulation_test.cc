@@ -6,9 +6,8 @@
 // member of one, of which nothing runs waits for room for two drain_pauses at most, or for what has the room
 // to load; a request whose model is loaded is passed over for a drain_pause at most, also while another party
 // unloads the model; no model is unloaded for its age, or by name, that another party keeps
-// (testing/claims_model.h); only pins of its own party or an admin's refuse one its room; no party is refused
-// its share of the queue's places, which the newest requests of those above theirs give back; all others are
-// served.
+// (testing/claims_model.h); only pins of its own party or an admin's refuse one its room; none is refused its
+// share of the queue's places, which the newest of those above theirs give back; all others are served.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -69,14 +68,8 @@ class Simulation : private SimulatedRequests {
     const uint64_t room_made_before = RoomMade();
     const auto plan = scheduler_.NextPlan(now_);
     ASSERT_EQ(scheduler_.CheckInvariants(), "");
-    std::erase_if(displaced_, [this](RequestId id) {
-      return started_.contains(id) || !(waiting_.contains(id) || running_.contains(id));
-    });
-    ASSERT_EQ(std::set(plan.displaced.begin(), plan.displaced.end()), std::exchange(displaced_, {}));
-    displacements_checked_ += plan.displaced.size();
-    std::vector<RequestId> dropped = plan.displaced;
-    dropped.insert(dropped.end(), plan.expire.begin(), plan.expire.end());
-    for (const RequestId id : dropped) {
+    ASSERT_EQ(std::set(plan.displaced.begin(), plan.displaced.end()), PopDisplaced());
+    for (const RequestId id : DroppedBy(plan)) {
       if (running_.contains(id)) RecordDeparture(id, now_), EndRunOf(id);
       ASSERT_EQ(waiting_.erase(id) + running_.erase(id), 1U);
     }
@@ -155,7 +148,7 @@ class Simulation : private SimulatedRequests {
   // Checks of turns, unloads, rejections, requests that failed, waits for quarantined ones, lost places.
   std::array<uint64_t, 6> checked() const {
     return {turns_checked_,  unloads_checked_,      rejects_checked_,
-            blames_checked_, quarantine_.checked(), displacements_checked_};
+            blames_checked_, quarantine_.checked(), displaced_checked_};
   }
 
   // No more arrivals, crashes or cancels: with every runner doing its part all waiting requests are admitted.
@@ -344,12 +337,11 @@ class Simulation : private SimulatedRequests {
     const std::string member = party == "a" || party == "b" ? std::to_string(Below(3)) : "";
     const auto place = PlaceFor(places_, key, party);
     ASSERT_EQ(scheduler_.IsFullFor(key, fair::PartyNamed(party)), !place);
-    const bool queued = scheduler_.Enqueue(id, key, said, now_, fair::PartyNamed(party), member).has_value();
-    ASSERT_EQ(queued, place.has_value()) << "party " << party << " at " << scheduler_.waiting();
-    if (place && *place != Plan::kNoRequest) displaced_.insert(*place);
+    ASSERT_NE(scheduler_.Enqueue(id, key, said, now_, fair::PartyNamed(party), member).has_value(), !place);
+    if (!place) return;
+    if (*place != Plan::kNoRequest) displaced_.insert(*place);
     owners_[id] = {party, member};
     said_[id] = said;
-    if (!queued) return;
     waiting_[id] = key;
     const auto by = unloaded_by_.find(key);
     if (by != unloaded_by_.end() && by->second != party) unloaded_by_.erase(by);
@@ -478,7 +470,6 @@ class Simulation : private SimulatedRequests {
   std::set<std::string> dies_;       // models whose runners died, and have computed nothing since
   std::map<std::string, Time> loading_since_, paid_off_at_;
   uint64_t turns_checked_ = 0, unloads_checked_ = 0, rejects_checked_ = 0, blames_checked_ = 0;
-  uint64_t displacements_checked_ = 0;
   std::map<RequestId, Time> full_since_;  // all room, by models that run, while this request waits for some
   std::map<RequestId, Time> waits_since_;
   std::set<std::string> unloading_;                 // by name, until they are

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <set>
@@ -157,12 +158,27 @@ class SimulatedRequests {
     return *by_model != Plan::kNoRequest ? by_model : by_all;
   }
 
+  static std::vector<RequestId> DroppedBy(const Plan& plan) {
+    std::vector<RequestId> dropped = plan.displaced;
+    dropped.insert(dropped.end(), plan.expire.begin(), plan.expire.end());
+    return dropped;
+  }
+  // Those that the next plan drops: they have lost their places, and still wait.
+  std::set<RequestId> PopDisplaced() {
+    std::erase_if(displaced_, [this](RequestId id) {
+      return started_.contains(id) || !(waiting_.contains(id) || running_.contains(id));
+    });
+    displaced_checked_ += displaced_.size();
+    return std::exchange(displaced_, {});
+  }
+
   std::map<RequestId, std::string> waiting_, running_;  // their models
   std::map<RequestId, PartyMember> owners_;
   std::map<RequestId, std::optional<KeepAliveClaim>> said_;
   std::set<RequestId> started_, admitted_;
   std::set<RequestId> displaced_;  // since the last plan
-  std::set<RequestId> sent_;       // since they were admitted
+  uint64_t displaced_checked_ = 0;
+  std::set<RequestId> sent_;  // since they were admitted
   // By model: when the last client left whose request its runner had, and the last one that had no token.
   std::map<std::string, Time> left_at_, left_unproven_at_;
   std::set<RequestId> quarantined_;  // were in a runner that died, without progress since
