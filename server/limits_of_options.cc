@@ -24,11 +24,11 @@ size_t ConnectionsOf(const Options& options) {
   return connections;
 }
 
-// Bodies may take half of the reserve and answers a quarter. A reserve of 2 GiB has room for the usual
-// limits. A body of the largest size is there twice while it is read, as itself and as what it becomes.
+// Bodies are in the daemon and again in runners: both have three eighths of the reserve, and answers have a
+// quarter. A body of the largest size is there twice while it is read, as itself and as what it becomes.
 void LimitToReserve(uint64_t reserve_bytes, TransportLimits& limits) {
-  limits.parser.body_bytes = std::min(limits.parser.body_bytes, reserve_bytes / 6);
-  limits.buffered_bodies_bytes = std::min(limits.buffered_bodies_bytes, reserve_bytes / 2);
+  limits.parser.body_bytes = std::min(limits.parser.body_bytes, reserve_bytes / 8);
+  limits.buffered_bodies_bytes = std::min(limits.buffered_bodies_bytes, reserve_bytes / 8 * 3);
   limits.answers_bytes = std::min(limits.answers_bytes, reserve_bytes / 4);
   limits.answer_bytes_max = std::min(limits.answer_bytes_max, limits.answers_bytes / 2);
 }

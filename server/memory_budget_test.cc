@@ -28,7 +28,7 @@ TEST(BudgetOf, LeavesAReserve) {
 // A small machine's daemon would otherwise take 1.5 GiB for what clients send and do not read.
 TEST(TransportLimitsOf, BodiesAndAnswersFitIntoTheReserve) {
   const TransportLimits usual;
-  for (const int64_t reserve : {int64_t{0}, 2048 * kMiB, 65536 * kMiB}) {
+  for (const int64_t reserve : {int64_t{0}, 4096 * kMiB, 65536 * kMiB}) {
     const TransportLimits limits = TransportLimitsOf({}, reserve);
     EXPECT_EQ(limits.buffered_bodies_bytes, usual.buffered_bodies_bytes) << reserve;
     EXPECT_EQ(limits.answers_bytes, usual.answers_bytes) << reserve;
@@ -36,10 +36,10 @@ TEST(TransportLimitsOf, BodiesAndAnswersFitIntoTheReserve) {
     EXPECT_EQ(limits.parser.body_bytes, usual.parser.body_bytes) << reserve;
   }
   const TransportLimits small = TransportLimitsOf({}, 256 * kMiB);
-  EXPECT_EQ(small.buffered_bodies_bytes, 128 * kMiB);
+  EXPECT_EQ(small.buffered_bodies_bytes, 96 * kMiB);
   EXPECT_EQ(small.answers_bytes, 64 * kMiB);
   EXPECT_EQ(small.answer_bytes_max, 32 * kMiB);
-  EXPECT_EQ(small.parser.body_bytes, 256 * kMiB / 6);
+  EXPECT_EQ(small.parser.body_bytes, 32 * kMiB);
   EXPECT_GE(small.Bodies().party, 2 * small.parser.body_bytes) << "one of the largest size, and its value";
   Options asked;
   asked.max_body_bytes = uint64_t{100} << 20;

@@ -183,7 +183,7 @@ constexpr std::array kTable = {
                [](Options& o, std::string_view t) { return SetDebug(o.debug, t); }, Takes::kValue,
                Changes::kAtReload},
     OptionSpec{"--max-body", "QUIRE_MAX_BODY", "BYTES", "",
-               "Maximum request body size; default: 100MiB, or a sixth of the memory reserve if that is less",
+               "Maximum request body size; default: 100MiB, or an eighth of the memory reserve if less",
                [](Options& o, std::string_view t) { return SetBytes(o.max_body_bytes, t); }, Takes::kValue,
                Changes::kAtReload},
     // From here on behind --help-all.

@@ -156,7 +156,7 @@ class Peaks(unittest.TestCase):
                 self.addCleanup(daemon.__exit__, None, None, None)
                 self.assertEqual(200, daemon.post("/api/chat", CHAT).status)
                 row, start, kills = [], peak(daemon.process.pid), self.group.kills()
-                size = reserve_of(limit) // 6
+                size = reserve_of(limit) // 8
                 for name, (path, make, headers) in BODIES.items():
                     if mebibytes == 640:  # for the last column
                         row.append("")
