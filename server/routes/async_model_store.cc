@@ -37,11 +37,11 @@ api::Result<SharedModel> Usable(SharedModel model) {
 }  // namespace
 
 AsyncModelStore::AsyncModelStore(ModelStore store, WorkPools& pools)
-    : store_(std::move(store)), pools_(pools), listing_([this] { return ListStore(); }) {}
+    : store_(std::move(store)), pools_(pools) {}
 
-Awaitable<api::Result<std::vector<SharedModel>>> AsyncModelStore::ListStore() {
+Awaitable<api::Result<std::vector<SharedModel>>> AsyncModelStore::List(fair::PartyId party) {
   auto list = [this] { return store_.List(); };
-  auto models = co_await RunBlocking(pools_.reads, std::move(list));
+  auto models = co_await RunBlocking(pools_.reads, std::move(list), party);
   co_return models;
 }
 

@@ -9,7 +9,6 @@
 #include "api/base/error.h"
 #include "server/http/awaitable.h"
 #include "server/routes/executor.h"
-#include "server/routes/shared_work.h"
 #include "server/store/model_store.h"
 
 namespace quire::server {
@@ -17,9 +16,6 @@ namespace quire::server {
 // I/O thread only.
 class AsyncModelStore {
  public:
-  using Listing = SharedWork<api::Result<std::vector<SharedModel>>>;
-  using Models = Listing::Result;
-
   // The pools outlive this, and this outlives every call.
   AsyncModelStore(ModelStore store, WorkPools& pools);
 
@@ -28,8 +24,9 @@ class AsyncModelStore {
   // the look whether it changed. Errors: an ill-formed name, kNotFound, a broken model, one that cannot be
   // used (StoredModel::refusal).
   Awaitable<api::Result<SharedModel>> Find(std::string name, fair::PartyId party = {});
-  // Newest first; has every change that was made before the call (SharedWork).
-  Awaitable<Models> List() { return listing_.Get(); }
+  // Newest first; has every change that was made before the call. In the party's turn, too: a list of 500
+  // models that are in memory takes milliseconds.
+  Awaitable<api::Result<std::vector<SharedModel>>> List(fair::PartyId party);
 
   // As the store's; names are as a client gave them.
   Awaitable<api::Result<void>> Copy(std::string from, std::string to);
@@ -59,11 +56,8 @@ class AsyncModelStore {
   const ModelStore& store() const { return store_; }
 
  private:
-  Awaitable<api::Result<std::vector<SharedModel>>> ListStore();
-
   ModelStore store_;
   WorkPools& pools_;
-  Listing listing_;
 };
 
 }  // namespace quire::server

@@ -112,10 +112,10 @@ namespace {
 // The name of the only stored model of this capability, or of the only one of them that is loaded; else
 // empty.
 Awaitable<std::string> OnlyModelOf(Services& services, Exchange& exchange, std::string_view capability) {
-  const auto stored = co_await services.models.List();
-  if (!*stored) co_return std::string();
+  const auto stored = co_await services.models.List(PartyOf(exchange));
+  if (!stored) co_return std::string();
   std::vector<const StoredModel*> able;
-  for (const SharedModel& model : **stored) {
+  for (const SharedModel& model : *stored) {
     const auto capabilities = co_await services.inspector.Capabilities(*model, PartyOf(exchange));
     if (std::ranges::find(capabilities, capability) != capabilities.end()) able.push_back(model.get());
   }
@@ -137,8 +137,8 @@ Awaitable<bool> NameModel(Services& services, Exchange& exchange, std::string& n
     const auto loaded = services.backend.Loaded();
     if (loaded.size() == 1) name = loaded.front().spec.name;
     if (loaded.empty()) {
-      const auto stored = co_await services.models.List();
-      if (*stored && (*stored)->size() == 1) name = (*stored)->front()->name.Display();
+      const auto stored = co_await services.models.List(PartyOf(exchange));
+      if (stored && stored->size() == 1) name = stored->front()->name.Display();
     }
   }
   if (!name.empty()) {

@@ -195,15 +195,22 @@ class Pools : public ::testing::Test {
   }
 
   // Keeps a pool's threads until the end of the test.
-  void Block(WorkKind pool, int threads) {
+  void Block(WorkKind pool, int threads, const fair::PartyId& party = {}) {
     auto taken = std::make_shared<std::latch>(threads);
     for (int i = 0; i < threads; ++i) {
-      pool.Post([this, taken] {
+      auto work = [this, taken] {
         taken->count_down();
         free_.wait();
-      });
+      };
+      pool.Post(work, party);
     }
     taken->wait();
+  }
+  // Work of the daemon's own, which goes before what waits for the turn of a party.
+  static void RunOne(WorkKind pool) {
+    const auto done = std::make_shared<std::latch>(1);
+    pool.Post([done] { done->count_down(); });
+    done->wait();
   }
   void Chat() { EXPECT_EQ(daemon_.Post("/api/chat", kPoolChat).status, 200); }
   // Those that are with their handlers.
@@ -216,6 +223,7 @@ class Pools : public ::testing::Test {
     while (Requests() < count) std::this_thread::yield();
   }
 
+  const fair::PartyId own_ = PartyOf("", "127.0.0.1:1");  // the tests' clients
   std::latch free_{1};
   TestDaemon daemon_;  // joins its pools before the latch goes
 };
@@ -273,15 +281,7 @@ TEST_F(Pools, TheStoresLockHoldsUpNoChatAndNoList) {
 // The parses of one address's large bodies wait for the thread that its party may have.
 TEST_F(Pools, EmbeddingsAndRankingsTakeTheTurnOfTheirParty) {
   WorkKind cpu = daemon_.pools().cpu;
-  const fair::PartyId party = PartyOf("", "127.0.0.1:1");
-  std::latch busy(1), other(1);
-  cpu.Post(
-      [&] {
-        busy.count_down();
-        free_.wait();
-      },
-      party);
-  busy.wait();
+  Block(cpu, 1, own_);
   const std::string body(size_t{256} << 10, ' ');
   std::vector<std::unique_ptr<RawClient>> clients;
   for (const char* path : {"/api/embed", "/v1/embeddings", "/v1/rerank", "/v2/rerank"}) {
@@ -289,57 +289,27 @@ TEST_F(Pools, EmbeddingsAndRankingsTakeTheTurnOfTheirParty) {
     clients.back()->Send(PostBytes(path, body));
   }
   WaitForRequests(clients.size());
-  cpu.Post([&] { other.count_down(); });  // nobody's: behind them only if they are nobody's, too
-  other.wait();
+  RunOne(cpu);
   EXPECT_EQ(Requests(), clients.size()) << "one was answered on the thread that is not its party's";
   free_.count_down();
   for (const auto& client : clients) EXPECT_EQ(client->Read().status, 400);
 }
 
-TEST_F(Pools, ManyListsAtOnceReadTheStoreTwice) {
-  const auto free = std::make_shared<std::latch>(1);
-  for (int i = 0; i < 2; ++i) daemon_.pools().reads.Post([free] { free->wait(); });
-  const uint64_t before = daemon_.pools().reads.tasks();
+// A client that asks on all its connections waits for itself.
+TEST_F(Pools, ListsTakeTheTurnOfTheirParty) {
+  WorkKind reads = daemon_.pools().reads;
+  Block(reads, 1, own_);
   std::vector<std::unique_ptr<RawClient>> clients;
-  for (int i = 0; i < 10; ++i) {
+  for (const char* path : {"/api/tags", "/v1/models", "/models", "/api/ps"}) {
     clients.push_back(std::make_unique<RawClient>(daemon_.port()));
-    clients.back()->Send("GET /api/tags HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    clients.back()->Send(fmt::format("GET {} HTTP/1.1\r\nHost: localhost\r\n\r\n", path));
   }
   WaitForRequests(clients.size());
-  free->count_down();
+  RunOne(reads);
+  EXPECT_EQ(Requests(), clients.size()) << "one was answered on the thread that is not its party's";
+  free_.count_down();
   for (const auto& client : clients) EXPECT_EQ(client->Read().status, 200);
-  EXPECT_LE(daemon_.pools().reads.tasks() - before, 2u);
 }
-
-// A client that asks on all its connections has the list made once, and once more for those that came
-// meanwhile.
-class SharedLists : public Pools, public ::testing::WithParamInterface<const char*> {};
-
-TEST_P(SharedLists, AreWrittenTwiceForManyAtOnce) {
-  const auto layers =
-      json::array({daemon_.store().Layer("application/vnd.ollama.image.model", "GGUF weights")});
-  for (int i = 0; i < 40; ++i) {
-    testing::WriteFile(daemon_.store().ManifestPath(fmt::format("m{}", i)),
-                       daemon_.store().Manifest(layers).dump());
-  }
-  const auto free = std::make_shared<std::latch>(1);
-  for (int i = 0; i < 2; ++i) daemon_.pools().reads.Post([free] { free->wait(); });
-  const uint64_t before = daemon_.pools().cpu.tasks();
-  std::vector<std::unique_ptr<RawClient>> clients;
-  for (int i = 0; i < 10; ++i) {
-    clients.push_back(std::make_unique<RawClient>(daemon_.port()));
-    clients.back()->Send(fmt::format("GET {} HTTP/1.1\r\nHost: localhost\r\n\r\n", GetParam()));
-  }
-  WaitForRequests(clients.size());
-  free->count_down();
-  for (const auto& client : clients) {
-    const json reply = json::parse(client->Read().body);
-    EXPECT_EQ((reply.contains("data") ? reply["data"] : reply["models"]).size(), 41U);
-  }
-  EXPECT_LE(daemon_.pools().cpu.tasks() - before, 2U);
-}
-
-INSTANTIATE_TEST_SUITE_P(Routes, SharedLists, ::testing::Values("/v1/models", "/models", "/api/tags"));
 
 // Each look takes a process: a list of 500 models that no runner can read took one for each, every time.
 TEST_F(Pools, WhatCannotBeDescribedIsLookedAtOnceAMinute) {

@@ -14,7 +14,6 @@
 #include "server/routes/private_paths.h"
 #include "server/routes/request_steps.h"
 #include "server/routes/resident_memory.h"
-#include "server/routes/shared_list.h"
 #include "server/store/model_manifest.h"
 #include "server/store/model_text.h"
 
@@ -34,23 +33,14 @@ ollama::ModelDetails DetailsOf(const ModelDetails& details) {
           .quantization_level = details.quantization_level};
 }
 
-Awaitable<ollama::TagEntry> TagOf(Services& services, const StoredModel& model) {
-  auto capabilities = co_await services.inspector.Capabilities(model, SharedParty());
+Awaitable<ollama::TagEntry> TagOf(Services& services, Exchange& exchange, const StoredModel& model) {
+  auto capabilities = co_await services.inspector.Capabilities(model, PartyOf(exchange));
   co_return ollama::TagEntry{.name = model.name.Display(),
                              .modified_at = model.modified_at,
                              .size = model.size,
                              .digest = model.digest,
                              .details = DetailsOf(model.details),
                              .capabilities = std::move(capabilities)};
-}
-
-std::shared_ptr<SharedBody> SharedTags(Services& services) {
-  const auto encode = [&services] {
-    return EncodeModelList<ollama::TagEntry>(
-        services, [&services](const StoredModel& model) { return TagOf(services, model); },
-        ollama::EncodeTags);
-  };
-  return MakeSharedBody(encode);
 }
 
 using StoredModels = std::vector<SharedModel>;
@@ -78,8 +68,8 @@ void AddLoading(const Services& services, const StoredModels* stored, std::vecto
 
 Awaitable<void> Ps(Services& services, Exchange& exchange) {
   // A loaded model may have left the store meanwhile: then what its runner knows has to do.
-  const auto listed = co_await services.models.List();
-  const StoredModels* stored = *listed ? &**listed : nullptr;
+  const auto listed = co_await services.models.List(PartyOf(exchange));
+  const StoredModels* stored = listed ? &*listed : nullptr;
   std::vector<ollama::PsEntry> entries;
   for (const scheduler::LoadedModel& loaded : services.backend.Loaded()) {
     const int64_t size_max = std::max(loaded.memory_bytes, loaded.size_bytes);
@@ -212,9 +202,10 @@ Awaitable<void> Version(Exchange& exchange) {
 }  // namespace
 
 void AddOllamaListRoutes(Router& router, Services& services) {
-  router.Add({"GET", "/api/tags",
-              [tags = SharedTags(services)](Exchange& exchange) { return SendShared(exchange, *tags); }},
-             {"ollama", "Stored models"});
+  const auto tags = [&services](Exchange& exchange) {
+    return SendModels(services, exchange, TagOf, ollama::EncodeTags);
+  };
+  router.Add({"GET", "/api/tags", tags}, {"ollama", "Stored models"});
   router.Add({"GET", "/api/ps", [&services](Exchange& exchange) { return Ps(services, exchange); }},
              {"ollama", "Loaded models: memory in use (size), memory that they may grow to (size_max)"});
   router.Add({.method = "POST",

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "api/json/type.h"
+#include "server/http/party.h"
 #include "server/routes/relay.h"
 #include "server/routes/resident_memory.h"
 
@@ -44,14 +45,14 @@ Json ModelsOf(const MetricsSnapshot& snapshot) {
 
 Awaitable<void> ShowNode(AsyncModelStore& models, const std::function<MetricsSnapshot()>& snapshot,
                          Exchange& exchange) {
-  const auto listed = co_await models.List();
-  if (!*listed) {
-    co_await SendError(exchange, listed->error());
+  const auto listed = co_await models.List(PartyOf(exchange));
+  if (!listed) {
+    co_await SendError(exchange, listed.error());
     co_return;
   }
   std::vector<std::string> names;
-  names.reserve((*listed)->size());
-  for (const SharedModel& model : **listed) names.push_back(model->name.Display());
+  names.reserve(listed->size());
+  for (const SharedModel& model : *listed) names.push_back(model->name.Display());
   HttpResponse response{.body = EncodeNode(snapshot(), names), .headers = {{"Cache-Control", "no-store"}}};
   co_await exchange.Send(std::move(response));
 }

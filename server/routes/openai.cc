@@ -13,7 +13,6 @@
 #include "server/routes/handlers.h"
 #include "server/routes/openai_jobs.h"
 #include "server/routes/request_steps.h"
-#include "server/routes/shared_list.h"
 
 namespace quire::server {
 namespace {
@@ -61,26 +60,18 @@ GenerationJob CohereChatJob(openai::ChatRequest parsed, const api::ModelDefaults
   return {openai::ToRequest(std::move(parsed), defaults, openai::CohereOptions()), std::move(reply)};
 }
 
-Awaitable<openai::ModelEntry> EntryOf(Services& services, const StoredModel& model, fair::PartyId party) {
-  const int32_t context_length = co_await services.inspector.DefaultContext(model, party);
-  auto capabilities = co_await services.inspector.Capabilities(model, std::move(party));
+Awaitable<openai::ModelEntry> EntryOf(Services& services, Exchange& exchange, const StoredModel& model) {
+  const int32_t context_length = co_await services.inspector.DefaultContext(model, PartyOf(exchange));
+  auto capabilities = co_await services.inspector.Capabilities(model, PartyOf(exchange));
   co_return openai::ModelEntry{.id = model.name.Display(),
                                .created = model.modified_at,
                                .context_length = context_length,
                                .capabilities = std::move(capabilities)};
 }
 
-std::shared_ptr<SharedBody> SharedModels(Services& services) {
-  const auto encode = [&services] {
-    return EncodeModelList<openai::ModelEntry>(
-        services, [&services](const StoredModel& model) { return EntryOf(services, model, SharedParty()); },
-        openai::EncodeModels);
-  };
-  return MakeSharedBody(encode);
-}
-
-Awaitable<anthropic::ModelEntry> AnthropicEntryOf(Services& services, const StoredModel& model) {
-  const openai::ModelEntry entry = co_await EntryOf(services, model, SharedParty());
+Awaitable<anthropic::ModelEntry> AnthropicEntryOf(Services& services, Exchange& exchange,
+                                                  const StoredModel& model) {
+  const openai::ModelEntry entry = co_await EntryOf(services, exchange, model);
   const auto can = [&entry](const char* capability) {
     return std::ranges::find(entry.capabilities, capability) != entry.capabilities.end();
   };
@@ -91,13 +82,12 @@ Awaitable<anthropic::ModelEntry> AnthropicEntryOf(Services& services, const Stor
                                   .sees_images = can("vision")};
 }
 
-std::shared_ptr<SharedBody> SharedAnthropicModels(Services& services) {
-  const auto encode = [&services] {
-    return EncodeModelList<anthropic::ModelEntry>(
-        services, [&services](const StoredModel& model) { return AnthropicEntryOf(services, model); },
-        anthropic::EncodeModels);
-  };
-  return MakeSharedBody(encode);
+Awaitable<void> ListModels(Services& services, Exchange& exchange) {
+  if (exchange.request().Find("anthropic-version") != nullptr) {
+    co_await SendModels(services, exchange, AnthropicEntryOf, anthropic::EncodeModels);
+  } else {
+    co_await SendModels(services, exchange, EntryOf, openai::EncodeModels);
+  }
 }
 
 Awaitable<void> ShowModel(Services& services, Exchange& exchange) {
@@ -107,7 +97,7 @@ Awaitable<void> ShowModel(Services& services, Exchange& exchange) {
     co_await SendError(exchange, model.error());
     co_return;
   }
-  openai::ModelEntry entry = co_await EntryOf(services, **model, PartyOf(exchange));
+  openai::ModelEntry entry = co_await EntryOf(services, exchange, **model);
   entry.id = name;
   HttpResponse response{.body = openai::EncodeModel(entry)};
   co_await exchange.Send(std::move(response));
@@ -148,12 +138,7 @@ void AddOpenAiRoutes(Router& router, Services& services) {
   router.Add(
       {"POST", "/v1/fim/completions", fill, true},
       {"openai", "A completion in the shape of a chat, as in Mistral's API", "Completion", kJsonOrEvents});
-  const std::shared_ptr<SharedBody> models = SharedModels(services);
-  const std::shared_ptr<SharedBody> of_anthropic = SharedAnthropicModels(services);
-  const auto list = [models, of_anthropic](Exchange& exchange) {
-    const bool anthropic = exchange.request().Find("anthropic-version") != nullptr;
-    return SendShared(exchange, anthropic ? *of_anthropic : *models);
-  };
+  const auto list = [&services](Exchange& exchange) { return ListModels(services, exchange); };
   router.Add({"GET", "/v1/models", list}, {"openai", "Stored models"});
   router.Add({"GET", "/models", list}, {"llama.cpp", "As /v1/models"});
   router.Add({"GET", std::string(kModelPath) + "{model}",

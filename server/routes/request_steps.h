@@ -1,4 +1,4 @@
-// The steps before a generation is submitted, shared by all dialects.
+// The steps of a request, shared by all dialects.
 #pragma once
 
 #include <algorithm>
@@ -202,6 +202,34 @@ Awaitable<void> AnswerRequest(Services& services, Exchange& exchange,
   auto job = co_await MakeJob(services, exchange, *model, *parsed, make_job);
   if (!job) co_return;
   co_await RelayJob(services, exchange, model, keep_alive, *std::move(job));
+}
+
+// Answers with the list of all models, of which `entry_of` makes the entries. A long list is written on a
+// pool.
+template <class Entry>
+Awaitable<void> SendModels(Services& services, Exchange& exchange,
+                           Awaitable<Entry> (*entry_of)(Services&, Exchange&, const StoredModel&),
+                           std::string (*encode)(const std::vector<Entry>&)) {
+  constexpr size_t kManyEntries = 32, kEntryBytes = 1024;
+  const auto models = co_await services.models.List(PartyOf(exchange));
+  const auto error = models ? ReserveAnswer(exchange, models->size() * kEntryBytes) : models.error();
+  if (error) {
+    co_await SendError(exchange, *error);
+    co_return;
+  }
+  std::vector<Entry> entries;
+  for (const SharedModel& model : *models) {
+    Entry entry = co_await entry_of(services, exchange, *model);
+    entries.push_back(std::move(entry));
+  }
+  auto work = [&entries, encode] { return encode(entries); };
+  HttpResponse response;
+  if (entries.size() <= kManyEntries) {
+    response.body = work();
+  } else {
+    response.body = co_await RunFor(exchange, services.pools.cpu, std::move(work));
+  }
+  co_await exchange.Send(std::move(response));
 }
 
 }  // namespace quire::server
