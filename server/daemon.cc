@@ -152,9 +152,9 @@ class Daemon {
   Awaitable<void> ReloadAtHangup();
   Awaitable<api::Result<void>> Reload();
   MetricsSnapshot MomentOfDaemon() const;
-  Awaitable<api::Result<scheduler::ModelSpec>> FindSpec(std::string name);
-  Awaitable<api::Result<std::string>> CreateKey(KeyRequest request);
-  Awaitable<api::Result<void>> RemoveKey(std::string name);
+  Awaitable<api::Result<scheduler::ModelSpec>> FindSpec(std::string name, fair::PartyId party);
+  Awaitable<api::Result<std::string>> CreateKey(KeyRequest request, fair::PartyId party);
+  Awaitable<api::Result<void>> RemoveKey(std::string name, fair::PartyId party);
   void ChangeKeys(KeyRing keys);
 
   ExitDeadline exit_deadline_;  // outlasts all others
@@ -185,15 +185,16 @@ class Daemon {
       .memory_budget_bytes = [this] { return memory_.bytes; },
       .draining = [this] { return server_->draining(); },
       .recent = recent_};
-  CacheSources cache_{.find_model = [this](std::string name) { return FindSpec(std::move(name)); },
-                      .inspect =
-                          [this](const std::string& key, api::ipc::InspectCache question, int known_pid) {
-                            return dispatcher_.InspectCache(key, std::move(question), known_pid);
-                          },
-                      .draining = [this] { return server_->draining(); }};
-  KeySources keys_{.uses = [this] { return server_->KeyUses(); },
-                   .create = [this](KeyRequest request) { return CreateKey(std::move(request)); },
-                   .remove = [this](std::string name) { return RemoveKey(std::move(name)); }};
+  CacheSources cache_{
+      .find_model = [this](auto name, auto party) { return FindSpec(std::move(name), std::move(party)); },
+      .inspect = [this](
+                     const std::string& key, api::ipc::InspectCache question,
+                     int known_pid) { return dispatcher_.InspectCache(key, std::move(question), known_pid); },
+      .draining = [this] { return server_->draining(); }};
+  KeySources keys_{
+      .uses = [this] { return server_->KeyUses(); },
+      .create = [this](auto request, auto party) { return CreateKey(std::move(request), std::move(party)); },
+      .remove = [this](auto name, auto party) { return RemoveKey(std::move(name), std::move(party)); }};
   PrefixSources prefixes_{.open = [this]() -> api::Result<SnapshotService::Opened> {
                             if (snapshots_) return snapshots_->opened();
                             return api::Fail(api::ErrorCode::kNotFound,
@@ -281,8 +282,8 @@ Awaitable<void> Daemon::FinishWaiting() {
   io_.stop();
 }
 
-Awaitable<api::Result<scheduler::ModelSpec>> Daemon::FindSpec(std::string name) {
-  auto model = co_await models_.Find(std::move(name));
+Awaitable<api::Result<scheduler::ModelSpec>> Daemon::FindSpec(std::string name, fair::PartyId party) {
+  auto model = co_await models_.Find(std::move(name), std::move(party));
   if (!model) co_return std::unexpected(std::move(model).error());
   co_return SpecOf(*model);
 }
@@ -293,14 +294,14 @@ api::Error OtherKeys() {
 }
 
 // Keys are added where there are some: a first one would lock out everybody who works without.
-Awaitable<api::Result<std::string>> Daemon::CreateKey(KeyRequest request) {
+Awaitable<api::Result<std::string>> Daemon::CreateKey(KeyRequest request, fair::PartyId party) {
   if (options_.keys.empty()) {
     co_return api::Fail(api::ErrorCode::kForbidden,
                         "the server runs without API keys; make the first with \"quire key\" and restart");
   }
   const fs::path path = options_.keys_file;
   auto work = [path, request] { return AddKey(path, request.name, request.role, request.limits); };
-  auto added = co_await RunBlocking(pools_.settings, std::move(work));
+  auto added = co_await RunBlocking(pools_.settings, std::move(work), party);
   if (!added) co_return std::unexpected(std::move(added).error());
   if (path != options_.keys_file) co_return std::unexpected(OtherKeys());
   spdlog::info("key added name={} keys={}", request.name, added->keys.size());
@@ -308,12 +309,12 @@ Awaitable<api::Result<std::string>> Daemon::CreateKey(KeyRequest request) {
   co_return std::move(added->secret);
 }
 
-Awaitable<api::Result<void>> Daemon::RemoveKey(std::string name) {
+Awaitable<api::Result<void>> Daemon::RemoveKey(std::string name, fair::PartyId party) {
   if (options_.keys.empty())
     co_return api::Fail(api::ErrorCode::kNotFound, "the server runs without API keys");
   const fs::path path = options_.keys_file;
   auto work = [path, name] { return server::RemoveKey(path, name); };
-  auto left = co_await RunBlocking(pools_.settings, std::move(work));
+  auto left = co_await RunBlocking(pools_.settings, std::move(work), party);
   if (!left) co_return std::unexpected(std::move(left).error());
   if (path != options_.keys_file) co_return std::unexpected(OtherKeys());
   spdlog::info("key removed name={} keys={}", name, left->size());

@@ -121,7 +121,7 @@ Awaitable<void> Cache(Exchange& exchange, const CacheSources& sources, Viewers& 
   }
   // Not as the request's stored_model: looking is no request of the model.
   exchange.log().model = name;
-  auto spec = co_await sources.find_model(name);
+  auto spec = co_await sources.find_model(name, PartyOf(exchange));
   if (!spec) {
     co_await SendError(exchange, spec.error());
     co_return;

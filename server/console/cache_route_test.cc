@@ -34,10 +34,11 @@ struct Caches {
   std::chrono::milliseconds delay{0};
   int open = 0, open_max = 0;  // questions
   std::vector<api::ipc::InspectCache> questions;
-  CacheSources sources{.find_model = [](std::string name) { return Find(std::move(name)); },
-                       .inspect = [this](std::string, api::ipc::InspectCache question,
-                                         int known) { return Inspect(std::move(question), known); },
-                       .draining = [this] { return draining; }};
+  CacheSources sources{
+      .find_model = [](std::string name, const fair::PartyId&) { return Find(std::move(name)); },
+      .inspect = [this](std::string, api::ipc::InspectCache question,
+                        int known) { return Inspect(std::move(question), known); },
+      .draining = [this] { return draining; }};
 
   static Awaitable<api::Result<scheduler::ModelSpec>> Find(std::string name) {
     if (name != "a/demo") co_return api::Fail(api::ErrorCode::kNotFound, "model \"" + name + "\" not found");

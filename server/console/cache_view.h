@@ -9,6 +9,7 @@
 #include <functional>
 #include <string>
 
+#include "api/base/fair/party.h"
 #include "scheduler/dispatcher.h"
 #include "server/console/now.h"
 #include "server/http/awaitable.h"
@@ -16,7 +17,8 @@
 namespace quire::server {
 
 struct CacheSources {
-  std::function<Awaitable<api::Result<scheduler::ModelSpec>>(std::string name)> find_model;
+  std::function<Awaitable<api::Result<scheduler::ModelSpec>>(std::string name, fair::PartyId party)>
+      find_model;
   // Dispatcher::InspectCache
   std::function<Awaitable<api::Result<scheduler::CacheView>>(std::string key, api::ipc::InspectCache question,
                                                              int known_pid)>

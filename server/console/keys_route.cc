@@ -5,6 +5,7 @@
 #include "api/json/type.h"
 #include "server/console/console.h"
 #include "server/console/keys_view.h"
+#include "server/http/party.h"
 #include "server/routes/handlers.h"
 
 namespace quire::server {
@@ -26,7 +27,7 @@ Awaitable<void> CreateKey(Exchange& exchange, const KeySources& sources) {
     co_return;
   }
   const std::string name = request->name;
-  const auto secret = co_await sources.create(*std::move(request));
+  const auto secret = co_await sources.create(*std::move(request), PartyOf(exchange));
   if (!secret) {
     co_await SendError(exchange, secret.error());
     co_return;
@@ -50,7 +51,7 @@ Awaitable<void> RemoveKey(Exchange& exchange, const KeySources& sources) {
     co_await SendError(exchange, error);
     co_return;
   }
-  if (const auto removed = co_await sources.remove(*name); !removed) {
+  if (const auto removed = co_await sources.remove(*name, PartyOf(exchange)); !removed) {
     co_await SendError(exchange, removed.error());
     co_return;
   }

@@ -29,8 +29,8 @@ class KeysRouteTest : public ::testing::Test {
  protected:
   KeysRouteTest() {
     sources_.uses = [this] { return daemon_->server().KeyUses(); };
-    sources_.create = [this](KeyRequest request) { return Create(std::move(request)); };
-    sources_.remove = [this](std::string name) { return Remove(std::move(name)); };
+    sources_.create = [this](KeyRequest request, const fair::PartyId&) { return Create(std::move(request)); };
+    sources_.remove = [this](std::string name, const fair::PartyId&) { return Remove(std::move(name)); };
     daemon_ = std::make_unique<TestDaemon>(TransportLimits{},
                                            [this](Router& router) { AddKeyRoutes(router, sources_); });
   }

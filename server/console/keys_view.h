@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "api/base/error.h"
+#include "api/base/fair/party.h"
 #include "server/http/access.h"
 #include "server/http/awaitable.h"
 
@@ -22,10 +23,10 @@ struct KeyRequest {
 struct KeySources {
   std::function<std::vector<AccessControl::KeyUse>()> uses;
   // Makes a key, adds it to the daemon's key file and lets it in. The secret, which nothing keeps.
-  std::function<Awaitable<api::Result<std::string>>(KeyRequest request)> create;
+  std::function<Awaitable<api::Result<std::string>>(KeyRequest request, fair::PartyId party)> create;
   // Removes a key from the daemon's key file. From then on it lets nobody in, and its requests in progress
   // end.
-  std::function<Awaitable<api::Result<void>>(std::string name)> remove;
+  std::function<Awaitable<api::Result<void>>(std::string name, fair::PartyId party)> remove;
 };
 
 // {"name", "role", "weight", "parallel", "per_minute"}; a member that it does not know is an error.

@@ -83,7 +83,7 @@ class Creation {
   // Canceled: the client went away.
   ~Creation() {
     sources_.Release();
-    services_.models.StartRemovingUnnamed(std::move(leftovers_));
+    services_.models.StartRemovingUnnamed(std::move(leftovers_), party_);
   }
 
   Awaitable<api::Result<void>> Run() {
@@ -91,7 +91,7 @@ class Creation {
     sources_.Release();
     // After a failure the client may try again with what it sent.
     if (made) AddSources();
-    co_await services_.models.RemoveUnnamed(std::exchange(leftovers_, {}));
+    co_await services_.models.RemoveUnnamed(std::exchange(leftovers_, {}), party_);
     co_return made;
   }
 
@@ -137,7 +137,7 @@ class Creation {
     auto kept = co_await StoreWeights(*std::move(weights), *std::move(draft));
     if (!kept) co_return kept;
     std::vector<BlobUse> uses;
-    const auto stored = co_await services_.models.Register(model_, uses);
+    const auto stored = co_await services_.models.Register(model_, uses, party_);
     if (!stored) co_return std::unexpected(stored.error());
     for (const BlobUse& use : uses) {
       co_await progress_.Send(ollama::StatusBody(
@@ -157,11 +157,11 @@ class Creation {
   }
 
   Awaitable<api::Result<Weights>> BaseFromModel() {
-    auto base = co_await services_.models.Find(request_.from);
+    auto base = co_await services_.models.Find(request_.from, party_);
     if (!base && base.error().code == api::ErrorCode::kNotFound && services_.fetch) {
       auto fetched = co_await Fetch(base.error());
       if (!fetched) co_return std::unexpected(std::move(fetched.error()));
-      base = co_await services_.models.Find(request_.from);
+      base = co_await services_.models.Find(request_.from, party_);
     }
     if (!base) co_return std::unexpected(std::move(base.error()));
     model_.details = (*base)->details;
@@ -197,7 +197,7 @@ class Creation {
       auto there = co_await Check(file, "files");
       if (!there) co_return std::unexpected(std::move(there.error()));
       const std::string blob = *BlobNameOf(file.digest);
-      const int64_t size = co_await services_.models.BlobSize(blob);
+      const int64_t size = co_await services_.models.BlobSize(blob, party_);
       model_.other_layers.push_back({std::string(kProjectorLayer), blob, size});
     }
     auto weights = co_await AssembleWeights(files, "files");
@@ -305,11 +305,11 @@ class Creation {
     }
     // Not before: an invalid request has its own status.
     co_await progress_.Send(ollama::StatusBody(tensors ? "converting model" : "parsing GGUF"));
-    const auto made = co_await services_.models.MakeStaging();
+    const auto made = co_await services_.models.MakeStaging(party_);
     if (!made) co_return std::unexpected(made.error());
     const std::shared_ptr<const Staging>& staging = *made;
     for (const ollama::CreateFile& file : files) {
-      auto lent = co_await services_.models.Lend(*BlobNameOf(file.digest), *staging, NameOf(file));
+      auto lent = co_await services_.models.Lend(*BlobNameOf(file.digest), *staging, NameOf(file), party_);
       if (!lent) {
         co_return api::Fail(api::ErrorCode::kInvalidArgument,
                             fmt::format("{}: invalid or duplicate file name", file.path), field);
@@ -385,7 +385,7 @@ class Creation {
   Awaitable<api::Result<Weights>> Convert(api::ipc::ConvertModel request, std::shared_ptr<const Staging> from,
                                           const char* field, std::string status, std::string digest,
                                           int64_t total) {
-    const auto made = co_await services_.models.MakeStaging();
+    const auto made = co_await services_.models.MakeStaging(party_);
     if (!made) co_return std::unexpected(made.error());
     const std::shared_ptr<const Staging>& staging = *made;
     request.to = staging->directory().path() / kConverted;
@@ -413,17 +413,17 @@ class Creation {
 
   Awaitable<int64_t> SizeOf(const Weights& weights) {
     if (weights.blob.empty()) {
-      const int64_t staged = co_await services_.models.StagedSize(*weights.staged, kConverted);
+      const int64_t staged = co_await services_.models.StagedSize(*weights.staged, kConverted, party_);
       co_return staged;
     }
-    const int64_t size = co_await services_.models.BlobSize(weights.blob);
+    const int64_t size = co_await services_.models.BlobSize(weights.blob, party_);
     co_return size;
   }
 
   // As a blob of the store; the value is its name.
   Awaitable<api::Result<std::string>> StoreBlob(Weights weights) {
     if (!weights.blob.empty()) co_return std::move(weights.blob);
-    auto blob = co_await services_.models.Adopt(*weights.staged, kConverted, sources_);
+    auto blob = co_await services_.models.Adopt(*weights.staged, kConverted, sources_, party_);
     if (blob) leftovers_.push_back(*blob);
     co_return blob;
   }

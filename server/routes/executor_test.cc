@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "api/base/file_descriptor.h"
+#include "api/base/sha256.h"
 #include "server/http/party.h"
 #include "server/routes/blocking.h"
 #include "server/testing/test_daemon.h"
@@ -206,12 +207,6 @@ class Pools : public ::testing::Test {
     }
     taken->wait();
   }
-  // Work of the daemon's own, which goes before what waits for the turn of a party.
-  static void RunOne(WorkKind pool) {
-    const auto done = std::make_shared<std::latch>(1);
-    pool.Post([done] { done->count_down(); });
-    done->wait();
-  }
   void Chat() { EXPECT_EQ(daemon_.Post("/api/chat", kPoolChat).status, 200); }
   // Those that are with their handlers.
   size_t Requests() {
@@ -221,6 +216,19 @@ class Pools : public ::testing::Test {
   }
   void WaitForRequests(size_t count) {
     while (Requests() < count) std::this_thread::yield();
+  }
+  void ExpectToWaitForTheirParty(WorkKind pool, const std::vector<std::string>& requests, int status) {
+    Block(pool, 1, own_);
+    std::vector<std::unique_ptr<RawClient>> clients;
+    for (const std::string& request : requests) {
+      clients.push_back(std::make_unique<RawClient>(daemon_.port()));
+      clients.back()->Send(request);
+    }
+    WaitForRequests(requests.size());
+    while (pool.WaitingOf(own_) < requests.size() && Requests() == requests.size()) std::this_thread::yield();
+    EXPECT_EQ(Requests(), requests.size()) << "one was answered on the thread that is not its party's";
+    free_.count_down();
+    for (const auto& client : clients) EXPECT_EQ(client->Read().status, status);
   }
 
   const fair::PartyId own_ = PartyOf("", "127.0.0.1:1");  // the tests' clients
@@ -278,37 +286,28 @@ TEST_F(Pools, TheStoresLockHoldsUpNoChatAndNoList) {
   for (const auto& client : clients) EXPECT_EQ(client->Read().status, 200);
 }
 
-// The parses of one address's large bodies wait for the thread that its party may have.
+// A client that asks on all its connections waits for itself: its requests wait for the thread that its party
+// may have.
 TEST_F(Pools, EmbeddingsAndRankingsTakeTheTurnOfTheirParty) {
-  WorkKind cpu = daemon_.pools().cpu;
-  Block(cpu, 1, own_);
-  const std::string body(size_t{256} << 10, ' ');
-  std::vector<std::unique_ptr<RawClient>> clients;
+  std::vector<std::string> requests;
   for (const char* path : {"/api/embed", "/v1/embeddings", "/v1/rerank", "/v2/rerank"}) {
-    clients.push_back(std::make_unique<RawClient>(daemon_.port()));
-    clients.back()->Send(PostBytes(path, body));
+    requests.push_back(PostBytes(path, std::string(size_t{256} << 10, ' ')));
   }
-  WaitForRequests(clients.size());
-  RunOne(cpu);
-  EXPECT_EQ(Requests(), clients.size()) << "one was answered on the thread that is not its party's";
-  free_.count_down();
-  for (const auto& client : clients) EXPECT_EQ(client->Read().status, 400);
+  ExpectToWaitForTheirParty(daemon_.pools().cpu, requests, 400);
 }
 
-// A client that asks on all its connections waits for itself.
 TEST_F(Pools, ListsTakeTheTurnOfTheirParty) {
-  WorkKind reads = daemon_.pools().reads;
-  Block(reads, 1, own_);
-  std::vector<std::unique_ptr<RawClient>> clients;
+  std::vector<std::string> requests;
   for (const char* path : {"/api/tags", "/v1/models", "/models", "/api/ps"}) {
-    clients.push_back(std::make_unique<RawClient>(daemon_.port()));
-    clients.back()->Send(fmt::format("GET {} HTTP/1.1\r\nHost: localhost\r\n\r\n", path));
+    requests.push_back(fmt::format("GET {} HTTP/1.1\r\nHost: localhost\r\n\r\n", path));
   }
-  WaitForRequests(clients.size());
-  RunOne(reads);
-  EXPECT_EQ(Requests(), clients.size()) << "one was answered on the thread that is not its party's";
-  free_.count_down();
-  for (const auto& client : clients) EXPECT_EQ(client->Read().status, 200);
+  ExpectToWaitForTheirParty(daemon_.pools().reads, requests, 200);
+}
+
+TEST_F(Pools, UploadsTakeTheTurnOfTheirParty) {
+  const std::vector<std::string> requests{PostBytes("/api/blobs/sha256:" + api::Sha256Of("x"), "x"),
+                                          PostBytes("/api/blobs/sha256:" + api::Sha256Of("y"), "y")};
+  ExpectToWaitForTheirParty(daemon_.pools().blobs, requests, 201);
 }
 
 // Each look takes a process: a list of 500 models that no runner can read took one for each, every time.

@@ -29,7 +29,7 @@ Awaitable<void> Copy(Services& services, Exchange& exchange) {
   const auto request = co_await ParseBody(services, exchange, ollama::ParseCopy);
   if (!request) co_return;
   exchange.log().model = request->source;
-  const auto copied = co_await services.models.Copy(request->source, request->destination);
+  const auto copied = co_await services.models.Copy(request->source, request->destination, PartyOf(exchange));
   if (!copied) {
     co_await SendError(exchange, copied.error());
     co_return;
@@ -41,7 +41,7 @@ Awaitable<void> Delete(Services& services, Exchange& exchange) {
   const auto name = co_await ParseBody(services, exchange, ollama::ParseDelete);
   if (!name) co_return;
   exchange.log().model = *name;
-  const auto deleted = co_await services.models.Delete(*name);
+  const auto deleted = co_await services.models.Delete(*name, PartyOf(exchange));
   if (!deleted) {
     co_await SendError(exchange, deleted.error());
     co_return;
@@ -86,10 +86,10 @@ Awaitable<api::Result<bool>> Receive(Services& services, Exchange& exchange, Blo
     auto bytes = co_await Gather(exchange, write_bytes);
     if (!bytes) co_return false;
     if (bytes->empty()) break;
-    const auto appended = co_await services.models.Append(upload, *std::move(bytes));
+    const auto appended = co_await services.models.Append(upload, *std::move(bytes), PartyOf(exchange));
     if (!appended) co_return std::unexpected(appended.error());
   }
-  const auto finished = co_await services.models.FinishUpload(upload, std::move(blob));
+  const auto finished = co_await services.models.FinishUpload(upload, std::move(blob), PartyOf(exchange));
   if (!finished) co_return std::unexpected(finished.error());
   co_return true;
 }
@@ -100,21 +100,21 @@ Awaitable<void> PutBlob(Services& services, Exchange& exchange) {
     co_await SendError(exchange, blob.error());
     co_return;
   }
+  const fair::PartyId& party = PartyOf(exchange);
   const bool there = co_await HasPromised(services, exchange, *blob);
   if (there) {
     co_await exchange.Send(Empty(200));
     co_return;
   }
-  auto upload = co_await services.models.StartUpload();
+  auto upload = co_await services.models.StartUpload(party);
   if (!upload) {
     co_await SendError(exchange, upload.error());
     co_return;
   }
-  const std::string& party = PartyOf(exchange).name();
-  services.models.users().Promise(*blob, party, BlobUsers::Clock::now());
+  services.models.users().Promise(*blob, party.name(), BlobUsers::Clock::now());
   const auto received = co_await Receive(services, exchange, **upload, *blob);
-  if (!received || !*received) services.models.users().Withdraw(*blob, party);
-  co_await services.models.Discard(*std::move(upload));
+  if (!received || !*received) services.models.users().Withdraw(*blob, party.name());
+  co_await services.models.Discard(*std::move(upload), party);
   if (!received) {
     co_await SendError(exchange, received.error());
   } else if (*received) {

@@ -86,11 +86,11 @@ Awaitable<api::Result<void>> PullFromHub(Services& services, registry::Transfers
   std::vector<std::string> blobs;
   blobs.reserve(request.files.size());
   for (const auto& file : request.files) blobs.push_back(*BlobNameOf(file.digest));
-  result = co_await MakeModel(services, std::move(request), std::move(party), progress, std::move(source));
+  result = co_await MakeModel(services, std::move(request), party, progress, std::move(source));
   // What is no model today is none tomorrow: it would only be in the way.
   if (!result && (result.error().code == api::ErrorCode::kInvalidArgument ||
                   result.error().code == api::ErrorCode::kUnsupported)) {
-    co_await services.models.RemoveUnnamed(std::move(blobs));
+    co_await services.models.RemoveUnnamed(std::move(blobs), std::move(party));
   }
   co_return result;
 }
