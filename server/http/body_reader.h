@@ -14,7 +14,6 @@
 #include "server/http/connection.h"
 #include "server/http/io_turns.h"
 #include "server/http/parser.h"
-#include "server/http/rate_lag.h"
 #include "server/http/transport.h"
 
 namespace quire::server {

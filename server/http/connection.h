@@ -3,6 +3,7 @@
 // fire after its session ended.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -15,11 +16,30 @@
 
 #include "api/base/fair/quota.h"
 #include "server/http/awaitable.h"
-#include "server/http/rate_lag.h"
 #include "server/http/replacement.h"
 #include "server/http/tls.h"
 
 namespace quire::server {
+
+// How far a peer is behind a minimum rate: to wait for it adds to the lag, its bytes take from it. The lag is
+// never negative: bytes that came fast do not pay for a silence later. No share of anything: the clock alone
+// says that a peer is too slow.
+class RateLag {
+ public:
+  explicit RateLag(uint64_t bytes_per_second_min) : bytes_per_second_min_(bytes_per_second_min) {}
+
+  void AddWait(std::chrono::nanoseconds waited) { value_ += waited; }
+  void AddBytes(uint64_t bytes) {
+    const std::chrono::duration<double> paid(static_cast<double>(bytes) /
+                                             static_cast<double>(bytes_per_second_min_));
+    value_ -= std::chrono::duration_cast<std::chrono::nanoseconds>(std::min<decltype(paid)>(paid, value_));
+  }
+  std::chrono::nanoseconds value() const { return value_; }
+
+ private:
+  uint64_t bytes_per_second_min_;
+  std::chrono::nanoseconds value_{};
+};
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:

@@ -25,7 +25,7 @@ constexpr size_t kSmallBytesMax = size_t{64} << 20;  // of a file without SHA-25
 
 class FilesPull {
  public:
-  FilesPull(const TransferJob& job, const HubRepository& repository, const std::string& party)
+  FilesPull(const TransferJob& job, const HubRepository& repository, const fair::PartyId& party)
       : job_(job), repository_(repository), party_(party), lease_(job.store.users()) {}
 
   api::Result<void> Run() {
@@ -159,7 +159,7 @@ class FilesPull {
 
   const TransferJob& job_;
   const HubRepository& repository_;
-  const std::string& party_;
+  const fair::PartyId& party_;
   BlobUsers::Lease lease_;
   FetchedFiles fetched_;
   std::vector<BlobSource> large_;
@@ -168,7 +168,7 @@ class FilesPull {
 }  // namespace
 
 api::Result<void> PullFiles(const TransferJob& job, const HubRepository& repository,
-                            const std::string& party) {
+                            const fair::PartyId& party) {
   return FilesPull(job, repository, party).Run();
 }
 

@@ -82,7 +82,7 @@ class Transfers {
   // The files of a repository, of which a model is still to be made. `party` is promised their blobs
   // (BlobUsers). REQUIRES: IsOfHub(name). kInvalidArgument: a part of the request is ill-formed.
   api::Result<std::shared_ptr<Transfer>> PullFiles(api::ModelName name, const HubRequest& request,
-                                                   std::string party);
+                                                   fair::PartyId party);
   api::Result<std::shared_ptr<Transfer>> Push(api::ModelName name, bool insecure);
   void CancelAll();
 
@@ -112,6 +112,6 @@ struct TransferJob {
 api::Result<void> Pull(const TransferJob& job);
 api::Result<void> Push(const TransferJob& job);
 api::Result<void> PullFiles(const TransferJob& job, const HubRepository& repository,
-                            const std::string& party);
+                            const fair::PartyId& party);
 
 }  // namespace quire::server::registry

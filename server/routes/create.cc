@@ -97,7 +97,7 @@ class Creation {
 
   // A layer that the model has beside those of the request, as a blob that the party was promised.
   void AddLayer(Layer layer) {
-    sources_.Redeem(layer.blob, party_.name());
+    sources_.Redeem(layer.blob, party_);
     model_.other_layers.push_back(std::move(layer));
   }
 
@@ -350,7 +350,7 @@ class Creation {
       co_return api::Fail(api::ErrorCode::kInvalidArgument, fmt::format("invalid digest \"{}\"", file.digest),
                           field);
     }
-    sources_.Redeem(*blob, party_.name());
+    sources_.Redeem(*blob, party_);
     const bool there = co_await services_.models.HasBlob(*blob, party_);
     if (there) co_return api::Result<void>();
     co_return api::Fail(api::ErrorCode::kInvalidArgument,

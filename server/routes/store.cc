@@ -62,9 +62,9 @@ api::Result<std::string> BlobOf(const Exchange& exchange) {
 // Whether the blob is there. Then it stays for the create of this client.
 Awaitable<bool> HasPromised(Services& services, Exchange& exchange, std::string blob) {
   const fair::PartyId& party = PartyOf(exchange);
-  services.models.users().Promise(blob, party.name(), BlobUsers::Clock::now());
+  services.models.users().Promise(blob, party, BlobUsers::Clock::now());
   const bool there = co_await services.models.HasBlob(blob, party);
-  if (!there) services.models.users().Withdraw(blob, party.name());
+  if (!there) services.models.users().Withdraw(blob, party);
   co_return there;
 }
 
@@ -111,9 +111,9 @@ Awaitable<void> PutBlob(Services& services, Exchange& exchange) {
     co_await SendError(exchange, upload.error());
     co_return;
   }
-  services.models.users().Promise(*blob, party.name(), BlobUsers::Clock::now());
+  services.models.users().Promise(*blob, party, BlobUsers::Clock::now());
   const auto received = co_await Receive(services, exchange, **upload, *blob);
-  if (!received || !*received) services.models.users().Withdraw(*blob, party.name());
+  if (!received || !*received) services.models.users().Withdraw(*blob, party);
   co_await services.models.Discard(*std::move(upload), party);
   if (!received) {
     co_await SendError(exchange, received.error());

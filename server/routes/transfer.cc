@@ -72,7 +72,7 @@ Awaitable<api::Result<void>> PullFromHub(Services& services, registry::Transfers
                                          ProgressStream& progress, bool at_once) {
   ollama::CreateRequest request;
   request.model = name.Display();
-  auto started = transfers.PullFiles(std::move(name), hub, party.name());
+  auto started = transfers.PullFiles(std::move(name), hub, party);
   if (!started) co_return std::unexpected(std::move(started.error()));
   const CancelGuard cancel_guard(*started);
   auto result = co_await Follow(progress, **started, at_once);

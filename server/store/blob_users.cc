@@ -12,10 +12,10 @@ constexpr size_t kOfBlobMax = 64;
 constexpr size_t kOfPartyMax = 8192;  // twice what one create may name
 constexpr size_t kPromisesMax = 32'768;
 
-void EraseFrom(auto& ages_by_name, const std::string& name, auto place) {
-  const auto ages = ages_by_name.find(name);
+void EraseFrom(auto& ages_by_key, const auto& key, auto place) {
+  const auto ages = ages_by_key.find(key);
   ages->second.erase(place);
-  if (ages->second.empty()) ages_by_name.erase(ages);
+  if (ages->second.empty()) ages_by_key.erase(ages);
 }
 
 }  // namespace
@@ -26,7 +26,7 @@ void BlobUsers::Lease::Add(const std::string& blob) noexcept {
   ++users_.held_[blob];
 }
 
-void BlobUsers::Lease::Redeem(const std::string& blob, const std::string& party) {
+void BlobUsers::Lease::Redeem(const std::string& blob, const fair::PartyId& party) {
   Add(blob);
   users_.BreakOne(blob, party, true);
 }
@@ -39,13 +39,13 @@ void BlobUsers::Lease::Release() {
   }
 }
 
-void BlobUsers::Promise(const std::string& blob, const std::string& party, Clock::time_point now) {
+void BlobUsers::Promise(const std::string& blob, const fair::PartyId& party, Clock::time_point now) {
   const api::MutexLock lock(mutex_);
   Promises given(1, {.blob = blob, .party = party, .at = now});
   Ages in_blob(1, given.begin());
   Ages in_party(1, given.begin());
   Ages& blobs = of_blob_[blob];
-  Ages& parties = of_party_[party];
+  Ages& parties = of_party_[party.number()];
   // Nothing below allocates.
   given.front().in_blob = in_blob.begin();
   given.front().in_party = in_party.begin();
@@ -59,13 +59,15 @@ void BlobUsers::Promise(const std::string& blob, const std::string& party, Clock
 
 void BlobUsers::Break(Promises::iterator promise) {
   EraseFrom(of_blob_, promise->blob, promise->in_blob);
-  EraseFrom(of_party_, promise->party, promise->in_party);
+  EraseFrom(of_party_, promise->party.number(), promise->in_party);
   promises_.erase(promise);
 }
 
-void BlobUsers::Withdraw(const std::string& blob, const std::string& party) { BreakOne(blob, party, false); }
+void BlobUsers::Withdraw(const std::string& blob, const fair::PartyId& party) {
+  BreakOne(blob, party, false);
+}
 
-void BlobUsers::BreakOne(const std::string& blob, const std::string& party, bool or_other) {
+void BlobUsers::BreakOne(const std::string& blob, const fair::PartyId& party, bool or_other) {
   const api::MutexLock lock(mutex_);
   const auto promised = of_blob_.find(blob);
   if (promised == of_blob_.end() || promised->second.empty()) return;

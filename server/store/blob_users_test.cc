@@ -9,6 +9,7 @@
 namespace quire::server {
 namespace {
 
+using fair::PartyNamed;
 using std::chrono::hours;
 using std::chrono::minutes;
 
@@ -40,16 +41,16 @@ TEST_F(Users, WhatIsHeldStays) {
 // long ago it asked.
 TEST_F(Users, EachClientHasAPromiseOfItsOwn) {
   const BlobUsers::Clock::time_point start{};
-  users_.Promise("a", "client", start);
-  users_.Promise("a", "client", start + minutes(1));
+  users_.Promise("a", PartyNamed("client"), start);
+  users_.Promise("a", PartyNamed("client"), start + minutes(1));
   {
     BlobUsers::Lease create(users_);
-    create.Redeem("a", "client");
+    create.Redeem("a", PartyNamed("client"));
   }
   EXPECT_FALSE(Removes("a", start + hours(23)));
   {
     BlobUsers::Lease create(users_);
-    create.Redeem("a", "client");
+    create.Redeem("a", PartyNamed("client"));
     EXPECT_FALSE(Removes("a", start + hours(23)));
   }
   EXPECT_TRUE(Removes("a", start + hours(23)));
@@ -57,25 +58,25 @@ TEST_F(Users, EachClientHasAPromiseOfItsOwn) {
 
 TEST_F(Users, AClientRedeemsItsOwnPromiseFirst) {
   const BlobUsers::Clock::time_point start{};
-  users_.Promise("a", "waits", start);
-  users_.Promise("a", "creates", start);
-  const auto create = [&] { BlobUsers::Lease(users_).Redeem("a", "creates"); };
+  users_.Promise("a", PartyNamed("waits"), start);
+  users_.Promise("a", PartyNamed("creates"), start);
+  const auto create = [&] { BlobUsers::Lease(users_).Redeem("a", PartyNamed("creates")); };
   create();
-  users_.Withdraw("a", "creates");
+  users_.Withdraw("a", PartyNamed("creates"));
   EXPECT_FALSE(Removes("a", start));
-  users_.Withdraw("a", "waits");
+  users_.Withdraw("a", PartyNamed("waits"));
   EXPECT_TRUE(Removes("a", start));
   // It may have come from another address.
-  users_.Promise("a", "uploads", start);
+  users_.Promise("a", PartyNamed("uploads"), start);
   create();
   EXPECT_TRUE(Removes("a", start));
 }
 
 TEST_F(Users, PromisesEnd) {
   const BlobUsers::Clock::time_point start{};
-  users_.Promise("a", "client", start);
-  users_.Promise("b", "client", start);
-  users_.Withdraw("b", "client");
+  users_.Promise("a", PartyNamed("client"), start);
+  users_.Promise("b", PartyNamed("client"), start);
+  users_.Withdraw("b", PartyNamed("client"));
   EXPECT_TRUE(Removes("b", start));
   EXPECT_FALSE(Removes("a", start + BlobUsers::kPromiseTime));
   EXPECT_TRUE(Removes("a", start + BlobUsers::kPromiseTime + minutes(1)));
@@ -85,14 +86,16 @@ TEST_F(Users, PromisesEnd) {
 // there are: each of 8,000 blobs was looked at for every question, on the thread of all requests.
 TEST_F(Users, EachPartyHasSoManyPromises) {
   const BlobUsers::Clock::time_point start{};
-  users_.Promise("other's", "other", start);
+  users_.Promise("other's", PartyNamed("other"), start);
   constexpr int kAsked = 30'000;
-  for (int i = 0; i < kAsked; ++i) users_.Promise(std::to_string(i), "client", start + minutes(1));
+  for (int i = 0; i < kAsked; ++i)
+    users_.Promise(std::to_string(i), PartyNamed("client"), start + minutes(1));
   EXPECT_FALSE(Removes("other's", start + minutes(2)));
   EXPECT_FALSE(Removes(std::to_string(kAsked - 1), start + minutes(2)));
   EXPECT_FALSE(Removes(std::to_string(kAsked - 8192), start + minutes(2)));
   EXPECT_TRUE(Removes(std::to_string(kAsked - 8193), start + minutes(2)));
-  for (int i = 0; i < 40'000; ++i) users_.Promise("more", "party " + std::to_string(i), start + minutes(3));
+  for (int i = 0; i < 40'000; ++i)
+    users_.Promise("more", PartyNamed("party " + std::to_string(i)), start + minutes(3));
   EXPECT_FALSE(Removes("more", start + minutes(4)));
   EXPECT_FALSE(Removes("other's", start + minutes(4))) << "of one blob there are 64";
 }
@@ -109,7 +112,7 @@ TEST_F(Users, ALookAfterAPromiseSeesARemovalThatDidNotKnowOfIt) {
     });
   });
   unlinking.wait();
-  users_.Promise("a", "client", {});
+  users_.Promise("a", PartyNamed("client"), {});
   std::thread look([&] {
     users_.AwaitRemoval();
     EXPECT_FALSE(there);

@@ -102,12 +102,12 @@ TEST_F(StoreEdit, WhatSomebodyNeedsStays) {
   ModelStore store = fixture_.Open();
   fixture_.AddPlain("a");
   const std::string blob = BlobNamed("GGUF weights");
-  store.users().Promise(blob, "client", BlobUsers::Clock::now());
+  store.users().Promise(blob, fair::PartyNamed("client"), BlobUsers::Clock::now());
   ASSERT_TRUE(store.Delete(Named("a")));
   EXPECT_TRUE(store.HasBlob(blob));
   {
     BlobUsers::Lease create(store.users());
-    create.Redeem(blob, "client");
+    create.Redeem(blob, fair::PartyNamed("client"));
     store.RemoveUnnamed({blob});
     EXPECT_TRUE(store.HasBlob(blob));
   }
