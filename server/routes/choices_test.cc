@@ -162,6 +162,19 @@ TEST(ChatRoute, WhatFailsEndsAllChoices) {
   EXPECT_THAT(died.body, Not(HasSubstr("[DONE]")));
 }
 
+// The request ends where all requests do that find no memory, and the other choices with it.
+TEST(ChatRoute, AChoiceWithoutMemoryEndsTheRequest) {
+  TestDaemon daemon;
+  daemon.backend().script.events = {testing::Block{}, ChoiceFails(api::ErrorCode::kRunnerDied, "let go")};
+  daemon.backend().script.out_of_memory = 1;
+  const RawResponse response = daemon.Post(
+      "/v1/chat/completions", R"({"model":"Demo","messages":[{"role":"user","content":"hi"}],"n":3})");
+  EXPECT_EQ(response.status, 503);
+  EXPECT_EQ(response.headers.at("connection"), "close");
+  daemon.backend().abandoned.get_future().wait();
+  EXPECT_EQ(daemon.Get("/health").status, 200);
+}
+
 TEST(ChatRoute, AClientThatLeavesEndsAllChoices) {
   for (const bool submit : {true, false}) {
     TestDaemon daemon;

@@ -11,7 +11,6 @@
 #include <utility>
 #include <variant>
 
-#include "api/base/exceptions.h"
 #include "api/base/request_memory.h"
 #include "scheduler/async_event.h"
 #include "server/routes/blocking.h"
@@ -73,20 +72,23 @@ class ConcurrentGenerations {
   ConcurrentGenerations(std::deque<Generation> generations, const asio::any_io_executor& executor)
       : generations_(std::move(generations)), event_added_(executor), event_consumed_(executor) {}
 
-  // Runs them all, from `first` on; ends only by cancellation.
-  Awaitable<void> RunFrom(size_t first) {
-    if (first + 1 == generations_.size()) {
-      co_await Run(first);
-    } else {
-      co_await (Run(first) && RunFrom(first + 1));
+  // Runs them all; ends only by cancellation.
+  Awaitable<void> RunAll() {
+    try {
+      co_await RunFrom(0);
+    } catch (...) {
+      Fail(std::current_exception());
     }
+    for (bool waited = true; waited;) waited = co_await event_consumed_.Wait();
   }
 
+  // Throws what one of them threw, which ends them all.
   Awaitable<ChoiceEvent> Next() {
-    while (events_.empty()) {
+    while (events_.empty() && !failure_) {
       const bool waited = co_await event_added_.Wait();
       if (!waited) break;
     }
+    if (failure_) std::rethrow_exception(failure_);
     if (events_.empty()) throw boost::system::system_error(asio::error::operation_aborted);
     ChoiceEvent entry = std::move(events_.front());
     events_.pop_front();
@@ -95,14 +97,21 @@ class ConcurrentGenerations {
   }
 
  private:
-  // Ends only by cancellation: the end of one side would end the others.
+  Awaitable<void> RunFrom(size_t first) {
+    if (first + 1 == generations_.size()) {
+      co_await Run(first);
+    } else {
+      co_await (Run(first) && RunFrom(first + 1));
+    }
+  }
+
+  // Never throws: others that are canceled for it would hide what it was.
   Awaitable<void> Run(size_t choice) {
     try {
       co_await Serve(choice);
-    } catch (const std::exception& error) {
-      Push({choice, api::Failed{api::ErrorOf(error)}});
+    } catch (...) {
+      Fail(std::current_exception());
     }
-    for (bool waited = true; waited;) waited = co_await event_consumed_.Wait();
   }
 
   Awaitable<void> Serve(size_t choice) {
@@ -124,6 +133,11 @@ class ConcurrentGenerations {
     event_added_.Notify();
   }
 
+  void Fail(std::exception_ptr thrown) noexcept {
+    if (!failure_) failure_ = std::move(thrown);
+    event_added_.Notify();
+  }
+
   bool HasPending(size_t choice) const {
     return std::ranges::any_of(events_,
                                [choice](const ChoiceEvent& entry) { return entry.choice == choice; });
@@ -131,6 +145,7 @@ class ConcurrentGenerations {
 
   std::deque<Generation> generations_;
   std::deque<ChoiceEvent> events_;
+  std::exception_ptr failure_;  // the first one
   scheduler::AsyncEvent event_added_;
   scheduler::AsyncEvent event_consumed_;
 };
@@ -390,7 +405,7 @@ Awaitable<void> RelayReply(Exchange& exchange, scheduler::Backend& backend, Work
   }
   const auto executor = co_await asio::this_coro::executor;
   ConcurrentGenerations all(std::move(generations), executor);
-  auto ended = co_await (TryRelay(exchange, cpu, all, count, job) || all.RunFrom(0));
+  auto ended = co_await (TryRelay(exchange, cpu, all, count, job) || all.RunAll());
   if (ended.index() != 0) throw boost::system::system_error(asio::error::operation_aborted);
   if (std::get<0>(ended)) std::rethrow_exception(std::get<0>(ended));
 }

@@ -2,6 +2,7 @@
 
 #include <boost/asio/this_coro.hpp>
 #include <boost/system/system_error.hpp>
+#include <new>
 #include <utility>
 
 #include "server/http/awaitable.h"
@@ -42,12 +43,16 @@ class FakeBackend::Presence {
 
 class FakeBackend::FakeTokenStream : public scheduler::TokenStream {
  public:
-  explicit FakeTokenStream(FakeBackend& backend) : backend_(backend), steps_(backend.script.events) {}
+  explicit FakeTokenStream(FakeBackend& backend)
+      : backend_(backend),
+        steps_(backend.script.events),
+        out_of_memory_(backend.script.out_of_memory == backend.seen.requests.size() - 1) {}
   ~FakeTokenStream() override {
     if (blocked_ && !ended_) SetOnce(backend_.abandoned);
   }
 
   Awaitable<api::Event> Next() override {
+    if (out_of_memory_) throw std::bad_alloc();
     while (std::holds_alternative<Block>(steps_.at(next_))) {
       ++next_;
       blocked_ = true;
@@ -63,6 +68,7 @@ class FakeBackend::FakeTokenStream : public scheduler::TokenStream {
  private:
   FakeBackend& backend_;
   std::vector<Step> steps_;
+  bool out_of_memory_;
   size_t next_ = 0;
   bool blocked_ = false;
   bool ended_ = false;

@@ -23,6 +23,7 @@ struct Script {
   std::vector<Step> events;
   bool block_submit = false;  // stay in the queue, or in the load
   std::optional<api::Error> submit_error;
+  std::optional<size_t> out_of_memory;  // the request, from 0, whose first event is std::bad_alloc
   std::optional<api::Error> refusal;
   api::ipc::Inspected inspected;
   std::optional<api::Error> load_error;  // of a check whether a model loads
