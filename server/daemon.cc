@@ -31,7 +31,6 @@
 #include "server/memory_budget.h"
 #include "server/memory_release.h"
 #include "server/notify.h"
-#include "server/prefix_routes.h"
 #include "server/program_files.h"
 #include "server/reloadable.h"
 #include "server/routes/blocking.h"
@@ -44,10 +43,12 @@
 #include "server/routes/private_paths.h"
 #include "server/routes/transfer.h"
 #include "server/routes/vector_cache.h"
-#include "server/snapshot_figures.h"
 #include "server/snapshots_of_options.h"
 #include "server/store/bundled_models.h"
 #include "server/store_cleanup.h"
+#include "server/tier/named_prefix.h"
+#include "server/tier/prefix_routes.h"
+#include "server/tier/snapshot_figures.h"
 #include "server/tier/snapshot_service.h"
 #include "server/trace_exporter.h"
 
@@ -118,7 +119,7 @@ class Daemon {
                            std::string_view message) { return paths.Hide(message); },
         .compute = [this](auto& party, auto& step) { return RunStep(pools_.handshakes, step, party); }};
     services_.vectors = &vectors_;
-    if (snapshots_) services_.disk_tier = [this] { return snapshots_->tier(); };
+    if (snapshots_) services_.slot_files = SlotFilesOf(snapshots_->tier());
     AddRoutes(transport.router, services_);
     AddTransferRoutes(transport.router, services_, transfers_);
     AddMetricsRoutes(transport.router, metrics_, [this] { return MomentOfDaemon(); });

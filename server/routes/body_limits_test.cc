@@ -17,7 +17,6 @@
 #include "server/routes/vector_cache.h"
 #include "server/testing/store_fixture.h"
 #include "server/testing/test_daemon.h"
-#include "server/tier/disk_tier.h"
 
 namespace quire::server {
 namespace {
@@ -227,10 +226,9 @@ class BusyPool {
 // Whose turn it is: work without a party would take those of the daemon itself.
 TEST(BodyLimits, WorkOnFilesTakesTheTurnOfItsParty) {
   TestDaemon daemon;
-  const testing::StoreFixture folder;
-  const std::shared_ptr<DiskTier> tier =
-      DiskTier::Open({.folder = folder.root() / "prefixes", .budget_bytes = 1 << 20}).value();
-  daemon.OnIoThread([&] { daemon.services().disk_tier = [tier] { return [tier] { return tier; }; }; });
+  daemon.OnIoThread([&] {
+    daemon.services().slot_files.read = [](const SlotOwner&, const std::string&) { return std::nullopt; };
+  });
   const std::string digest = "sha256:" + std::string(64, 'a');
   const std::vector<std::string> requests = {
       testing::PostBytes("/slots/0?action=restore", R"({"filename":"s","model":"demo"})"),

@@ -17,10 +17,10 @@
 #include "server/routes/inspector.h"
 #include "server/routes/progress_stream.h"
 #include "server/routes/relay.h"
+#include "server/routes/slot_prefix.h"
 
 namespace quire::server {
 
-class DiskTier;
 class VectorCache;
 
 // The dependencies of handlers; all of them outlive the server.
@@ -35,9 +35,7 @@ struct Services {
                                              ProgressStream& progress)>
       fetch = {};
   VectorCache* vectors = nullptr;  // null: every text is computed
-  // What waits, on a pool's thread, for where llama.cpp's named snapshots are kept (null: it cannot be used).
-  // Empty: they end with the daemon.
-  std::function<std::function<std::shared_ptr<DiskTier>()>()> disk_tier = {};
+  SlotFiles slot_files = {};
 };
 
 // /api/generate, /api/chat

@@ -16,7 +16,6 @@
 #include "server/routes/openai_jobs.h"
 #include "server/routes/request_steps.h"
 #include "server/routes/slot_store.h"
-#include "server/tier/named_prefix.h"
 
 namespace quire::server {
 namespace {
@@ -111,39 +110,22 @@ api::Error EmptyError(const llama_server::SlotRequest& request) {
   return {api::ErrorCode::kNotFound, "slot " + std::to_string(request.slot) + " is empty", "id_slot"};
 }
 
-// Whose it is, as api::Client::IsolationKey() has it; the prefix has the salt.
-PrefixName NameOf(const SlotOwner& owner, const std::string& name) {
-  return {api::Client{.tenant = owner.tenant, .cache_salt = {}}.IsolationKey(), owner.model, name};
-}
-
 // A snapshot that an earlier daemon saved comes back into memory.
 Awaitable<void> ReadSnapshot(Services& services, Exchange& exchange, SlotStore& slots, const SlotOwner& owner,
                              const std::string& name) {
-  if (!services.disk_tier || slots.FindSnapshot(owner, name) != nullptr) co_return;
-  auto work = [wait = services.disk_tier(), &owner, &name]() -> std::optional<NamedPrefix> {
-    const auto tier = wait();
-    return tier ? ReadNamedPrefix(*tier, NameOf(owner, name)) : std::nullopt;
-  };
+  if (!services.slot_files.read || slots.FindSnapshot(owner, name) != nullptr) co_return;
+  auto work = [&services, &owner, &name] { return services.slot_files.read(owner, name); };
   auto found = co_await RunFor(exchange, services.pools.reads, std::move(work));
   if (!found) co_return;
-  const size_t blank = found->text.find(' ');
-  const auto num_ctx = api::ParseInteger<int32_t>(std::string_view(found->text).substr(0, blank));
-  if (!num_ctx) co_return;
-  SlotPrefix prefix{std::move(found->tokens), found->text.substr(blank + 1), *num_ctx};
-  if (auto saved = slots.Save(owner, name, std::move(prefix)); !saved)
+  if (auto saved = slots.Save(owner, name, *std::move(found)); !saved)
     spdlog::warn("a slot's snapshot was not restored: {}", saved.error().message);
 }
 
 // It is saved in memory already: without a disk it lives as long as the daemon.
 Awaitable<void> WriteSnapshot(Services& services, Exchange& exchange, const SlotOwner& owner,
                               const std::string& name, const SlotPrefix& prefix) {
-  if (!services.disk_tier) co_return;
-  auto work = [wait = services.disk_tier(), &owner, &name, &prefix]() -> api::Result<void> {
-    const auto tier = wait();
-    if (!tier) return api::Fail(api::ErrorCode::kUnavailable, "the folder of prefixes cannot be used");
-    const std::string text = fmt::format("{} {}", prefix.num_ctx, prefix.cache_salt);
-    return SaveNamedPrefix(*tier, NameOf(owner, name), prefix.tokens, text);
-  };
+  if (!services.slot_files.write) co_return;
+  auto work = [&services, &owner, &name, &prefix] { return services.slot_files.write(owner, name, prefix); };
   const auto written = co_await RunFor(exchange, services.pools.blobs, std::move(work));
   if (!written) spdlog::warn("a slot's snapshot ends with this daemon: {}", written.error().message);
 }

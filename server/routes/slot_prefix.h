@@ -1,11 +1,14 @@
-// What a slot or a snapshot of llama.cpp's server remembers, and whose it is. Plain data.
+// What a slot or a snapshot of llama.cpp's server remembers, whose it is, and where it outlives the daemon.
 #pragma once
 
 #include <compare>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "api/base/error.h"
 #include "api/base/ids.h"
 
 namespace quire::server {
@@ -21,6 +24,15 @@ struct SlotPrefix {
   std::vector<api::TokenId> tokens;
   std::string cache_salt = {};
   int32_t num_ctx = 0;  // as the request had it
+};
+
+// Files of named snapshots. Empty: they end with the daemon. Any thread that may block.
+struct SlotFiles {
+  // Nothing: there is none.
+  std::function<std::optional<SlotPrefix>(const SlotOwner& owner, const std::string& name)> read = {};
+  // Replaces what has this name. kUnavailable: there is none now.
+  std::function<api::Result<void>(const SlotOwner& owner, const std::string& name, const SlotPrefix& prefix)>
+      write = {};
 };
 
 }  // namespace quire::server

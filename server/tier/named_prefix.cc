@@ -1,42 +1,67 @@
 #include "server/tier/named_prefix.h"
 
-#include <memory>
+#include <fmt/format.h>
+
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "api/base/parse_integer.h"
+#include "api/base/request.h"
 
 namespace quire::server {
 namespace {
 
 // Never the end of a prefix that can be restored, as those lack their state: lists of prefixes leave it out.
-PrefixOrigin OriginOf(const PrefixName& name) {
-  return {.files = name.model,
+// The prefix has the salt.
+PrefixOrigin OriginOf(const SlotOwner& owner) {
+  return {.files = owner.model,
           .byte_class = "named",
-          .isolation = name.isolation,
+          .isolation = api::Client{.tenant = owner.tenant, .cache_salt = {}}.IsolationKey(),
           .segment_tokens = 1,
           .needs_state = true};
 }
 
 }  // namespace
 
-api::Result<void> SaveNamedPrefix(DiskTier& tier, const PrefixName& name, std::span<const int32_t> tokens,
-                                  std::string_view text) {
-  const PrefixOrigin origin = OriginOf(name);
-  StoredSegment segment{.parent = HmacOf(tier.RootOf(origin), name.name),
-                        .to = static_cast<int64_t>(tokens.size()),
+api::Result<void> SaveNamedPrefix(DiskTier& tier, const SlotOwner& owner, const std::string& name,
+                                  const SlotPrefix& prefix) {
+  const PrefixOrigin origin = OriginOf(owner);
+  const std::string text = fmt::format("{} {}", prefix.num_ctx, prefix.cache_salt);
+  StoredSegment segment{.parent = HmacOf(tier.RootOf(origin), name),
+                        .to = static_cast<int64_t>(prefix.tokens.size()),
                         .bytes = text.size()};
   segment.key = ObjectKey(segment.parent, false);
   tier.Prune(std::span(&segment.key, 1));
-  const auto writer = tier.Create(segment, tokens, &origin);
+  const auto writer = tier.Create(segment, prefix.tokens, &origin);
   if (writer && writer->Write(text) && writer->Commit()) return {};
   return api::Fail(api::ErrorCode::kUnavailable, "the folder of prefixes takes no file now");
 }
 
-std::optional<NamedPrefix> ReadNamedPrefix(DiskTier& tier, const PrefixName& name) {
-  const SnapshotKey key = ObjectKey(HmacOf(tier.RootOf(OriginOf(name)), name.name), false);
+std::optional<SlotPrefix> ReadNamedPrefix(DiskTier& tier, const SlotOwner& owner, const std::string& name) {
+  const SnapshotKey key = ObjectKey(HmacOf(tier.RootOf(OriginOf(owner)), name), false);
   const auto reader = tier.OpenSegment(key);
   if (!reader) return std::nullopt;
-  NamedPrefix found{{reader->tokens().begin(), reader->tokens().end()}, std::string(reader->bytes(), '\0')};
-  if (!reader->Read(found.text) || !reader->Verify()) return std::nullopt;
+  std::string text(reader->bytes(), '\0');
+  if (!reader->Read(text) || !reader->Verify()) return std::nullopt;
   tier.Touch(std::span(&key, 1));
-  return found;
+  const size_t blank = text.find(' ');
+  const auto num_ctx = api::ParseInteger<int32_t>(std::string_view(text).substr(0, blank));
+  if (!num_ctx) return std::nullopt;
+  return SlotPrefix{{reader->tokens().begin(), reader->tokens().end()}, text.substr(blank + 1), *num_ctx};
+}
+
+SlotFiles SlotFilesOf(std::function<std::shared_ptr<DiskTier>()> wait) {
+  auto read = [wait](const SlotOwner& owner, const std::string& name) {
+    const auto tier = wait();
+    return tier ? ReadNamedPrefix(*tier, owner, name) : std::nullopt;
+  };
+  auto write = [wait = std::move(wait)](const SlotOwner& owner, const std::string& name,
+                                        const SlotPrefix& prefix) -> api::Result<void> {
+    if (const auto tier = wait()) return SaveNamedPrefix(*tier, owner, name, prefix);
+    return api::Fail(api::ErrorCode::kUnavailable, "the folder of prefixes cannot be used");
+  };
+  return {std::move(read), std::move(write)};
 }
 
 }  // namespace quire::server

@@ -3,33 +3,24 @@
 // Any thread but the I/O thread.
 #pragma once
 
-#include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
-#include <span>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "api/base/error.h"
+#include "server/routes/slot_prefix.h"
 #include "server/tier/disk_tier.h"
 
 namespace quire::server {
 
-struct PrefixName {
-  std::string isolation;  // api::Client::IsolationKey()
-  std::string model;      // digest
-  std::string name;
-};
-
-struct NamedPrefix {
-  std::vector<int32_t> tokens;
-  std::string text;  // of the caller
-};
-
 // Replaces the prefix of this name: where it cannot be written there is none. kUnavailable.
-api::Result<void> SaveNamedPrefix(DiskTier& tier, const PrefixName& name, std::span<const int32_t> tokens,
-                                  std::string_view text);
+api::Result<void> SaveNamedPrefix(DiskTier& tier, const SlotOwner& owner, const std::string& name,
+                                  const SlotPrefix& prefix);
 // Nothing: there is none, or it was not what was written.
-std::optional<NamedPrefix> ReadNamedPrefix(DiskTier& tier, const PrefixName& name);
+std::optional<SlotPrefix> ReadNamedPrefix(DiskTier& tier, const SlotOwner& owner, const std::string& name);
+
+// `wait` waits for the tier; null: it cannot be used.
+SlotFiles SlotFilesOf(std::function<std::shared_ptr<DiskTier>()> wait);
 
 }  // namespace quire::server

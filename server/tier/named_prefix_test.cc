@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <spdlog/spdlog.h>
 
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -49,27 +48,29 @@ class NamedPrefixes : public testing::Test {
   fs::path folder_;
 };
 
-const PrefixName kName{"5:alice", "digest", "../a.bin"};
-constexpr std::array kThree = {1, 2, 3};
+const SlotOwner kAlice{"alice", "digest"};
+constexpr const char* kName = "../a.bin";
+const SlotPrefix kThree{{1, 2, 3}, "salt of two words", 512};
 
 TEST_F(NamedPrefixes, TheySurviveAndAreReplaced) {
-  ASSERT_TRUE(SaveNamedPrefix(*Open(), kName, kThree, "512 salt"));
+  ASSERT_TRUE(SaveNamedPrefix(*Open(), kAlice, kName, kThree));
   const auto tier = Open();
-  const auto read = ReadNamedPrefix(*tier, kName);
+  const auto read = ReadNamedPrefix(*tier, kAlice, kName);
   ASSERT_TRUE(read.has_value());
-  EXPECT_EQ(read->tokens, std::vector<int32_t>(kThree.begin(), kThree.end()));
-  EXPECT_EQ(read->text, "512 salt");
-  EXPECT_FALSE(ReadNamedPrefix(*tier, {"3:bob", "digest", "../a.bin"}));
-  EXPECT_FALSE(ReadNamedPrefix(*tier, {"5:alice", "other", "../a.bin"}));
-  EXPECT_FALSE(ReadNamedPrefix(*tier, {"5:alice", "digest", "b.bin"}));
+  EXPECT_EQ(read->tokens, kThree.tokens);
+  EXPECT_EQ(read->cache_salt, kThree.cache_salt);
+  EXPECT_EQ(read->num_ctx, kThree.num_ctx);
+  EXPECT_FALSE(ReadNamedPrefix(*tier, {"bob", "digest"}, kName));
+  EXPECT_FALSE(ReadNamedPrefix(*tier, {"alice", "other"}, kName));
+  EXPECT_FALSE(ReadNamedPrefix(*tier, kAlice, "b.bin"));
   EXPECT_TRUE(tier->Prefixes().empty()) << "there is nothing of a model's caches in it";
-  ASSERT_TRUE(SaveNamedPrefix(*tier, kName, std::array{4}, ""));
-  EXPECT_EQ(ReadNamedPrefix(*tier, kName)->tokens, std::vector<int32_t>{4});
+  ASSERT_TRUE(SaveNamedPrefix(*tier, kAlice, kName, {.tokens = {4}}));
+  EXPECT_EQ(ReadNamedPrefix(*tier, kAlice, kName)->tokens, std::vector<int32_t>{4});
   EXPECT_EQ(tier->stats().files, 1U);
 }
 
 TEST_F(NamedPrefixes, DamageIsNoPrefix) {
-  ASSERT_TRUE(SaveNamedPrefix(*Open(), kName, kThree, "512 salt"));
+  ASSERT_TRUE(SaveNamedPrefix(*Open(), kAlice, kName, kThree));
   const fs::path path = File();
   std::ifstream in(path, std::ios::binary);
   const std::string whole((std::istreambuf_iterator<char>(in)), {});
@@ -78,12 +79,12 @@ TEST_F(NamedPrefixes, DamageIsNoPrefix) {
     std::string changed = whole;
     changed[bit / 8] = static_cast<char>(changed[bit / 8] ^ (1 << bit % 8));
     std::ofstream(path, std::ios::binary | std::ios::trunc) << changed;
-    EXPECT_FALSE(ReadNamedPrefix(*tier, kName)) << bit;
+    EXPECT_FALSE(ReadNamedPrefix(*tier, kAlice, kName)) << bit;
     EXPECT_FALSE(fs::exists(path)) << bit;
   }
   for (size_t size = 0; size < whole.size(); size += 7) {
     std::ofstream(path, std::ios::binary | std::ios::trunc) << whole.substr(0, size);
-    EXPECT_FALSE(ReadNamedPrefix(*tier, kName)) << size;
+    EXPECT_FALSE(ReadNamedPrefix(*tier, kAlice, kName)) << size;
   }
 }
 
@@ -91,13 +92,14 @@ TEST_F(NamedPrefixes, DamageIsNoPrefix) {
 TEST_F(NamedPrefixes, AWriteThatFailsLeavesNothing) {
   int error = 0;
   const auto tier = Open([&error](std::string_view call) { return call == "rename" ? error : 0; });
-  ASSERT_TRUE(SaveNamedPrefix(*tier, kName, kThree, ""));
+  ASSERT_TRUE(SaveNamedPrefix(*tier, kAlice, kName, kThree));
   error = ENOSPC;
-  const auto failed = SaveNamedPrefix(*tier, kName, std::array{4}, "");
+  const auto failed = SaveNamedPrefix(*tier, kAlice, kName, {.tokens = {4}});
   ASSERT_FALSE(failed.has_value());
   EXPECT_EQ(failed.error().code, api::ErrorCode::kUnavailable);
-  EXPECT_FALSE(ReadNamedPrefix(*tier, kName));
-  EXPECT_FALSE(SaveNamedPrefix(*tier, kName, std::vector<int32_t>(1 << 20, 7), "")) << "above the budget";
+  EXPECT_FALSE(ReadNamedPrefix(*tier, kAlice, kName));
+  EXPECT_FALSE(SaveNamedPrefix(*tier, kAlice, kName, {.tokens = std::vector<int32_t>(1 << 20, 7)}))
+      << "above the budget";
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "server/snapshot_figures.h"
+#include "server/tier/snapshot_figures.h"
 
 namespace quire::server {
 

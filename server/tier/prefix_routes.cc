@@ -1,4 +1,4 @@
-#include "server/prefix_routes.h"
+#include "server/tier/prefix_routes.h"
 
 #include <chrono>
 #include <memory>
@@ -8,13 +8,13 @@
 #include <utility>
 
 #include "api/base/sha256.h"
-#include "server/prefix_view.h"
 #include "server/routes/blocking.h"
 #include "server/routes/gathered_body.h"
 #include "server/routes/handlers.h"
 #include "server/routes/request_steps.h"
 #include "server/tier/isolation_key.h"
 #include "server/tier/prefix_archive.h"
+#include "server/tier/prefix_view.h"
 
 namespace quire::server {
 namespace {

@@ -1,4 +1,4 @@
-#include "server/prefix_view.h"
+#include "server/tier/prefix_view.h"
 
 #include <fmt/format.h>
 

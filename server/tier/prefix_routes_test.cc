@@ -1,4 +1,4 @@
-#include "server/prefix_routes.h"
+#include "server/tier/prefix_routes.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "api/base/sha256.h"
-#include "server/prefix_view.h"
 #include "server/testing/test_daemon.h"
+#include "server/tier/prefix_view.h"
 
 namespace quire::server {
 namespace {
