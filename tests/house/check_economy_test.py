@@ -28,14 +28,13 @@ class CheckEconomy(unittest.TestCase):
         return [(one.name, one.methods, one.members) for one in classes]
 
     def test_counts_lines_words_options_and_constants(self):
-        numbers, _ = self.measure({
+        numbers, _, _ = self.measure({
             "api/a.cc": "// constexpr int kNone = 1;\nconstexpr int kMax = 1;\nint b = 2;\nconst size_t kList[] = {1, 2};\n",
             "api/a_test.cc": "constexpr int kTest = 1;\n", "server/console/web/a.mjs": "const kJs = 1;\n",
             "server/console/web/vendor/b.mjs": "1\n" * 99, "docs/a.md": "Three words here.\n",
             "server/options.cc": 'OptionSpec{"--a", ""},\nOptionSpec{\n  "--b", ""},\n',
             "api/base/options.h": 'visit(Row{"num_ctx"});\n'})
-        self.assertEqual({"product lines": 9, "document words": 3, "options": 3, "constants": 2, "large classes": 0,
-                          "long functions": 0}, numbers)
+        self.assertEqual({"product lines": 9, "document words": 3, "options": 3, "constants": 2, "long functions": 0}, numbers)
 
     def test_counts_methods_and_members(self):
         self.assertEqual([("A", 6, 4)], self.shape("""class [[nodiscard]] CAPABILITY("mutex") A final : public B<int> {
@@ -68,15 +67,22 @@ class CheckEconomy(unittest.TestCase):
             text = FUNCTION.format("  a += 1;\n" * lines)
             for source in (text, f"namespace {{\n{text}}}\n", f"class A {{\n  int b = 1;\n public:\n  {text}}};\n",
                            "constexpr auto kList = std::to_array<int>({\n" + "1,\n" * 99 + "});\n" + text):
-                numbers, names = self.measure({"cache/a.cc": source})
+                numbers, names, _ = self.measure({"cache/a.cc": source})
                 self.assertEqual(long, numbers["long functions"], source)
             self.assertEqual(["cache/a.cc: Run has 71 lines"][:long], names["long functions"])
 
     def test_names_large_classes(self):
         for body, large in (("  void F();\n" * 25 + "  int a;\n" * 15, 0), ("  void F();\n" * 26, 1), ("  int a;\n" * 16, 1)):
-            numbers, names = self.measure({"cache/a.h": f"class Big {{\n{body}}};\n"})
-            self.assertEqual(large, numbers["large classes"])
-            self.assertEqual(large, len([name for name in names["large classes"] if name.startswith("cache/a.h: Big has")]))
+            _, _, classes = self.measure({"cache/a.h": f"class Big {{\n{body}}};\n"})
+            self.assertEqual(["cache/a.h: Big"][:large], list(classes))
+
+    def test_large_classes_have_a_reason(self):
+        classes = {"a.h: Big": "26 methods and 0 data members"}
+        self.assertEqual([], check_economy.compare_classes(classes, "# All.\n\nIt is one.\n  a.h: Big\n"))
+        self.assertIn("a.h: Big has 26 methods", check_economy.compare_classes(classes, "# All.\n")[0])
+        for text in ("# All.\n  a.h: Big\n", "It is one.\n\n  a.h: Big\n"):
+            self.assertIn("no reason", check_economy.compare_classes(classes, text)[0])
+        self.assertIn("a.h: Gone is no large class", check_economy.compare_classes({}, "It was one.\n  a.h: Gone\n")[0])
 
     def test_numbers_rise_only_in_the_file(self):
         self.assertEqual([], check_economy.compare({"a": 100}, {"a": 100}, {}))
@@ -88,7 +94,7 @@ class CheckEconomy(unittest.TestCase):
 
     def test_writes_the_file_that_it_accepts(self):
         with tempfile.TemporaryDirectory() as folder:
-            root = self.tree(folder, {"api/a.cc": "int a;\n", check_economy.NUMBERS: ""})
+            root = self.tree(folder, {"api/a.cc": "int a;\n", check_economy.NUMBERS: "", check_economy.LARGE: ""})
             with contextlib.redirect_stdout(io.StringIO()):
                 self.assertEqual(1, check_economy.main([folder]))
                 self.assertEqual(0, check_economy.main([folder, "--write"]))
