@@ -9,7 +9,7 @@ import pathlib
 import re
 import sys
 
-WORDS_MAX = 26_650
+WORDS_MAX = 26_100
 WORDS_OF_ONE_MAX = {"docs/operations.md": 2_500}
 LINES_MAX = {"README.md": 120}
 NOT_COUNTED = ("tests/", "bench/results/", "packaging/models/")
