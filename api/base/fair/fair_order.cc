@@ -75,6 +75,7 @@ void FairOrder::FindReady() {
 void FairOrder::StartTurn(Account& account) {
   constexpr int64_t kQuantaOwed = 12;  // more than an account is behind while it may always go
   Remove(account);
+  old_first_ = alternates_ && account.fresh && (FirstOld() != ready_.end() || !later_.empty());
   const int64_t quantum = quantum_ / account.weight;
   const int64_t lost = std::max<int64_t>(Now() - kQuantaOwed * quantum - account.start, 0);
   Move(account, lost + quantum);

@@ -7,10 +7,12 @@
 // that comes and has had no more than its share goes first: who was idle begins at once.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <ranges>
 
 namespace quire::fair {
 
@@ -29,7 +31,9 @@ class FairOrder {
   };
 
   // A turn is taken to cost `quantum` until it ends: no turn costs much more.
-  explicit FairOrder(int64_t quantum) : quantum_(quantum * kScale) {}
+  // `alternates`: accounts that come leave the others each other turn, as those that cost nothing to make.
+  explicit FairOrder(int64_t quantum, bool alternates = false)
+      : quantum_(quantum * kScale), alternates_(alternates) {}
 
   // Something of it waits from now on. REQUIRES: nothing did.
   void Enter(Account& account);
@@ -39,8 +43,12 @@ class FairOrder {
   template <class MayGo>
   Account* First(MayGo may_go) {
     FindReady();
-    for (const auto* map : {&ready_, &later_}) {
-      for (const auto& [key, account] : *map) {
+    using Accounts = std::ranges::subrange<Map::const_iterator>;
+    const Map::const_iterator old = FirstOld();
+    std::array parts{Accounts(ready_.begin(), old), Accounts(old, ready_.end()), Accounts(later_)};
+    if (old_first_) std::ranges::rotate(parts, parts.begin() + 1);
+    for (const Accounts& part : parts) {
+      for (const auto& [key, account] : part) {
         if (may_go(*account)) return account;
       }
     }
@@ -67,6 +75,7 @@ class FairOrder {
   int64_t Now() const { return weight_ == 0 ? base_ : base_ + sum_ / weight_; }
   void Insert(Account& account);
   void Remove(Account& account);
+  Map::const_iterator FirstOld() const { return ready_.lower_bound({1, 0, 0}); }  // behind the fresh ones
   Map& MapOf(const Account& account) { return account.ready ? ready_ : later_; }
   Map::key_type KeyOf(const Account& account) const;
   void Move(Account& account, int64_t time);
@@ -75,8 +84,10 @@ class FairOrder {
   void FindReady();
 
   const int64_t quantum_;
-  Map ready_;  // those whose time has come, the next one first
-  Map later_;  // all others that wait, by their time
+  const bool alternates_;
+  bool old_first_ = false;  // a fresh one had the last turn
+  Map ready_;               // those whose time has come, the next one first
+  Map later_;               // all others that wait, by their time
   // Sums over accounts with work: their weights, and weight x (start - base).
   int64_t weight_ = 0;
   int64_t sum_ = 0;

@@ -1,5 +1,6 @@
 // Who is next: a queue that parties share by weight, and within a party its members alike, however many items
-// each has. Items of one member keep their order.
+// each has. Items of one member keep their order. Members that come leave the others of their party each
+// other turn.
 //
 // Guarantees, for `turns` at once and turns that cost at most a quantum (fair_queue_test.cc):
 // - Share: over any interval in which a party always has items that may go, it gets its part by weight of
@@ -16,6 +17,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "api/base/fair/fair_order.h"
@@ -43,18 +45,21 @@ class FairQueue {
     Party& owner = parties_.try_emplace(party.number(), party, quantum_).first->second;
     Member& own = owner.members.try_emplace(member).first->second;
     own.id = member;
-    own.items.push_back(std::move(item));
-    ++size_;
-    if (!own.waits) owner.order.Enter(own);
-    if (!owner.waits) order_.Enter(owner);
+    Insert(owner, own, own.items.end(), std::move(item));
   }
 
-  // The next item of which `may_go(party, member)` says so; its turn ends with Charge().
+  // The next item of which `may_go(party, member)` says so, or `may_go(party, member, item)`; its turn ends
+  // with Charge() or Return().
   template <class MayGo>
   std::optional<Next> Pop(MayGo may_go) noexcept {
     const auto member_of = [&may_go](Party& party) {
       return static_cast<Member*>(party.order.First([&](const FairOrder::Account& account) {
-        return may_go(party.id, static_cast<const Member&>(account).id);
+        const auto& member = static_cast<const Member&>(account);
+        if constexpr (std::is_invocable_v<MayGo&, const PartyId&, uint64_t, const T&>) {
+          return may_go(party.id, member.id, member.items.front());
+        } else {
+          return may_go(party.id, member.id);
+        }
       }));
     };
     Member* member = nullptr;
@@ -82,20 +87,31 @@ class FairQueue {
     Sweep(party);
   }
 
+  // As Charge(), of an item that is not done: it is the next one of its member again.
+  void Return(const Turn& turn, T item, int64_t cost) noexcept {
+    Party& party = parties_.find(turn.party.number())->second;
+    Member& member = party.members.find(turn.member)->second;
+    Insert(party, member, member.items.begin(), std::move(item));
+    Charge(turn, cost);
+  }
+
   // Takes an item that is equal out. False: it does not wait.
   bool Remove(const PartyId& party, uint64_t member, const T& item) {
     const auto owner = parties_.find(party.number());
     if (owner == parties_.end()) return false;
     const auto own = owner->second.members.find(member);
-    if (own == owner->second.members.end()) return false;
-    auto& items = own->second.items;
-    const auto found = std::ranges::find(items, item);
-    if (found == items.end()) return false;
-    items.erase(found);
-    --size_;
-    WithdrawIfEmpty(owner->second, own->second);
-    Sweep(owner->second);
-    return true;
+    return own != owner->second.members.end() &&
+           RemoveFrom(owner->second, own->second, [&item](const T& one) { return one == item; });
+  }
+  // The same of the first item of anybody that `matches`; linear in all items.
+  template <class Matches>
+  bool RemoveFirst(Matches matches) {
+    for (auto& [number, party] : parties_) {
+      for (auto& [id, member] : party.members) {
+        if (RemoveFrom(party, member, matches)) return true;
+      }
+    }
+    return false;
   }
 
   size_t size() const { return size_; }
@@ -116,13 +132,31 @@ class FairQueue {
   };
   struct Party : FairOrder::Account {
     Party(const PartyId& party, int64_t quantum)
-        : Account{.weight = party.weight()}, id(party), order(quantum) {}
+        : Account{.weight = party.weight()}, id(party), order(quantum, true) {}
     const PartyId id;
     FairOrder order;
     std::map<uint64_t, Member> members = {};
     size_t members_max = kFew;  // more are looked through
   };
   static constexpr size_t kFew = 16;
+
+  void Insert(Party& party, Member& member, typename std::deque<T>::iterator at, T item) {
+    member.items.insert(at, std::move(item));
+    ++size_;
+    if (!member.waits) party.order.Enter(member);
+    if (!party.waits) order_.Enter(party);
+  }
+
+  template <class Matches>
+  bool RemoveFrom(Party& party, Member& member, Matches matches) {
+    const auto found = std::ranges::find_if(member.items, matches);
+    if (found == member.items.end()) return false;
+    member.items.erase(found);
+    --size_;
+    WithdrawIfEmpty(party, member);
+    Sweep(party);
+    return true;
+  }
 
   void WithdrawIfEmpty(Party& party, Member& member) {
     if (!member.items.empty()) return;

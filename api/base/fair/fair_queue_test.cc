@@ -249,6 +249,42 @@ TEST_F(FairQueueTest, MembersShareWhatTheirPartyHas) {
   EXPECT_EQ(PopAll(), (Order{"a1", "b1", "A1", "b2", "a2", "a3"}));
 }
 
+// Members cost a party nothing: new ones all the time take at most half of its turns from the others.
+TEST_F(FairQueueTest, MembersThatComeLeaveTheOthersEachOtherTurn) {
+  const PartyId a = table_.Intern("a");
+  for (int i = 0; i < 20; ++i) queue_.Push(a, 0, "old");
+  uint64_t member = 1;
+  for (; member <= 3; ++member) queue_.Push(a, member, "new");
+  std::vector<std::string> order;
+  for (; member < 20; ++member) {
+    auto next = queue_.Pop();
+    order.push_back(next->item);
+    queue_.Charge(next->turn, kQuantum);
+    queue_.Push(a, member, "new");
+  }
+  EXPECT_EQ(std::ranges::count(order, "old"), 8);
+  order.resize(6);
+  EXPECT_EQ(order, (Order{"old", "new", "old", "new", "old", "new"}));
+}
+
+TEST_F(FairQueueTest, AnItemThatIsNotDoneIsTheNextOfItsMemberAgain) {
+  const PartyId a = table_.Intern("a"), b = table_.Intern("b");
+  for (const char* item : {"a1", "a2"}) queue_.Push(a, 0, item);
+  queue_.Push(b, 0, "b1");
+  auto next = queue_.Pop();
+  queue_.Return(next->turn, next->item, kQuantum);
+  EXPECT_EQ(PopAll(), (Order{"b1", "a1", "a2"}));
+}
+
+TEST_F(FairQueueTest, AnItemMaySayWhetherItGoes) {
+  const PartyId a = table_.Intern("a"), b = table_.Intern("b");
+  for (const char* item : {"a1", "a2"}) queue_.Push(a, 0, item);
+  queue_.Push(b, 0, "b1");
+  const auto next =
+      queue_.Pop([](const PartyId&, uint64_t, const std::string& item) { return item == "b1"; });
+  EXPECT_EQ(next->item, "b1");
+}
+
 TEST_F(FairQueueTest, WhatMayNotGoWaitsAndIsOwedLittle) {
   const PartyId a = table_.Intern("a"), b = table_.Intern("b");
   for (int i = 0; i < 100; ++i) {
@@ -296,6 +332,10 @@ TEST_F(FairQueueTest, AnItemThatWaitsCanBeRemoved) {
   EXPECT_FALSE(queue_.Remove(a, 0, "a2"));
   EXPECT_TRUE(queue_.Remove(b, 0, "b1"));
   EXPECT_EQ(queue_.WaitingOf(a, 0), 2U);
+  queue_.Push(b, 7, "b2");
+  const auto is_b2 = [](const std::string& item) { return item == "b2"; };
+  EXPECT_TRUE(queue_.RemoveFirst(is_b2));
+  EXPECT_FALSE(queue_.RemoveFirst(is_b2));
   EXPECT_EQ(PopAll(), (Order{"a1", "a3"}));
 }
 
