@@ -6,6 +6,8 @@
 // left of the largest, owners with half as much are not spared either, and so on. An owner alone is never
 // held back. A node that others use, too, stays its first owner's until that has not used it lately. The
 // bytes of a node are those of its own range, shared or not. Engine thread only.
+//
+// No fair::Quota: which bytes are given back depends on what they are worth, not only on whose they are.
 #pragma once
 
 #include <chrono>
