@@ -94,10 +94,10 @@ void EncoderEngine::Cancel(api::RequestId id) {
 models::EncoderPass EncoderEngine::StartPass(const EncoderTurns::Task& task) {
   models::EncoderBatch batch;
   batch.tokens.reserve(static_cast<size_t>(task.rows));
-  batch.row_begin.reserve(task.parts.size() + 1);
+  batch.row_begin.reserve(task.texts.size() + 1);
   batch.row_begin.push_back(0);
-  for (const EncoderTurns::Part& part : task.parts) {
-    const EncoderJob& job = part.job;
+  for (const auto* const text : task.texts) {
+    const EncoderJob& job = text->job;
     batch.tokens.insert(batch.tokens.end(), job.tokens.begin(), job.tokens.end());
     batch.types.insert(batch.types.end(), job.types.begin(), job.types.end());
     batch.types.resize(batch.tokens.size());
@@ -124,8 +124,10 @@ void EncoderEngine::Step() {
     now = limits_.clock();
     slices_.Observe(keys, rows, now - slice_began);
   } while (!pass.done() && now - began < limits_.turn);
-  turns_.EndTurn(*task, now - began);
-  if (pass.done()) FinishTask(*task);
+  const bool done = pass.done();
+  task->spent += now - began;
+  if (done) FinishTask(*task);
+  turns_.EndTurn(*task, now - began, done);
 }
 
 void EncoderEngine::FinishTask(EncoderTurns::Task& task) {
@@ -135,13 +137,13 @@ void EncoderEngine::FinishTask(EncoderTurns::Task& task) {
   }
   const auto width = static_cast<size_t>(encoder_->hidden_size());
   size_t row = 0;
-  for (const EncoderTurns::Part& part : task.parts) {
-    const auto rows = static_cast<size_t>(part.job.rows());
-    if (!part.canceled) Finish(part.job, task.pass->hidden().subspan(row * width, rows * width), task.began);
+  for (const auto* const text : task.texts) {
+    const auto rows = static_cast<size_t>(text->job.rows());
+    if (!text->canceled)
+      Finish(text->job, task.pass->hidden().subspan(row * width, rows * width), task.began);
     row += rows;
   }
   if (task.rows <= kEncoderRows) spare_ = *std::move(task.pass);
-  turns_.End(task);
 }
 
 void EncoderEngine::Finish(const EncoderJob& job, std::span<const float> hidden, Clock::time_point began) {

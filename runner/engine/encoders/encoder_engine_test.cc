@@ -245,7 +245,7 @@ TEST(EncoderEngine, PartiesTakeTurnsAndCanceledTextsAreNotComputed) {
   const api::RequestId canceled = embeds.Submit(TextRequest("nobody waits for this"));
   embeds.Cancel(canceled);
   api::Request other = TextRequest("another client");
-  other.client.tenant = "another";
+  other.client.party = fair::PartyNamed("another");
   const api::RequestId single = embeds.Submit(other);
   embeds.Start();
   EXPECT_FALSE(embeds.Vector(single).empty());

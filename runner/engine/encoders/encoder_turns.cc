@@ -1,8 +1,9 @@
 #include "runner/engine/encoders/encoder_turns.h"
 
 #include <algorithm>
-#include <iterator>
-#include <tuple>
+#include <functional>
+#include <ranges>
+#include <string>
 #include <utility>
 
 namespace quire::runner::engine {
@@ -12,207 +13,99 @@ constexpr size_t kTextsMax = 256;  // of a task
 
 }  // namespace
 
-EncoderTurns::EncoderTurns(int64_t context) : context_(context), room_(RoomFor(context)) {}
-
-EncoderTurns::OfSizes<int64_t> EncoderTurns::RoomFor(int64_t context) {
-  constexpr int64_t kShortTasks = 8;
-  const auto if_longer = [](int64_t longest, int64_t rows) { return longest > kEncoderRows ? rows : 0; };
-  return {kShortTasks * kEncoderRows, if_longer(context / 4, context), if_longer(context, 2 * context)};
-}
-
 int64_t EncoderTurns::RowsMax(int64_t context) {
-  const OfSizes<int64_t> room = RoomFor(context);
-  return room[kShort] + room[kMedium] + room[kLong];
-}
-
-EncoderTurns::Size EncoderTurns::SizeOf(const EncoderJob& job) const {
-  if (job.rows() <= kEncoderRows) return kShort;
-  return job.rows() <= context_ / 4 ? kMedium : kLong;
+  const auto rows = [](Size size, int64_t longest) {
+    return longest > kEncoderRows ? static_cast<int64_t>(kTasks[size]) * longest : 0;
+  };
+  return static_cast<int64_t>(kTasks[kShort]) * kEncoderRows + rows(kMedium, context / 4) +
+         rows(kLong, context);
 }
 
 void EncoderTurns::Add(const api::Client& client, EncoderJob job) {
-  const std::string& name = client.party.name();
-  auto party = std::ranges::find(parties_, name, &Party::name);
-  if (party == parties_.end()) party = parties_.insert(party, Party{.name = name});
-  auto lane = std::ranges::find(party->lanes, client.exchange, &Lane::exchange);
-  if (lane == party->lanes.end()) {
-    lane = party->lanes.insert(lane, {.party = &*party, .exchange = client.exchange, .arrival = ++arrivals_});
-  }
-  lane->jobs.push_back(std::move(job));
-  shares_.Enter(name, client.party.weight());
+  const api::RequestId id = job.id;
+  const Queue::Turn turn{client.party, std::hash<std::string>()(client.exchange)};
+  Text& text = texts_.try_emplace(id, Text{std::move(job), turn}).first->second;
+  queue_.Push(turn.party, turn.member, &text);
 }
 
 void EncoderTurns::Cancel(api::RequestId id) {
-  for (Task& task : tasks_) {
-    const auto part = std::ranges::find(task.parts, id, [](const Part& one) { return one.job.id; });
-    if (part == task.parts.end()) continue;
-    part->canceled = true;
-    if (std::ranges::all_of(task.parts, &Part::canceled)) End(task);
-    return;
-  }
-  for (Party& party : parties_) {
-    for (Lane& lane : party.lanes) {
-      if (std::erase_if(lane.jobs, [&](const EncoderJob& job) { return job.id == id; }) == 0) continue;
-      shares_.Exit(party.name);
-      return Remove(lane);
-    }
-  }
+  const auto found = texts_.find(id);
+  if (found == texts_.end()) return;
+  Text& text = found->second;
+  text.canceled = true;
+  Task* const task = text.task;
+  if (task != nullptr && !std::ranges::all_of(task->texts, &Text::canceled)) return;
+  for (Text* const one : task == nullptr ? std::vector{&text} : task->texts)
+    queue_.Remove(one->turn.party, one->turn.member, one);
+  if (task != nullptr) return End(*task);
+  texts_.erase(found);
 }
 
-bool EncoderTurns::FitsParty(const Lane& lane) const {
-  const Size size = SizeOf(lane.jobs.front());
-  return lane.party->rows[size] + lane.jobs.front().rows() <= room_[size] / 2;
-}
-
-bool EncoderTurns::FitsAll(const Lane& lane) const {
-  const Size size = SizeOf(lane.jobs.front());
-  return rows_[size] + lane.jobs.front().rows() <= room_[size];
-}
-
-// Whom nobody of the same size may overtake.
-void EncoderTurns::FindBlocked() {
-  blocked_.fill(kNone);
-  for (Party& party : parties_) {
-    party.blocked.fill(kNone);
-    for (const Lane& lane : party.lanes) {
-      if (!lane.waits()) continue;
-      const Size size = SizeOf(lane.jobs.front());
-      const bool fits = FitsParty(lane);
-      if (fits && FitsAll(lane)) continue;
-      uint64_t& first = fits ? blocked_[size] : party.blocked[size];
-      first = std::min(first, lane.arrival);
-    }
-  }
-}
-
-bool EncoderTurns::CanGoOn(const Lane& lane) const {
-  if (lane.task != nullptr) return true;
-  if (!lane.waits() || !FitsParty(lane) || !FitsAll(lane)) return false;
-  const Size size = SizeOf(lane.jobs.front());
-  return lane.arrival < std::min(blocked_[size], lane.party->blocked[size]);
-}
-
-EncoderTurns::Lane* EncoderTurns::ChooseIn(Party& party) const {
-  Lane *fresh = nullptr, *other = nullptr;
-  for (Lane& lane : party.lanes) {
-    Lane*& first = lane.fresh ? fresh : other;
-    if (first == nullptr && CanGoOn(lane)) first = &lane;
-  }
-  if (fresh == nullptr || (party.owes_turn && other != nullptr)) return other;
-  return fresh;
-}
-
-// A party whose texts find no room holds nobody's virtual time back.
-void EncoderTurns::UpdateShares() {
-  std::vector<FairShare::Request> requests;
-  requests.reserve(parties_.size());
-  for (Party& party : parties_) requests.push_back({&party.name, ChooseIn(party) != nullptr});
-  shares_.Update(requests);
+fair::Quota::Lease EncoderTurns::PlaceFor(const Text& text) {
+  const int64_t rows = text.job.rows();
+  const Size size = rows <= kEncoderRows ? kShort : rows <= context_ / 4 ? kMedium : kLong;
+  return {places_[size], text.turn.party};
 }
 
 EncoderTurns::Task* EncoderTurns::Choose(int64_t mixed_rows) {
-  FindBlocked();
-  UpdateShares();
-  Lane* next = nullptr;
-  std::tuple<double, bool> least;
-  for (Party& party : parties_) {
-    Lane* const lane = ChooseIn(party);
-    if (lane == nullptr) continue;
-    const std::tuple rank(shares_.Of(party.name).virtual_time, !lane->fresh);
-    if (next != nullptr && rank >= least) continue;
-    next = lane;
-    least = rank;
-  }
-  if (next == nullptr) return nullptr;
-  next->party->owes_turn = next->fresh && std::ranges::any_of(next->party->lanes, [this](const Lane& lane) {
-                             return !lane.fresh && CanGoOn(lane);
-                           });
-  return next->task != nullptr ? next->task : &Start(*next, mixed_rows);
+  const auto first = queue_.Pop([this](const fair::PartyId&, uint64_t, const Text* text) {
+    return text->task != nullptr || !PlaceFor(*text).RefusalFor(1);
+  });
+  if (!first) return nullptr;
+  Task* const task = first->item->task;
+  if (task == nullptr) return &Start(*first->item, mixed_rows);
+  const auto in_task = [task](const fair::PartyId&, uint64_t, const Text* text) {
+    return text->task == task;
+  };
+  for (size_t i = 1; i < task->texts.size(); ++i) queue_.Pop(in_task);
+  return task;
 }
 
-EncoderTurns::Task& EncoderTurns::Start(Lane& leader, int64_t mixed_rows) {
-  std::vector<Lane*> lanes;
-  for (Party& party : parties_) {
-    for (Lane& lane : party.lanes) {
-      if (lane.waits() && &lane != &leader) lanes.push_back(&lane);
-    }
-  }
-  const int64_t limit = !lanes.empty() ? std::min(mixed_rows, kEncoderRows) : kEncoderRows;
-  lanes.push_back(&leader);
-  Task& task = tasks_.emplace_back();
-  Move(leader, task);
-  // One text of each in turn, while there is room.
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (Lane* const lane : lanes) {
-      if (lane->jobs.empty() || task.parts.size() == kTextsMax) continue;
-      if (task.rows + lane->jobs.front().rows() > limit || !FitsParty(*lane) || !FitsAll(*lane)) continue;
-      Move(*lane, task);
-      moved = true;
-    }
+EncoderTurns::Task& EncoderTurns::Start(Text& first, int64_t mixed_rows) {
+  Task& task = tasks_.emplace_back(Task{.place = PlaceFor(first)});
+  task.place.GrowTo(1);
+  bool mixed = false;
+  const auto mixes = [&](const Text& text) {
+    return text.turn.party != first.turn.party || text.turn.member != first.turn.member;
+  };
+  const auto fits = [&](const fair::PartyId&, uint64_t, const Text* text) {
+    const int64_t limit = mixed || mixes(*text) ? std::min(mixed_rows, kEncoderRows) : kEncoderRows;
+    return text->task == nullptr && task.rows + text->job.rows() <= limit;
+  };
+  for (Text* text = &first; text != nullptr;) {
+    mixed |= mixes(*text);
+    text->task = &task;
+    task.rows += text->job.rows();
+    task.texts.push_back(text);
+    const auto next = task.texts.size() < kTextsMax ? queue_.Pop(fits) : std::nullopt;
+    text = next ? next->item : nullptr;
   }
   return task;
 }
 
-void EncoderTurns::Move(Lane& lane, Task& task) {
-  EncoderJob job = std::move(lane.jobs.front());
-  lane.jobs.pop_front();
-  lane.task = &task;
-  lane.arrival = ++arrivals_;  // its next text overtakes nobody who waits by now
-  const Size size = SizeOf(job);
-  task.rows += job.rows();
-  lane.party->rows[size] += job.rows();
-  rows_[size] += job.rows();
-  task.parts.push_back({std::move(job), &lane});
-}
-
-void EncoderTurns::EndTurn(Task& task, std::chrono::nanoseconds took) {
-  task.spent += took;
-  for (const Part& part : task.parts) {
-    shares_.Charge(part.lane->party->name, took.count() * part.job.rows() / task.rows);
-    part.lane->fresh = false;
+void EncoderTurns::EndTurn(Task& task, std::chrono::nanoseconds took, bool done) {
+  for (Text* const text : task.texts | std::views::reverse) {
+    const int64_t cost = took.count() * text->job.rows() / task.rows;
+    if (done) {
+      queue_.Charge(text->turn, cost);
+    } else {
+      queue_.Return(text->turn, text, cost);
+    }
   }
-  for (const Part& part : task.parts) {
-    auto& lanes = part.lane->party->lanes;
-    const auto at = std::ranges::find_if(lanes, [&](const Lane& lane) { return &lane == part.lane; });
-    lanes.splice(lanes.end(), lanes, at);
-  }
+  if (done) End(task);
 }
 
 void EncoderTurns::End(Task& task) {
-  for (const Part& part : task.parts) {
-    const Size size = SizeOf(part.job);
-    rows_[size] -= part.job.rows();
-    part.lane->party->rows[size] -= part.job.rows();
-    part.lane->task = nullptr;
-    shares_.Exit(part.lane->party->name);
-  }
-  std::vector<Lane*> lanes;
-  for (const Part& part : task.parts) {
-    if (std::ranges::find(lanes, part.lane) == lanes.end()) lanes.push_back(part.lane);
+  for (const Text* const text : task.texts) {
+    const api::RequestId id = text->job.id;
+    texts_.erase(id);
   }
   tasks_.remove_if([&](const Task& one) { return &one == &task; });
-  for (Lane* const lane : lanes) Remove(*lane);
-}
-
-void EncoderTurns::Remove(Lane& lane) {
-  if (lane.task != nullptr || !lane.jobs.empty()) return;
-  Party& party = *lane.party;
-  party.lanes.remove_if([&](const Lane& one) { return &one == &lane; });
-  if (party.lanes.empty()) parties_.remove_if([&](const Party& one) { return &one == &party; });
-}
-
-size_t EncoderTurns::waiting() const {
-  size_t count = 0;
-  for (const Party& party : parties_) {
-    for (const Lane& lane : party.lanes) count += lane.jobs.size();
-  }
-  return count;
 }
 
 size_t EncoderTurns::running() const {
   size_t count = 0;
-  for (const Task& task : tasks_) count += task.parts.size();
+  for (const Task& task : tasks_) count += task.texts.size();
   return count;
 }
 

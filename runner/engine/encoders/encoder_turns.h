@@ -1,31 +1,28 @@
 // Whose texts an encoder computes next.
 //
 // Texts that are computed together are a task. Between two of its turns a task waits, with what it has
-// computed, so that a long text gives way to short ones. Parties share the time by weight (fair_share.h).
-// Within a party its exchanges take turns: one that has had no turn yet comes first, but each other turn is
-// for one that has had some, so that neither waits for all of the other kind. An exchange has one task at a
-// time, and its own order.
+// computed, so that a long text gives way to short ones. Parties share the time of turns by weight, and a
+// party's exchanges alike (api/base/fair/); a text keeps its place in its exchange until it is done.
 //
-// What tasks have computed is in memory, so their rows are bounded. Texts are of three sizes: up to
-// kEncoderRows, up to a quarter of the longest, longer. Each size has room of its own, and a party at most
-// half of it; where there is none, texts of that size start in the order of their arrival. So a short text
-// never waits for the end of a long one, nor a party for those of another. No clock of its own; engine thread
-// only.
+// What tasks have computed is in memory, so there is a place for each. Tasks are of three sizes by their
+// first text: up to kEncoderRows, up to a quarter of the longest, longer. Each size has places of its own,
+// and a party at most half of them. So a short text never waits for the end of a long one, nor a party for
+// those of another. No clock of its own; engine thread only.
 #pragma once
 
 #include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <list>
 #include <optional>
-#include <string>
+#include <unordered_map>
 #include <vector>
 
+#include "api/base/fair/fair_queue.h"
+#include "api/base/fair/quota.h"
 #include "api/base/ids.h"
 #include "api/base/request.h"
-#include "runner/engine/shares/fair_share.h"
 #include "runner/models/encoder_pass.h"
 
 namespace quire::runner::engine {
@@ -45,17 +42,13 @@ struct EncoderJob {
 };
 
 class EncoderTurns {
-  struct Lane;
-  struct Party;
+  struct Text;
+  using Queue = fair::FairQueue<Text*>;  // a member is an exchange
 
  public:
-  struct Part {
-    EncoderJob job;
-    Lane* lane = nullptr;
-    bool canceled = false;
-  };
   struct Task {
-    std::vector<Part> parts = {};  // in the order of the rows
+    fair::Quota::Lease place;
+    std::vector<Text*> texts = {};  // in the order of the rows
     int64_t rows = 0;
     std::optional<models::EncoderPass> pass = {};  // from its first turn on
     std::chrono::steady_clock::time_point began = {};
@@ -63,70 +56,47 @@ class EncoderTurns {
   };
 
   // `context`: rows of the longest text.
-  explicit EncoderTurns(int64_t context);
+  explicit EncoderTurns(int64_t context) : context_(context) {}
 
   // Rows of all tasks together.
   static int64_t RowsMax(int64_t context);
 
   void Add(const api::Client& client, EncoderJob job);
-  // A task that nobody waits for any more ends.
+  // A task that nobody waits for any more ends. REQUIRES: no turn.
   void Cancel(api::RequestId id);
-  // Whose turn it is, with a new task where it has none. `mixed_rows`: of a task with texts of several
+  // Whose turn begins, with a new task where it has none. `mixed_rows`: of a task with texts of several
   // exchanges, unless its first text has more: each of them waits for all. Null: there are no texts.
   Task* Choose(int64_t mixed_rows);
-  void EndTurn(Task& task, std::chrono::nanoseconds took);
-  void End(Task& task);
+  // Charged to those whose texts are in it. `done`: the task ends.
+  void EndTurn(Task& task, std::chrono::nanoseconds took, bool done);
 
-  bool empty() const { return parties_.empty(); }
-  size_t waiting() const;                                                         // texts in no task
-  size_t running() const;                                                         // texts in tasks
-  int64_t rows() const { return rows_[kShort] + rows_[kMedium] + rows_[kLong]; }  // of tasks
+  bool empty() const { return texts_.empty(); }
+  size_t running() const;                                       // texts in tasks
+  size_t waiting() const { return texts_.size() - running(); }  // texts in no task
 
  private:
   enum Size : uint8_t { kShort, kMedium, kLong, kSizes };
-  template <class T>
-  using OfSizes = std::array<T, kSizes>;
-  static constexpr uint64_t kNone = UINT64_MAX;
+  static constexpr std::array<uint64_t, kSizes> kTasks = {8, 4, 2};
 
-  // Texts of an exchange.
-  struct Lane {
-    Party* party = nullptr;
-    std::string exchange;
-    uint64_t arrival = 0;              // of its first text, or when the one before it went to a task
-    std::deque<EncoderJob> jobs = {};  // in no task
-    Task* task = nullptr;
-    bool fresh = true;  // it has had no turn
-
-    bool waits() const { return task == nullptr && !jobs.empty(); }
-  };
-  struct Party {
-    std::string name;
-    std::list<Lane> lanes = {};      // in the order of their turns
-    OfSizes<int64_t> rows = {};      // of its texts in tasks
-    OfSizes<uint64_t> blocked = {};  // arrival of the first lane for which the party has no room
-    bool owes_turn = false;  // to lanes that have had some: a fresh one had the last turn in their stead
+  struct Text {
+    EncoderJob job;
+    Queue::Turn turn;
+    Task* task = nullptr;  // from its first turn on
+    bool canceled = false;
   };
 
-  static OfSizes<int64_t> RoomFor(int64_t context);
-  Size SizeOf(const EncoderJob& job) const;
-  bool FitsParty(const Lane& lane) const;  // its first text
-  bool FitsAll(const Lane& lane) const;
-  void FindBlocked();
-  bool CanGoOn(const Lane& lane) const;
-  Lane* ChooseIn(Party& party) const;
-  void UpdateShares();
-  Task& Start(Lane& leader, int64_t mixed_rows);
-  void Move(Lane& lane, Task& task);  // its first text
-  void Remove(Lane& lane);            // where it has no texts left
+  static fair::Quota PlacesOf(Size size) {
+    return fair::Quota({.total = kTasks[size], .party = kTasks[size] / 2});
+  }
+  fair::Quota::Lease PlaceFor(const Text& text);  // which it does not have yet
+  Task& Start(Text& first, int64_t mixed_rows);
+  void End(Task& task);
 
   const int64_t context_;
-  const OfSizes<int64_t> room_;
-  std::list<Party> parties_;  // none is empty
+  std::array<fair::Quota, kSizes> places_{PlacesOf(kShort), PlacesOf(kMedium), PlacesOf(kLong)};
+  std::unordered_map<api::RequestId, Text> texts_;
   std::list<Task> tasks_;
-  FairShare shares_;                // of all texts
-  OfSizes<int64_t> rows_ = {};      // of tasks_
-  OfSizes<uint64_t> blocked_ = {};  // arrival of the first lane for which there is room in its party alone
-  uint64_t arrivals_ = 0;
+  Queue queue_{100'000'000};  // a turn is not much longer, in nanoseconds
 };
 
 }  // namespace quire::runner::engine
