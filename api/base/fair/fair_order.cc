@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 namespace quire::fair {
 
@@ -12,12 +13,19 @@ FairOrder::Map::key_type FairOrder::KeyOf(const Account& account) const {
   return {1, start + static_cast<uint64_t>(quantum_ / account.weight), account.place};
 }
 
-void FairOrder::Insert(Account& account) {
+void FairOrder::Insert(Account& account, Map::node_type node) {
   account.ready = account.fresh || account.start <= Now();
-  MapOf(account).emplace(KeyOf(account), &account);
+  if (node.empty()) {
+    MapOf(account).emplace(KeyOf(account), &account);
+    return;
+  }
+  node.key() = KeyOf(account);
+  MapOf(account).insert(std::move(node));
 }
 
-void FairOrder::Remove(Account& account) { MapOf(account).erase(KeyOf(account)); }
+FairOrder::Map::node_type FairOrder::Remove(Account& account) {
+  return MapOf(account).extract(KeyOf(account));
+}
 
 // Adds an account to those with work, or takes it out. The base is the average then, so that the product is
 // that of a debt, which is small, and a large weight.
@@ -64,17 +72,16 @@ void FairOrder::Withdraw(Account& account) {
 void FairOrder::FindReady() {
   const int64_t now = Now();
   while (!later_.empty() && later_.begin()->second->start <= now) {
-    Account& account = *later_.begin()->second;
-    later_.erase(later_.begin());
-    account.ready = true;
-    ready_.emplace(KeyOf(account), &account);
+    auto node = later_.extract(later_.begin());
+    Account& account = *node.mapped();
+    Insert(account, std::move(node));
   }
 }
 
 // An account that could not go for a while, whatever the reason, is not owed all of that time.
 void FairOrder::StartTurn(Account& account) {
   constexpr int64_t kQuantaOwed = 12;  // more than an account is behind while it may always go
-  Remove(account);
+  auto node = Remove(account);
   old_first_ = alternates_ && account.fresh && (FirstOld() != ready_.end() || !later_.empty());
   const int64_t quantum = quantum_ / account.weight;
   const int64_t lost = std::max<int64_t>(Now() - kQuantaOwed * quantum - account.start, 0);
@@ -82,15 +89,15 @@ void FairOrder::StartTurn(Account& account) {
   ++account.turns;
   account.fresh = false;
   account.place = ++places_;
-  Insert(account);
+  Insert(account, std::move(node));
 }
 
 void FairOrder::EndTurn(Account& account, int64_t cost) {
-  if (account.waits) Remove(account);
+  auto node = account.waits ? Remove(account) : Map::node_type();
   Move(account, (cost * kScale) / account.weight - quantum_ / account.weight);
   --account.turns;
   if (account.waits) {
-    Insert(account);
+    Insert(account, std::move(node));
   } else if (account.turns == 0) {
     Count(account, -1);
   }

@@ -63,6 +63,11 @@ class FairOrder {
   static bool Active(const Account& account) { return account.waits || account.turns > 0; }
   // It has had more than its share lately: an account without work is forgotten only when it has not.
   bool Owes(const Account& account) const { return account.start > Now(); }
+  // What it has had, as a cost for a weight of 1; of one without work, when it had some now.
+  double TimeOf(const Account& account) const {
+    const int64_t time = Active(account) || Owes(account) ? account.start : Now();
+    return static_cast<double>(time) / kScale;
+  }
   // Something of some account waits.
   bool waiting() const { return !ready_.empty() || !later_.empty(); }
   // No account has work: all of them may be forgotten, and are then new ones.
@@ -73,8 +78,8 @@ class FairOrder {
   using Map = std::map<std::array<uint64_t, 3>, Account*>;
 
   int64_t Now() const { return weight_ == 0 ? base_ : base_ + sum_ / weight_; }
-  void Insert(Account& account);
-  void Remove(Account& account);
+  void Insert(Account& account, Map::node_type node = {});  // the node that it had, if it had one
+  Map::node_type Remove(Account& account);
   Map::const_iterator FirstOld() const { return ready_.lower_bound({1, 0, 0}); }  // behind the fresh ones
   Map& MapOf(const Account& account) { return account.ready ? ready_ : later_; }
   Map::key_type KeyOf(const Account& account) const;

@@ -127,6 +127,11 @@ std::optional<Quota::Refusal> Quota::Lease::RefusalFor(uint64_t amount) const {
   return state_->RefusalFor(party_, holds_, amount);
 }
 
+void Quota::Lease::Hold(uint64_t amount) {
+  const api::MutexLock lock(state_->mutex);
+  state_->Set(party_, holds_, amount);
+}
+
 void Quota::Lease::ShrinkTo(uint64_t amount) {
   if (amount >= holds_.all) return;  // also one of no quota
   const api::MutexLock lock(state_->mutex);

@@ -194,6 +194,16 @@ TEST_F(QuotaWithRoom, WhatLeasesHeldIsGivenBack) {
   EXPECT_EQ(table_.size(), 0U) << "nobody holds a party";
 }
 
+// What was there before anybody knew how much it is counts against what the party asks for later.
+TEST_F(QuotaWithRoom, WhatIsHeldAnywayCounts) {
+  Quota::Lease lease(quota_, table_.Intern("alice"));
+  lease.Hold(2000);
+  EXPECT_EQ(quota_.held(), 2000U);
+  EXPECT_TRUE(lease.RefusalFor(2001));
+  lease.ShrinkTo(0);
+  EXPECT_EQ(Of("bob").To(500), "");
+}
+
 // A lease that was large stays so when what is small changes, and is counted as it was.
 TEST_F(QuotaWithRoom, LimitsMayChangeUnderLeases) {
   {
