@@ -11,8 +11,8 @@
 #include <unordered_set>
 #include <vector>
 
-#include "runner/constraint/format_memory.h"
 #include "runner/constraint/grammar.h"
+#include "runner/constraint/mask_memory.h"
 #include "runner/constraint/parse_states.h"
 #include "runner/constraint/token_trie.h"
 

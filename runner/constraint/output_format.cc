@@ -88,13 +88,9 @@ api::Result<std::shared_ptr<Constraint>> ConstraintCache::Get(const api::OutputF
   return std::unexpected(std::move(error));
 }
 
-namespace {
-
-void WaitUnlessItMayBegin(const FormatMemory& memory, const FormatUser& user) {
-  if (user.may_wait && !memory.MayBegin(user.party)) throw WorkStopped{WorkStopped::Reason::kFormatMemory};
+void ConstraintCache::WaitUnlessItMayBegin(const FormatUser& user) {
+  if (user.may_wait && !MayBegin(user.party)) throw WorkStopped{WorkStopped::Reason::kFormatMemory};
 }
-
-}  // namespace
 
 std::optional<ConstraintCache::Compiled> ConstraintCache::Find(const std::string& key,
                                                                const FormatUser& user) {
@@ -121,10 +117,16 @@ ConstraintCache::Compiled ConstraintCache::Use(Entry& entry, const FormatUser& u
   const size_t bytes = (*entry.compiled)->grammar().bytes();
   if (bytes > grammar_bytes_max() && !user.resumed) return GrammarTooLarge(bytes, grammar_bytes_max());
   if (auto in_use = entry.in_use.lock()) return in_use;
-  WaitUnlessItMayBegin(*memory_, user);
-  auto used = memory_->Use(user.party, *entry.compiled, entry.key.size());
-  entry.in_use = used;
-  return used;
+  WaitUnlessItMayBegin(user);
+  struct Used {
+    fair::Quota::Lease lease;
+    std::shared_ptr<Constraint> constraint;
+  };
+  const auto used = std::make_shared<Used>(fair::Quota::Lease(in_use_, user.party), *entry.compiled);
+  used->lease.Hold(bytes + entry.key.size());
+  std::shared_ptr<Constraint> constraint(used, used->constraint.get());
+  entry.in_use = constraint;
+  return constraint;
 }
 
 ConstraintCache::Compiled ConstraintCache::Compile(const MakeGrammar& make) {
@@ -156,7 +158,7 @@ api::Result<std::shared_ptr<Constraint>> ConstraintCache::Get(const std::string&
     const api::MutexLock lock(mutex_);
     if (auto found = Find(key, user)) return *std::move(found);
   }
-  WaitUnlessItMayBegin(*memory_, user);
+  WaitUnlessItMayBegin(user);
   IndexVocabularyOnce();
   Compiled compiled = Compile(make);
   // It has its memory now; what others began meanwhile does not matter.
@@ -199,7 +201,7 @@ void ConstraintCache::IndexVocabularyOnce() {
 // Those that are in use stay, so that who asks for one shares it; so does the newest.
 void ConstraintCache::Evict() {
   const WorkMemory::Exempt of_other_requests;
-  size_t bytes = memory_->in_use();
+  size_t bytes = in_use_.held();
   size_t unused = 0;
   for (auto entry = std::next(entries_.begin()); entry != entries_.end();) {
     if (!entry->in_use.expired()) {
@@ -208,7 +210,7 @@ void ConstraintCache::Evict() {
     }
     bytes += entry->key.size() + (entry->compiled ? (*entry->compiled)->grammar().bytes() : 0);
     ++unused;
-    const bool fits = bytes <= memory_->bytes_max() && unused < kEntriesMax;
+    const bool fits = bytes <= grammars_max_ && unused < kEntriesMax;
     entry = fits ? std::next(entry) : entries_.erase(entry);
   }
 }

@@ -12,11 +12,13 @@
 #include <string>
 
 #include "api/base/error.h"
+#include "api/base/fair/party.h"
+#include "api/base/fair/quota.h"
 #include "api/base/mutex.h"
 #include "api/base/output_format.h"
-#include "runner/constraint/format_memory.h"
 #include "runner/constraint/grammar_expr.h"
 #include "runner/constraint/json_grammar.h"
+#include "runner/constraint/mask_memory.h"
 #include "runner/constraint/matcher.h"
 
 namespace quire::runner::constraint {
@@ -28,10 +30,9 @@ api::Result<ExprRef> AnswerOf(const api::OutputFormat& format, const JsonStyle& 
 
 // Who is to use a format.
 struct FormatUser {
-  std::string party = {};
-  bool may_wait =
-      false;  // Get() may throw WorkStopped with kFormatMemory: ask again when memory().MayBegin(party)
-  bool resumed = false;  // its answer began in another runner: no size is too large for it
+  fair::PartyId party = {};  // for whom it counts while it is used, if nobody uses it yet
+  bool may_wait = false;     // Get() may throw WorkStopped with kFormatMemory: ask again when MayBegin(party)
+  bool resumed = false;      // its answer began in another runner: no size is too large for it
 };
 
 // Compiled grammars, and the errors of those that cannot be compiled, by their source. Those that requests
@@ -53,7 +54,8 @@ class ConstraintCache {
   using MakeVocabulary = std::function<std::shared_ptr<const VocabularyIndex>()>;  // until it does not throw
   ConstraintCache(MakeVocabulary make_vocabulary, size_t budget_bytes)
       : make_vocabulary_(std::move(make_vocabulary)),
-        memory_(std::make_shared<FormatMemory>(budget_bytes - budget_bytes / 4)),
+        grammars_max_(budget_bytes - budget_bytes / 4),
+        in_use_({.large = grammars_max_, .party = grammars_max_ / 2, .leaves_room = true}),
         masks_(std::make_shared<MaskMemory>(budget_bytes / 4)) {}
 
   api::Result<std::shared_ptr<Constraint>> Get(const api::OutputFormat& format, const JsonStyle& style = {});
@@ -64,11 +66,16 @@ class ConstraintCache {
   api::Result<std::shared_ptr<Constraint>> Get(const std::string& key, const MakeGrammar& make,
                                                const FormatUser& user = {});
 
-  const FormatMemory& memory() const { return *memory_; }
+  // Whether a request of the party may begin to use a further format: the next party finds room, too.
+  // REQUIRES for an end of waiting: what is in use is given back without a further format.
+  bool MayBegin(const fair::PartyId& party) {
+    return !fair::Quota::Lease(in_use_, party).RefusalFor(1).has_value();
+  }
+  size_t bytes_in_use() const { return in_use_.held(); }  // of grammars and their sources
   const MaskMemory& masks() const { return *masks_; }
   // A third of all, but not less than a large set of tools takes where there is as much.
   size_t grammar_bytes_max() const {
-    return std::max(memory_->bytes_max() / 3, std::min(memory_->bytes_max(), kGrammarBytesMin));
+    return std::max(grammars_max_ / 3, std::min(grammars_max_, kGrammarBytesMin));
   }
   size_t size() const {
     const api::MutexLock lock(mutex_);
@@ -85,12 +92,14 @@ class ConstraintCache {
   // Nothing: it is to be compiled. Moves it to the front.
   std::optional<Compiled> Find(const std::string& key, const FormatUser& user) REQUIRES(mutex_);
   Compiled Use(Entry& entry, const FormatUser& user) REQUIRES(mutex_);
+  void WaitUnlessItMayBegin(const FormatUser& user);
   void IndexVocabularyOnce();
   Compiled Compile(const MakeGrammar& make);
   void Evict() REQUIRES(mutex_);
 
   const MakeVocabulary make_vocabulary_;
-  const std::shared_ptr<FormatMemory> memory_;
+  const size_t grammars_max_;
+  fair::Quota in_use_;
   const std::shared_ptr<MaskMemory> masks_;
   enum class VocabularyState : uint8_t { kNone, kIndexing, kDone };
   api::Mutex vocabulary_mutex_;

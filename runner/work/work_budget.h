@@ -16,7 +16,7 @@
 namespace quire::runner {
 
 struct WorkStopped {
-  // kFormatMemory: the request has to wait for others that use formats (constraint/format_memory.h).
+  // kFormatMemory: the request has to wait for others that use formats (ConstraintCache).
   enum class Reason : uint8_t { kCpuTime, kCanceled, kUnits, kFormatMemory };
   Reason reason = Reason::kCpuTime;
 };

@@ -153,7 +153,7 @@ Preparation::~Preparation() { queue_.Stop(); }
 
 void Preparation::Run(std::span<const Lane> lanes) {
   const auto may_use_format = [this](const std::string& party) {
-    return context_.constraints == nullptr || context_.constraints->memory().MayBegin(party);
+    return context_.constraints == nullptr || context_.constraints->MayBegin(fair::PartyNamed(party));
   };
   while (auto job = queue_.Pop(lanes, may_use_format)) {
     const api::RequestId id = job->submit.id;

@@ -116,7 +116,7 @@ TEST_F(Preparing, EndsWhenTheRequestIsCanceled) {
 TEST_F(Preparing, FormatsAreCompiledForEachTenant) {
   const auto constraint_of = [this](std::string tenant, std::string salt) {
     api::Request request = WithSchema(R"({"type":"integer"})");
-    request.client = {std::move(tenant), std::move(salt)};
+    request.client = {.tenant = std::move(tenant), .cache_salt = std::move(salt)};
     return (**Prepare(context(), JobOf(1, std::move(request)), {kMuchTime})).constraint;
   };
   EXPECT_EQ(constraint_of("a", ""), constraint_of("a", ""));
@@ -164,11 +164,11 @@ class PreparingFormats : public Preparing {
   void Push(uint64_t id, int number, std::string tenant) {
     queue_.Push(JobOf(id, WithLargeFormat(number, std::move(tenant))));
   }
-  bool MayBegin() const { return formats_.memory().MayBegin("many"); }
+  bool MayBegin() { return formats_.MayBegin(fair::PartyNamed("many")); }
   uint64_t AddNext() {
     held_.push_back(shelf_.Next());
     EXPECT_TRUE(held_.back().prompt.has_value());
-    EXPECT_LE(formats_.memory().in_use(), kBudget);
+    EXPECT_LE(formats_.bytes_in_use(), kBudget);
     return std::to_underlying(held_.back().id);
   }
 
@@ -208,7 +208,7 @@ TEST_F(PreparingFormats, ManyDifferentOnesWaitForMemoryAndNoneForEver) {
   held_.clear();
   std::ranges::sort(built);
   EXPECT_EQ(std::ranges::unique(built).begin(), built.end());
-  EXPECT_EQ(formats_.memory().in_use(), 0U);
+  EXPECT_EQ(formats_.bytes_in_use(), 0U);
 }
 
 TEST_F(PreparingFormats, OthersAndSharedOnesDoNotWait) {

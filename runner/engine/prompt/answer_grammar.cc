@@ -398,15 +398,14 @@ api::Result<std::shared_ptr<constraint::Constraint>> CompileAnswerConstraint(
   const AnswerGrammar grammar(inputs, tokenizer);
   if (!grammar.Needed()) return nullptr;
   const auto get = [&](bool constrain_all) {
-    return constraints.Get(grammar.Key(constrain_all),
-                           [&](GrammarBuilder& builder) {
-                             auto whole = grammar.Build(builder, constrain_all);
-                             LogLoosened(builder);
-                             return whole;
-                           },
-                           {.party = inputs.request.client.party.name(),
-                            .may_wait = inputs.may_wait,
-                            .resumed = inputs.resumed});
+    return constraints.Get(
+        grammar.Key(constrain_all),
+        [&](GrammarBuilder& builder) {
+          auto whole = grammar.Build(builder, constrain_all);
+          LogLoosened(builder);
+          return whole;
+        },
+        {.party = inputs.request.client.party, .may_wait = inputs.may_wait, .resumed = inputs.resumed});
   };
   auto constraint = get(true);
   if (!constraint && grammar.MayRelax()) constraint = get(false);

@@ -1,6 +1,4 @@
 // How much memory formats have that are in use.
-#include "runner/constraint/format_memory.h"
-
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -31,10 +29,10 @@ class FormatsInUse : public testing::Test {
     const std::string pattern = "[a-z]{" + std::to_string(5000 + number) + "}";
     const auto make = [&](GrammarBuilder&) { return Regex(pattern, Anchoring::kWhole, Utf8); };
     try {
-      return cache_.Get(pattern, make, {.party = party, .may_wait = may_wait}).value();
+      return cache_.Get(pattern, make, {.party = fair::PartyNamed(party), .may_wait = may_wait}).value();
     } catch (const WorkStopped& stopped) {
       EXPECT_EQ(stopped.reason, WorkStopped::Reason::kFormatMemory);
-      EXPECT_FALSE(cache_.memory().MayBegin(party));
+      EXPECT_FALSE(cache_.MayBegin(fair::PartyNamed(party)));
       return nullptr;
     }
   }
@@ -61,13 +59,13 @@ TEST_F(FormatsInUse, APartyHasNoMoreThanIsLeft) {
   GetMany("a", held);
   EXPECT_GT(held.size(), 4U);
   EXPECT_LE(BytesOf(held), kGrammars / 2 + cache_.grammar_bytes_max());
-  EXPECT_GE(cache_.memory().in_use(), BytesOf(held));
+  EXPECT_GE(cache_.bytes_in_use(), BytesOf(held));
   // Others find something.
   Held of_other;
   GetMany("b", of_other);
   EXPECT_GT(of_other.size(), 2U);
   EXPECT_TRUE(Get(next_++, "c"));
-  EXPECT_LE(cache_.memory().in_use(), kGrammars);
+  EXPECT_LE(cache_.bytes_in_use(), kGrammars);
 }
 
 TEST_F(FormatsInUse, OneThatIsGivenBackMakesRoomForAnother) {
@@ -76,32 +74,32 @@ TEST_F(FormatsInUse, OneThatIsGivenBackMakesRoomForAnother) {
   const int waits = next_ - 1;
   for (int round = 0; round < 200; ++round) {
     EXPECT_FALSE(Get(waits + round, "a"));
-    while (!cache_.memory().MayBegin("a")) held.pop_front();
+    while (!cache_.MayBegin(fair::PartyNamed("a"))) held.pop_front();
     held.push_back(Get(waits + round, "a"));
     ASSERT_TRUE(held.back());
-    EXPECT_LE(cache_.memory().in_use(), kGrammars);
+    EXPECT_LE(cache_.bytes_in_use(), kGrammars);
   }
   held.clear();
-  EXPECT_EQ(cache_.memory().in_use(), 0U);
-  EXPECT_TRUE(cache_.memory().MayBegin("a"));
+  EXPECT_EQ(cache_.bytes_in_use(), 0U);
+  EXPECT_TRUE(cache_.MayBegin(fair::PartyNamed("a")));
 }
 
 TEST_F(FormatsInUse, WhoeverSharesOneDoesNotWait) {
   Held held;
   GetMany("a", held);
-  const size_t in_use = cache_.memory().in_use();
+  const size_t in_use = cache_.bytes_in_use();
   for (int number = 0; number < std::ssize(held); ++number) {
     EXPECT_EQ(Get(number, "a"), held[static_cast<size_t>(number)]);
   }
-  EXPECT_EQ(cache_.memory().in_use(), in_use);
+  EXPECT_EQ(cache_.bytes_in_use(), in_use);
 }
 
 TEST_F(FormatsInUse, ACachedOneCountsWhileItIsUsed) {
   Get(0, "a").reset();
   EXPECT_EQ(cache_.size(), 1U);
-  EXPECT_EQ(cache_.memory().in_use(), 0U);
+  EXPECT_EQ(cache_.bytes_in_use(), 0U);
   const auto again = Get(next_++, "b");
-  EXPECT_GT(cache_.memory().in_use(), 0U);
+  EXPECT_GT(cache_.bytes_in_use(), 0U);
   Held held;
   GetMany("a", held);
   EXPECT_EQ(cache_.size(), held.size() + 1);
@@ -132,11 +130,11 @@ TEST_F(FormatsInUse, OneThatIsTooLargeIsAnErrorWithItsSize) {
   EXPECT_EQ(compiled.error().code, api::ErrorCode::kUnsupported);
   EXPECT_EQ(compiled.error().field, "format");
   EXPECT_THAT(compiled.error().message, HasSubstr("this model's formats may have 192 KiB each"));
-  EXPECT_EQ(cache.memory().in_use(), 0U);
+  EXPECT_EQ(cache.bytes_in_use(), 0U);
   // An answer that began where it was not too large goes on.
   const auto make = [&](GrammarBuilder&) { return Regex(pattern, Anchoring::kWhole, Utf8); };
-  EXPECT_FALSE(cache.Get(pattern, make, {.party = "a"}));
-  EXPECT_TRUE(cache.Get(pattern, make, {.party = "a", .resumed = true}));
+  EXPECT_FALSE(cache.Get(pattern, make, {.party = fair::PartyNamed("a")}));
+  EXPECT_TRUE(cache.Get(pattern, make, {.party = fair::PartyNamed("a"), .resumed = true}));
 }
 
 // Each has less than its own limit.
