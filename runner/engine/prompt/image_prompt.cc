@@ -197,7 +197,7 @@ api::Result<SharedImage> PreparedImages::Get(const images::ImageProcessor& proce
   entries_.push_front({key, image});
   bytes_ += bytes;
   while (bytes_ > kBytesMax) {
-    bytes_ -= entries_.back().image->bytes();
+    bytes_ -= entries_.back().image->packed_bytes();
     entries_.pop_back();
   }
   return image;
