@@ -148,24 +148,6 @@ int64_t PackedImage::packed_bytes() const {
   return static_cast<int64_t>(bytes);
 }
 
-bool PreparedImages::Alive::Add(const std::string& party, int64_t more) {
-  const api::MutexLock lock(mutex);
-  const auto found = bytes.find(party);
-  const int64_t own = found == bytes.end() ? 0 : found->second;
-  if (own + more > (kAliveBytesMax - (all - own)) / 2) return false;
-  bytes[party] = own + more;
-  all += more;
-  return true;
-}
-
-void PreparedImages::Alive::Remove(const std::string& party, int64_t less) {
-  const api::MutexLock lock(mutex);
-  const auto found = bytes.find(party);
-  found->second -= less;
-  all -= less;
-  if (found->second == 0) bytes.erase(found);
-}
-
 api::Result<SharedImage> PreparedImages::Get(const images::ImageProcessor& processor,
                                              const api::Client& client, const std::string& file) {
   const std::pair key(DigestOf(file), client.IsolationKey());
@@ -181,17 +163,18 @@ api::Result<SharedImage> PreparedImages::Get(const images::ImageProcessor& proce
   if (!bitmap) return std::unexpected(bitmap.error());
   auto prepared = processor.Prepare(*bitmap);
   if (!prepared) return std::unexpected(std::move(prepared.error()));
-  auto packed = std::make_unique<PackedImage>(*std::move(prepared));
-  const int64_t bytes = packed->packed_bytes();
-  if (!alive_->Add(client.party.name(), bytes)) {
+  struct Held {
+    fair::Quota::Lease lease;
+    PackedImage image;
+  };
+  const auto held =
+      std::make_shared<Held>(fair::Quota::Lease(alive_, client.party), PackedImage(*std::move(prepared)));
+  const int64_t bytes = held->image.packed_bytes();
+  if (held->lease.GrowTo(static_cast<uint64_t>(bytes))) {
     return api::Fail(api::ErrorCode::kUnavailable,
                      "too many images are waiting to be read; try again when others are answered");
   }
-  const auto remove = [alive = alive_, party = client.party.name(), bytes](const PackedImage* gone) {
-    delete gone;
-    alive->Remove(party, bytes);
-  };
-  const SharedImage image(packed.release(), remove);
+  const SharedImage image(held, &held->image);
   if (bytes > kBytesMax) return image;
   const api::MutexLock lock(mutex_);
   entries_.push_front({key, image});

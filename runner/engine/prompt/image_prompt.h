@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "api/base/error.h"
+#include "api/base/fair/quota.h"
 #include "api/base/ids.h"
 #include "api/base/mutex.h"
 #include "api/base/request.h"
@@ -75,7 +76,7 @@ void AppendRopePositions(std::span<const ImageSpan> spans, int64_t begin, int64_
 class PreparedImages {
  public:
   static constexpr int64_t kBytesMax = int64_t{64} << 20;  // of those that are kept for later turns
-  // All together. A party may have half of what the others leave, so that there is always room for one more.
+  // All together. A party may have half of it, and less beside others: there is always room for one more.
   static constexpr int64_t kAliveBytesMax = int64_t{1} << 30;
 
   // kUnavailable: its party has too many.
@@ -83,20 +84,12 @@ class PreparedImages {
                                const std::string& file);
 
  private:
-  // The bytes of images that requests or this have.
-  struct Alive {
-    api::Mutex mutex;
-    std::map<std::string, int64_t> bytes GUARDED_BY(mutex);  // by party
-    int64_t all GUARDED_BY(mutex) = 0;
-
-    bool Add(const std::string& party, int64_t more);  // false: there is no room
-    void Remove(const std::string& party, int64_t less);
-  };
   struct Entry {
     std::pair<std::array<uint8_t, 32>, std::string> key;  // the file's digest, whose it is
     SharedImage image;
   };
-  const std::shared_ptr<Alive> alive_ = std::make_shared<Alive>();
+  // The bytes of images that requests or this have.
+  fair::Quota alive_{{.large = kAliveBytesMax, .party = kAliveBytesMax / 2, .leaves_room = true}};
   api::Mutex mutex_;
   std::list<Entry> entries_ GUARDED_BY(mutex_);  // the newest first
   int64_t bytes_ GUARDED_BY(mutex_) = 0;
