@@ -4,10 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
-#include <utility>
 #include <vector>
 
+#include "api/base/fair/fair_queue.h"
+#include "api/base/fair/party.h"
 #include "runner/constraint/matcher.h"
 
 namespace quire::runner::constraint {
@@ -20,42 +20,25 @@ inline constexpr uint64_t kMaskPieceMin = 10'000;
 // An answer whose mask is asked for, or goes on in pieces, before the step.
 struct MaskRequest {
   Matcher* matcher = nullptr;
-  const std::string* party = nullptr;
-  const std::string* member = nullptr;  // of the party
+  fair::PartyId party = {};
+  uint64_t member = 0;  // of the party
+
+  friend bool operator==(const MaskRequest&, const MaskRequest&) = default;
 };
 
-// Parties that still wait get equal parts, within them their members, and within these their answers; what
-// one does not need goes to the others. Where a part is too small for pieces of all, those of the party get
-// some that have waited longest. One that has got none for kPatience steps gets a piece beyond the step's:
-// one answer in a step, by turns of parties. A mask that is not finished goes on in the next step. When a
-// mask is made does not change it. One thread.
+// A queue of masks, of which a step makes pieces. A mask that is not finished goes on in a later step, and
+// takes turns with the others of its member. When a mask is made does not change it. One thread.
 class MaskTurns {
  public:
-  static constexpr uint64_t kPatience = 3;
-
-  // True: all masks are there.
+  // True: all masks are there. A step takes one piece more than its `steps` at most.
   bool Prepare(std::span<const MaskRequest> requests, uint64_t steps = kMaskStepsPerStep);
 
  private:
-  struct Waiting {
-    const MaskRequest* request = nullptr;
-    uint64_t waited = 0;  // steps of the engine in which it got nothing, so far
-    uint64_t share = 0;
-    bool served = false;
-  };
-  static uint64_t PieceMin(const Waiting& one) {
-    return one.request->matcher->repeated_steps() + kMaskPieceMin;
-  }
-  static bool DivideAmong(std::span<Waiting> all, uint64_t steps);
-  void FindWaiting(std::span<const MaskRequest> requests);
-  std::span<Waiting> PartyAt(size_t begin);
-  bool DivideRound(uint64_t steps);     // false: there is no piece for anybody
-  uint64_t MakePieces(uint64_t steps);  // what they leave
-  void HelpLongestWaiting();
-  void RemoveFinished();
+  static constexpr uint64_t kPieces = 16;  // of a step, where several masks are made
 
-  std::vector<Waiting> waiting_;  // of a party together, those who have waited longest first
-  std::vector<std::pair<const Matcher*, uint64_t>> waits_;  // of the step before: who waited, and `waited`
+  // Whose turn costs trie steps.
+  fair::FairQueue<Matcher*> queue_{kMaskStepsPerStep / kPieces};
+  std::vector<MaskRequest> queued_;
 };
 
 }  // namespace quire::runner::constraint

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,8 +13,7 @@
 namespace quire::runner::constraint {
 namespace {
 
-const std::string kGreedy = "greedy", kOther = "other";
-const std::string kOne = "one", kMany = "many";  // members
+constexpr uint64_t kOne = 1, kMany = 2;  // members
 
 class MaskTurnsTest : public testing::Test {
  protected:
@@ -32,6 +32,7 @@ class MaskTurnsTest : public testing::Test {
     return ~slice;
   }
 
+  const fair::PartyId greedy_ = fair::PartyNamed("greedy"), other_ = fair::PartyNamed("other");
   const TestVocabulary vocabulary_;
   const std::shared_ptr<Constraint> ambiguous_ = Constrain(
       {api::OutputFormat::Kind::kGrammar,
@@ -42,9 +43,9 @@ class MaskTurnsTest : public testing::Test {
 TEST_F(MaskTurnsTest, ThirtyAnswersOfOnePartyTakeOneStepsWork) {
   std::vector<Matcher> matchers(30, Expensive());
   std::vector<MaskRequest> requests;
-  for (Matcher& matcher : matchers) requests.push_back({&matcher, &kGreedy, &kOne});
+  for (Matcher& matcher : matchers) requests.push_back({&matcher, greedy_, kOne});
   Matcher other = Cheap();
-  requests.push_back({&other, &kOther, &kOne});
+  requests.push_back({&other, other_, kOne});
   const uint64_t step = Work(Expensive()) / 2;
   ASSERT_GT(step, 50'000U);
   MaskTurns turns;
@@ -62,7 +63,7 @@ TEST_F(MaskTurnsTest, ThirtyAnswersOfOnePartyTakeOneStepsWork) {
 TEST_F(MaskTurnsTest, NoAnswerOfAPartyStarves) {
   std::vector<Matcher> matchers(4, Expensive());
   std::vector<MaskRequest> requests;
-  for (Matcher& matcher : matchers) requests.push_back({&matcher, &kGreedy, &kOne});
+  for (Matcher& matcher : matchers) requests.push_back({&matcher, greedy_, kOne});
   const uint64_t step = Work(Expensive()) / 2;
   MaskTurns turns;
   std::vector<int> made(matchers.size());
@@ -79,7 +80,7 @@ TEST_F(MaskTurnsTest, NoAnswerOfAPartyStarves) {
 
 TEST_F(MaskTurnsTest, WhatOnePartyLeavesGoesToTheOthers) {
   Matcher expensive = Expensive(), cheap = Cheap();
-  const std::vector<MaskRequest> requests = {{&expensive, &kGreedy, &kOne}, {&cheap, &kOther, &kOne}};
+  const std::vector<MaskRequest> requests = {{&expensive, greedy_, kOne}, {&cheap, other_, kOne}};
   MaskTurns turns;
   EXPECT_TRUE(turns.Prepare(requests, Work(Expensive()) + Work(Cheap()) + 10'000));
 }
@@ -89,8 +90,8 @@ TEST_F(MaskTurnsTest, MembersOfAPartyGetEqualParts) {
   Matcher one = Expensive();
   std::vector<Matcher> many(8, Expensive());
   std::vector<MaskRequest> requests;
-  for (Matcher& matcher : many) requests.push_back({&matcher, &kGreedy, &kMany});
-  requests.push_back({&one, &kGreedy, &kOne});
+  for (Matcher& matcher : many) requests.push_back({&matcher, greedy_, kMany});
+  requests.push_back({&one, greedy_, kOne});
   const uint64_t step = Work(Expensive());
   ASSERT_GT(step / 16, kMaskPieceMin);
   MaskTurns turns;
@@ -99,12 +100,43 @@ TEST_F(MaskTurnsTest, MembersOfAPartyGetEqualParts) {
   EXPECT_EQ(std::ranges::count_if(many, &Matcher::has_mask), 0) << "neither does one of theirs take it all";
 }
 
-TEST_F(MaskTurnsTest, APartTooSmallForAPieceIsGivenInTurns) {
+TEST_F(MaskTurnsTest, PartiesShareStepsByWeight) {
+  std::vector<Matcher> matchers(16, Expensive());
+  std::vector<MaskRequest> requests;
+  const fair::PartyId heavy = fair::PartyNamed("heavy", 3);
+  for (size_t i = 0; i < matchers.size(); ++i)
+    requests.push_back({&matchers[i], i % 4 == 0 ? greedy_ : heavy, kOne});
+  const uint64_t step = Work(Expensive());
+  MaskTurns turns;
+  std::array<int, 2> made{};
+  for (int i = 0; i < 100; ++i) {
+    turns.Prepare(requests, step);
+    for (size_t m = 0; m < matchers.size(); ++m) {
+      if (!matchers[m].has_mask()) continue;
+      ++made[m % 4 == 0 ? 0 : 1];
+      matchers[m] = Expensive();
+    }
+  }
+  EXPECT_GT(made[0], 12);
+  EXPECT_NEAR(static_cast<double>(made[1]) / made[0], 3, 0.4) << "where all finish in one step it has no work";
+}
+
+// As of an answer that was canceled.
+TEST_F(MaskTurnsTest, AMaskThatNobodyAsksForAnyMoreIsForgotten) {
+  MaskTurns turns;
+  {
+    Matcher gone = Expensive();
+    EXPECT_FALSE(turns.Prepare(std::vector<MaskRequest>{{&gone, greedy_, kOne}}, kMaskPieceMin));
+  }
+  EXPECT_TRUE(turns.Prepare({}));
+}
+
+TEST_F(MaskTurnsTest, AStepTooSmallForAPieceMakesOne) {
   std::vector<Matcher> matchers(3, Expensive());
   std::vector<MaskRequest> requests;
-  for (Matcher& matcher : matchers) requests.push_back({&matcher, &kGreedy, &kMany});
+  for (Matcher& matcher : matchers) requests.push_back({&matcher, greedy_, kMany});
   Matcher other = Expensive();
-  requests.push_back({&other, &kOther, &kOne});
+  requests.push_back({&other, other_, kOne});
   MaskTurns turns;
   int steps = 1;
   while (steps < 10'000 && !turns.Prepare(requests, kMaskPieceMin)) ++steps;
@@ -132,7 +164,7 @@ TEST_F(MaskTurnsTest, WhatAPieceRepeatsCountsForItAlone) {
 
 TEST_F(MaskTurnsTest, MasksThatAreThereNeedNoSteps) {
   Matcher matcher = Cheap();
-  const std::vector<MaskRequest> requests = {{&matcher, &kOther, &kOne}};
+  const std::vector<MaskRequest> requests = {{&matcher, other_, kOne}};
   MaskTurns turns;
   EXPECT_TRUE(turns.Prepare({}, 0));
   EXPECT_FALSE(turns.Prepare(requests, 0));

@@ -1,159 +1,79 @@
 #include "runner/engine/shares/sampling_share.h"
 
 #include <algorithm>
-#include <iterator>
-#include <numeric>
-#include <utility>
+#include <tuple>
 
 namespace quire::runner::engine {
 
-SamplingShare::Party& SamplingShare::PartyOf(const Sequence& sequence) {
-  const auto found = std::ranges::find_if(
-      parties_, [&](const Party& party) { return party.name != nullptr && *party.name == *sequence.party; });
-  if (found != parties_.end()) return *found;
-  Account& account = accounts_[*sequence.party];
-  account.step = steps_;
-  Party& party = parties_.emplace_back();
-  party.name = sequence.party;
-  party.account = &account;
-  party.weight = sequence.weight;
-  return party;
+void SamplingShare::FindParties(std::span<Sequence> sequences) {
+  for (const Party& party : parties_) {
+    if (party.uncharged != Time::zero()) accounts_.Charge(party.id, party.uncharged.count());
+  }
+  parties_.clear();
+  std::ranges::sort(sequences, {}, [](const Sequence& one) {
+    return std::tuple(one.party->number(), !one.samples, one.last_sampled, one.index);
+  });
+  for (Sequence& sequence : sequences) {
+    sequence.sits_out = false;
+    if (parties_.empty() || parties_.back().id != *sequence.party) parties_.emplace_back(*sequence.party);
+    if (!sequence.samples) continue;
+    Party& party = parties_.back();
+    if (party.next.empty()) party.next = std::span(&sequence, 0);
+    party.next = std::span(party.next.data(), party.next.size() + 1);
+    party.needs += CostOf(sequence);
+  }
 }
 
-SamplingShare::Time SamplingShare::CostOf(const Sequence& sequence) const {
-  return sequence.cost > Time::zero() ? sequence.cost : allowance_;
+SamplingShare::Time SamplingShare::HoldBack() {
+  const auto per_weight = [](const Party& party) { return party.needs / party.id.weight(); };
+  std::ranges::sort(parties_, {}, per_weight);
+  int64_t weights = 0;
+  for (const Party& party : parties_) weights += party.id.weight();
+  Time left = allowance_;
+  held_.clear();
+  for (const Party& party : parties_) {
+    const int32_t weight = party.id.weight();
+    if (parties_.size() > 1 && party.needs > left * weight / weights) {
+      held_.push_back(party.id);
+      for (Sequence& sequence : party.next) sequence.sits_out = true;
+      continue;
+    }
+    left -= party.needs;
+    weights -= weight;
+  }
+  return left;
 }
 
 void SamplingShare::Plan(std::span<Sequence> sequences) {
-  ++steps_;
-  parties_.clear();
-  for (Sequence& sequence : sequences) {
-    sequence.sits_out = false;
-    Party& party = PartyOf(sequence);
-    if (sequence.samples) party.predicted += CostOf(sequence);
-  }
-  const size_t present = parties_.size();
-  if (present == 0) {
-    accounts_.clear();
-    return;
-  }
-  AddDebtors();
-  DivideStep();
-  if (present > 1) {
-    while (!Choose(sequences)) DivideStep();
-    return;
-  }
-  for (Party& party : parties_) {
-    if (party.account == nullptr) continue;
-    party.account->debt = Time::zero();
-    party.room = Time::max();
+  FindParties(sequences);
+  Time left = HoldBack() - overdrawn_;
+  accounts_.SetActive(held_);
+  bool any_goes_on = std::ranges::any_of(
+      sequences, [](const Sequence& one) { return one.samples ? !one.sits_out : !one.waits; });
+  const auto has_more = [this](const fair::PartyId& id) { return !PartyOf(id).next.empty(); };
+  while (left > Time::zero() || !any_goes_on) {
+    const fair::PartyId* const id = accounts_.Next(has_more);
+    if (id == nullptr) break;
+    Party& party = PartyOf(*id);
+    Sequence& next = party.next.front();
+    party.next = party.next.subspan(1);
+    next.sits_out = false;
+    any_goes_on = true;
+    const Time cost = CostOf(next);
+    accounts_.Charge(party.id, cost.count());
+    party.uncharged -= cost;
+    left -= cost;
   }
 }
 
-// Leaving pays nothing off but what the steps since leave.
-void SamplingShare::AddDebtors() {
-  const auto is_absent = [this](const auto& entry) { return entry.second.step != steps_; };
-  std::erase_if(accounts_,
-                [&](const auto& entry) { return is_absent(entry) && entry.second.debt <= Time::zero(); });
-  const auto least = [&] {
-    return std::ranges::min_element(
-        accounts_, {}, [&](const auto& entry) { return is_absent(entry) ? entry.second.debt : Time::max(); });
-  };
-  auto absent = static_cast<size_t>(std::ranges::count_if(accounts_, is_absent));
-  for (; absent > kDebtorsMax; --absent) accounts_.erase(least());
-  if (absent == 0) return;
-  Party& debtors = parties_.emplace_back();
-  for (const auto& entry : accounts_) {
-    if (is_absent(entry)) debtors.predicted += entry.second.debt;
-  }
+void SamplingShare::Charge(const fair::PartyId& id, Time took) {
+  if (parties_.size() < 2) return;  // it is alone
+  PartyOf(id).uncharged += took;
+  overdrawn_ += took;
 }
-
-void SamplingShare::PayDebtors(Time paid) {
-  for (auto entry = accounts_.begin(); entry != accounts_.end() && paid > Time::zero();) {
-    Account& account = entry->second;
-    const bool absent = account.step != steps_;
-    const Time now = absent ? std::min(account.debt, paid) : Time::zero();
-    account.debt -= now;
-    paid -= now;
-    entry = absent && account.debt <= Time::zero() ? accounts_.erase(entry) : std::next(entry);
-  }
-}
-
-void SamplingShare::DivideStep() {
-  double weights = 0;
-  for (const Party& party : parties_) weights += party.weight;
-  std::ranges::sort(parties_, {}, [](const Party& party) {
-    return static_cast<double>(party.Need().count()) / party.weight;
-  });
-  Time left = step_left_ = allowance_;
-  for (Party& party : parties_) {
-    const auto part = static_cast<int64_t>(static_cast<double>(left.count()) * party.weight / weights);
-    const Time granted = std::min(party.Need(), Time(part));
-    weights -= party.weight;
-    left -= granted;
-    Grant(party, granted);
-  }
-}
-
-void SamplingShare::Grant(Party& party, Time granted) {
-  if (party.account == nullptr) {
-    PayDebtors(granted);
-    party.predicted -= granted;
-    return;
-  }
-  Time& debt = party.account->debt;
-  // Several that have waited together must not go on together.
-  party.holds = debt < Time::zero() || party.Need() > granted;
-  const Time paid = std::clamp(debt, Time::zero(), granted);
-  debt -= paid;
-  party.room = granted - paid + std::max(-debt, Time::zero());
-  if (!party.holds) step_left_ -= party.room;
-}
-
-bool SamplingShare::Choose(std::span<Sequence> sequences) {
-  order_.resize(sequences.size());
-  std::iota(order_.begin(), order_.end(), size_t{0});
-  std::ranges::sort(order_, {}, [&](size_t i) { return std::pair(sequences[i].last_sampled, i); });
-  for (Party& party : parties_) {
-    party.left = party.room;
-    party.deferred = false;
-  }
-  Time left = step_left_;
-  bool any_sits_out = false, any_goes_on = false;
-  for (const size_t i : order_) {
-    Sequence& sequence = sequences[i];
-    if (!sequence.samples) {
-      any_goes_on |= !sequence.waits;
-      continue;
-    }
-    Party& party = PartyOf(sequence);
-    sequence.sits_out = party.holds && (party.left <= Time::zero() || left <= Time::zero());
-    any_sits_out |= sequence.sits_out;
-    any_goes_on |= !sequence.sits_out;
-    if (sequence.sits_out) {
-      party.deferred |= party.left > Time::zero();
-    } else if (party.holds) {
-      party.left -= CostOf(sequence);
-      left -= CostOf(sequence);
-    }
-  }
-  return any_goes_on || !any_sits_out;
-}
-
-void SamplingShare::Charge(const std::string& party, Time took) { accounts_.at(party).spent += took; }
 
 void SamplingShare::EndStep(Time computed) {
-  for (const Party& party : parties_) {
-    if (party.account == nullptr) continue;
-    Account& account = *party.account;
-    const Time rest = party.room - std::exchange(account.spent, {});
-    account.debt = std::max(account.debt, Time::zero());  // the room has the credit
-    if (rest < Time::zero()) {
-      account.debt -= rest;
-    } else if (party.deferred) {
-      account.debt = -std::min(rest, allowance_);
-    }
-  }
+  overdrawn_ = std::max(overdrawn_ - allowance_, Time::zero());
   allowance_ = std::max(computed, kStepMin);
 }
 

@@ -4,13 +4,9 @@
 // what that takes: a sampler that sorts the vocabulary, a grammar, stop strings. While several parties run,
 // the time that they spend on it in a step is bounded by the time of the step's other work and one token, and
 // on average without that token, so that a stream's gap is at most twice what it is beside a cheap sampler.
-// That time is divided by weight; who needs less than its part leaves the rest to the others and never waits.
-// A party that took more is in debt and sits out until its parts have paid it; one whose turn another's token
-// took has credit. Parties that leave in debt share one part until it is paid, so that the debts of many take
-// no more from a step than that of one. A token whose time nobody knows, as a first one, counts as a whole
-// step: at most one of those is chosen beside the parties that need less than their part. A party alone is
-// never held back, and of several in debt one always goes on. Which step a token belongs to does not change
-// it.
+// Who needs no more than its part of that time never waits; the others take turns in what is left. A token
+// whose time nobody knows, as a first one, counts as a whole step. A party alone is never held back, and
+// something always goes on. Which step a token belongs to does not change it.
 //
 // No clock: times are given. Engine thread only.
 #pragma once
@@ -20,9 +16,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
-#include <unordered_map>
 #include <vector>
+
+#include "api/base/fair/party.h"
+#include "runner/engine/shares/party_accounts.h"
 
 namespace quire::runner::engine {
 
@@ -31,14 +28,11 @@ class SamplingShare {
   using Time = std::chrono::nanoseconds;
   // A step's sampling may take this in any case.
   static constexpr Time kStepMin = std::chrono::milliseconds(10);
-  // Bounds the debts of parties that left; beyond it the least debts are forgotten.
-  static constexpr size_t kDebtorsMax = 256;
 
   // A running sequence whose reader takes its tokens.
   struct Sequence {
     size_t index = 0;  // of the caller's
-    const std::string* party = nullptr;
-    double weight = 1;          // of the party
+    const fair::PartyId* party = nullptr;
     bool samples = false;       // the next step may sample its next token
     bool waits = false;         // else: nothing of it is computed, but its party is there
     Time cost{};                // of its next token, by its last one or others like it; 0: unknown
@@ -47,47 +41,36 @@ class SamplingShare {
   };
 
   // Before a step. Of parties that may sample only some of their sequences those go first that have waited
-  // longest.
+  // longest. Reorders the sequences.
   void Plan(std::span<Sequence> sequences);
   // A sequence of a planned party was sampled.
-  void Charge(const std::string& party, Time took);
+  void Charge(const fair::PartyId& party, Time took);
   // `computed`: what the step took beside sampling.
   void EndStep(Time computed);
 
-  size_t accounts() const { return accounts_.size(); }  // of parties that run, or are in debt
+  size_t accounts() const { return accounts_.size(); }
 
  private:
-  struct Account {
-    Time debt{};   // negative: credit
-    Time spent{};  // in this step
-    uint64_t step = 0;
-  };
   struct Party {
-    const std::string* name = nullptr;  // null: all that left in debt
-    Account* account = nullptr;
-    double weight = 1;
-    Time predicted{};
-    Time room{};            // for sampling in this step
-    Time left{};            // of it
-    bool holds = false;     // not all of its sequences go on
-    bool deferred = false;  // some sit out though it has room
-    // Credit is for a later step in which others leave it room: it does not lower a part.
-    Time Need() const { return predicted + (account == nullptr ? Time{} : std::max(account->debt, Time{})); }
+    fair::PartyId id;
+    std::span<Sequence> next = {};  // of it, those that it may yet sample
+    Time needs{};
+    Time uncharged{};  // of the step; negative: what it was charged and has not spent
   };
-  Party& PartyOf(const Sequence& sequence);
-  Time CostOf(const Sequence& sequence) const;
-  void AddDebtors();
-  void PayDebtors(Time paid);
-  void DivideStep();
-  void Grant(Party& party, Time granted);
-  bool Choose(std::span<Sequence> sequences);  // false: all sit out
+  Party& PartyOf(const fair::PartyId& id) { return *std::ranges::find(parties_, id, &Party::id); }
+  Time CostOf(const Sequence& sequence) const {
+    return sequence.cost > Time::zero() ? sequence.cost : allowance_;
+  }
+  void FindParties(std::span<Sequence> sequences);
+  Time HoldBack();  // those that need more than their part; what the others leave them
 
-  std::unordered_map<std::string, Account> accounts_;
-  std::vector<Party> parties_;  // of this step
-  std::vector<size_t> order_;
-  Time allowance_ = kStepMin;  // of all parties in this step
-  Time step_left_{};           // of it, for parties that hold sequences back
-  uint64_t steps_ = 0;
+  static constexpr Time kTokenTime = std::chrono::milliseconds(50);  // one that sorts a large vocabulary
+
+  PartyAccounts accounts_{kTokenTime.count()};
+  std::vector<Party> parties_;       // of this step
+  std::vector<fair::PartyId> held_;  // of them
+  Time allowance_ = kStepMin;        // of all parties in this step
+  Time overdrawn_{};                 // what parties beside others have had beyond the allowances so far
 };
 
 }  // namespace quire::runner::engine

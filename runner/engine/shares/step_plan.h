@@ -18,7 +18,7 @@ struct SequenceState {
   bool scored = false;         // its prompt tokens have their logits computed
 };
 
-// The planner's view of a party (fair_share.h).
+// The planner's view of a party (party_accounts.h).
 struct PartyState {
   double virtual_time = 0;  // tokens so far, divided by the weight
   double weight = 1;

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "api/base/fair/party.h"
 #include "api/base/ids.h"
 #include "cache/hybrid_cache.h"
 #include "cache/snapshot_store.h"
@@ -99,8 +100,9 @@ struct RunningRequest {
 // Owned by the engine, in its waiting or its running list. Engine thread only.
 struct ActiveRequest {
   std::unique_ptr<ActiveGeneration> generation;
-  std::string party;   // whom it counts for in fairness, and whose places in the batch it takes (api::Client)
-  std::string member;  // and who of the party
+  fair::PartyId
+      party;  // whom it counts for in fairness, and whose places in the batch it takes (api::Client)
+  uint64_t member = 0;                  // and who of the party
   std::string isolation;                // whose cached prefixes it may see
   uint64_t arrival = 0;                 // order among all requests of this runner
   std::vector<int32_t> boundaries;      // offsets of message ends in the prompt, ascending

@@ -19,7 +19,7 @@ size_t SequenceBytes(const cache::Layout& layout, int64_t tokens, int64_t batch)
 size_t SharedBytes(const cache::Layout& layout, int64_t tokens);
 
 struct WaitingState {
-  double virtual_time = 0;  // of its party (fair_share.h)
+  double virtual_time = 0;  // of its party (EngineState::VirtualTime)
   uint64_t arrival = 0;
   bool preempted = false;
   bool follows = false;    // waits for another request to compute what both begin with, or for its reader

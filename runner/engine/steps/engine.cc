@@ -182,13 +182,13 @@ void Engine::Enter(PromptBuilt built) {
   auto request = std::make_unique<ActiveRequest>();
   request->embedding = *std::move(embedding);
   request->reuses = !request->embedding || request->embedding->pooling == models::Pooling::kLast;
-  request->party = built.request.client.party.name();
-  request->member = built.request.client.Member();
+  request->party = built.request.client.party;
+  const std::string member = built.request.client.Member();
+  request->member = member.empty() ? 0 : std::hash<std::string>()(member);
   request->isolation = built.request.client.IsolationKey();
   request->boundaries = std::move(built.prompt->boundaries);
   request->restore_points = std::move(built.prompt->restore_points);
   PromptImages::Set(std::move(built.prompt->images), built.request, *request);
-  state_.shares.Enter(request->party, built.request.client.party.weight());
   ActiveGeneration::Setup setup{id, std::move(built.request), std::move(*built.prompt), built.arrived,
                                 std::move(built.resume)};
   request->generation = std::make_unique<ActiveGeneration>(

@@ -4,8 +4,6 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <string>
-#include <string_view>
 #include <unordered_map>
 #include <utility>
 
@@ -21,6 +19,8 @@ constexpr int32_t kHeadroomTokens = 64;
 constexpr size_t kPausedPart = 4;
 // A reader that has taken nothing for so long gives up its place if others wait.
 constexpr auto kStalledAfter = std::chrono::seconds(1);
+
+PartyMember OwnerOf(const ActiveRequest& request) { return {request.party.number(), request.member}; }
 
 int64_t WorkOf(const ActiveRequest& request) {
   return request.embedding ? request.generation->sequence().prompt_tokens() : request.generation->WorkLeft();
@@ -41,7 +41,6 @@ size_t Admission::Remove(const std::function<bool(const ActiveRequest&)>& ends) 
       if (!ends(*request)) return false;
       drafts_.End(*request);
       state_.prefixes.StorePrefix(*request);
-      state_.shares.Exit(request->party);
       paused_ = false;
       return true;
     });
@@ -111,7 +110,7 @@ std::vector<Place> Admission::Places() const {
   for (const auto& request : state_.running) {
     const auto since = request->running().stalled_since;
     const bool stalled = since && Clock::now() - *since >= kStalledAfter;
-    places.push_back({.party = request->party,
+    places.push_back({.party = request->party.number(),
                       .arrival = request->arrival,
                       .stalled = stalled,
                       .exact = request->running().cached.exact,
@@ -146,7 +145,7 @@ std::optional<Admission::Choice> Admission::ChooseForPlaces(Claim claim, const C
   const PlaceCounts counts(places);
   std::vector<WaitingState> states = candidates.waiting;
   for (size_t i = 0; claim != Claim::kStalledPlace && i < states.size(); ++i) {
-    const std::string& party = state_.waiting[i]->party;
+    const uint64_t party = state_.waiting[i]->party.number();
     const bool has_claim = claim == Claim::kIdleParty
                                ? counts.OfParty(party) == 0
                                : !states[i].has_place && counts.LargestMemberOf(party) > 1;
@@ -156,7 +155,7 @@ std::optional<Admission::Choice> Admission::ChooseForPlaces(Claim claim, const C
   if (!next) return std::nullopt;
   size_t left = candidates.memory_is_taken ? 0 : MemoryLeft();
   const size_t bytes = states[*next].bytes;
-  const PartyMember owner{state_.waiting[*next]->party, state_.waiting[*next]->member};
+  const PartyMember owner = OwnerOf(*state_.waiting[*next]);
   auto leaving = PlacesToGive(places, owner, bytes - std::min(bytes, left));
   // It is memory that the rule does not find.
   if (leaving.empty() && PausedBytes() > 0 && !PlacesToGive(places, owner, 0).empty()) {
@@ -176,7 +175,7 @@ std::optional<Admission::Choice> Admission::ChooseByRotation(const Candidates& c
     const WaitingState& state = candidates.waiting[i];
     const ActiveRequest& request = *state_.waiting[i];
     if (state.preempted || state.follows || state.has_place) continue;
-    rotating.push_back({.owner = {request.party, request.member},
+    rotating.push_back({.owner = OwnerOf(request),
                         .arrival = request.arrival,
                         .waits_since = request.waiting().since,
                         .has_run = request.service.place_given > 0,
@@ -187,7 +186,7 @@ std::optional<Admission::Choice> Admission::ChooseByRotation(const Candidates& c
   const size_t left = candidates.memory_is_taken ? 0 : MemoryLeft();
   auto handover = rotation_.Choose(candidates.places, rotating, left, Clock::now());
   if (!handover) return std::nullopt;
-  return Choice{indexes[handover->next], std::move(handover->leaving), std::move(handover->scope)};
+  return Choice{indexes[handover->next], std::move(handover->leaving), handover->scope};
 }
 
 size_t Admission::MemoryLeft() const {
@@ -221,7 +220,7 @@ std::optional<size_t> Admission::PickNext(const Candidates& candidates) {
   const PlaceCounts counts(candidates.places);
   const size_t left = MemoryLeft();
   for (size_t i = 0; i < states.size(); ++i) {
-    const PartyMember owner{state_.waiting[i]->party, state_.waiting[i]->member};
+    const PartyMember owner = OwnerOf(*state_.waiting[i]);
     states[i].crowded = owner != PartyMember{} &&
                         std::cmp_greater_equal(counts.Of(owner), PlacesOfOne(state_.limits.running_max));
   }
@@ -237,21 +236,21 @@ void Admission::LimitToOwnMemory(const PlaceCounts& counts, size_t left,
   const cache::OwnerShares::Due due = owners.BytesDue(state_.limits.cache_bytes);
   if (due.total == 0) return;
   using Order = std::pair<bool, uint64_t>;  // as NextToAdmit() has it within a party
-  std::unordered_map<std::string_view, Order> without_room;
+  std::unordered_map<uint64_t, Order> without_room;
   const auto order = [&](size_t i) { return Order(states[i].has_place, states[i].arrival); };
   const auto looks_for_room = [&](size_t i) {
     return !states[i].preempted && !states[i].follows && !states[i].crowded && states[i].bytes > 0;
   };
   for (size_t i = 0; i < states.size(); ++i) {
-    const std::string& party = state_.waiting[i]->party;
-    if (!looks_for_room(i) || counts.OfParty(party) == 0) continue;
-    const size_t others = owners.BytesDueToOthers(due, party);
+    const fair::PartyId& party = state_.waiting[i]->party;
+    if (!looks_for_room(i) || counts.OfParty(party.number()) == 0) continue;
+    const size_t others = owners.BytesDueToOthers(due, party.name());
     if (others == 0 || states[i].bytes <= left - std::min(left, others)) continue;
-    const auto [first, is_new] = without_room.try_emplace(party, order(i));
+    const auto [first, is_new] = without_room.try_emplace(party.number(), order(i));
     if (!is_new) first->second = std::min(first->second, order(i));
   }
   for (size_t i = 0; i < states.size(); ++i) {
-    const auto first = without_room.find(state_.waiting[i]->party);
+    const auto first = without_room.find(state_.waiting[i]->party.number());
     if (first != without_room.end() && looks_for_room(i) && order(i) >= first->second)
       states[i].crowded = true;
   }
@@ -264,13 +263,13 @@ std::vector<WaitingState> Admission::WaitingStates(const std::vector<Place>& pla
   for (const auto& request : state_.waiting) {
     WaitingRequest& waits = request->waiting();
     if (waits.leader && !StillFollows(*request)) waits.leader.reset();
-    states.push_back({.virtual_time = state_.shares.Of(request->party).virtual_time,
+    states.push_back({.virtual_time = state_.VirtualTime(request->party),
                       .arrival = request->arrival,
                       .preempted = waits.preempted,
                       .follows = waits.leader.has_value() || request->generation->backpressured() ||
                                  !request->generation->replayed() || !waits.images_ready ||
                                  waits.tier_until.has_value(),
-                      .has_place = counts.Of({request->party, request->member}) > 0,
+                      .has_place = counts.Of(OwnerOf(*request)) > 0,
                       .bytes = waits.paused ? 0 : BytesFor(*request)});
   }
   return states;

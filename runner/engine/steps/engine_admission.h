@@ -8,7 +8,6 @@
 #include <optional>
 #include <vector>
 
-#include "runner/engine/shares/place_rotation.h"
 #include "runner/engine/shares/place_share.h"
 #include "runner/engine/steps/admission.h"
 #include "runner/engine/steps/engine_draft.h"

@@ -26,7 +26,7 @@ void Drafts::Start(ActiveRequest& request, const PrefixReuse::Outcome& reuse) {
        .boundaries = request.boundaries,
        .neighbor = reuse.source == nullptr ? nullptr : reuse.source->running().draft.state.get(),
        .shared = reuse.reused,
-       .owner = request.party});
+       .owner = request.party.name()});
 }
 
 void Drafts::End(ActiveRequest& request) {

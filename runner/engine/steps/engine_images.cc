@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <span>
-#include <string>
 #include <tuple>
 #include <utility>
 
@@ -58,11 +57,11 @@ void PromptImages::StartPass() {
     if (!waits.images_ready && !waits.paused && !waits.tier_until) requests.push_back(request.get());
   }
   const auto order = [&](const ActiveRequest* request) {
-    return std::tuple(state_.shares.Of(request->party).virtual_time, request->arrival);
+    return std::tuple(state_.VirtualTime(request->party), request->arrival);
   };
   std::ranges::sort(requests, {}, order);
   std::vector<SharedImage> wanted;
-  std::vector<const std::string*> parties;
+  std::vector<const fair::PartyId*> parties;
   for (const ActiveRequest* request : requests) {
     const auto& [spans, encoded, encodes_all] = request->images;
     const int32_t reusable = encodes_all ? 0 : state_.prefixes.Reusable(*request, state_.running);
@@ -77,7 +76,7 @@ void PromptImages::StartPass() {
   }
   if (wanted.empty()) return;
   const size_t begun = encoder_->Start(wanted);
-  for (size_t i = 0; i < begun; ++i) state_.shares.Charge(*parties[i], wanted[i]->tokens());
+  for (size_t i = 0; i < begun; ++i) state_.Charge(*parties[i], wanted[i]->tokens());
 }
 
 bool PromptImages::Encode() {

@@ -68,7 +68,7 @@ ipc::InspectedNode Describe(const cache::NodeView& view, Clock::time_point now, 
           .idle_ms = Milliseconds(now - view.used)};
 }
 
-ipc::InspectedSequence DescribeSequence(const ActiveRequest& request, bool runs, const FairShare& shares) {
+ipc::InspectedSequence DescribeSequence(const ActiveRequest& request, bool runs, const EngineState& state) {
   const ActiveGeneration& generation = *request.generation;
   const auto wait = generation.backpressured() ? ipc::WaitReason::kReader
                     : runs                     ? ipc::WaitReason::kNone
@@ -82,7 +82,7 @@ ipc::InspectedSequence DescribeSequence(const ActiveRequest& request, bool runs,
           .computed_tokens = runs ? generation.sequence().computed() : 0,
           .output_tokens = generation.output_tokens(),
           .prefill_ns = prefill ? std::max<int64_t>(prefill->count(), 1) : 0,
-          .virtual_time = std::llround(std::max(shares.Of(request.party).virtual_time, 0.0))};
+          .virtual_time = std::llround(std::max(state.VirtualTime(request.party), 0.0))};
 }
 
 }  // namespace
@@ -120,7 +120,7 @@ ipc::EngineInspected InspectEngine(const EngineState& state, const BatchStep& st
   for (const auto& [list, runs] : {std::pair{&state.running, true}, std::pair{&state.waiting, false}}) {
     for (const auto& request : *list) {
       if (answer.sequences.size() < limit)
-        answer.sequences.push_back(DescribeSequence(*request, runs, state.shares));
+        answer.sequences.push_back(DescribeSequence(*request, runs, state));
     }
   }
   return answer;

@@ -469,7 +469,8 @@ TEST(EngineFairness, AKeysWeightIsItsShareBesideOthers) {
   for (int i = 0; i < 16; ++i) {
     for (const int32_t weight : {1, 3}) {
       auto request = Greedy(Words(100, 100 + i), 8);
-      request.client.party = fair::PartyNamed(weight == 3 ? "heavy" : "light", weight);
+      request.client.tenant = weight == 3 ? "heavy" : "light";  // who finds no prefixes of the other
+      request.client.party = fair::PartyNamed(request.client.tenant, weight);
       all.push_back(harness.Submit(std::move(request)));
       if (weight == 3) heavy.insert(all.back());
     }

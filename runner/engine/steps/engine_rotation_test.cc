@@ -1,4 +1,4 @@
-// Members of a party that take turns at its places (place_rotation.h): who is served, and that no answer
+// Members of a party that take turns at its places (place_share.h): who is served, and that no answer
 // shows it.
 
 #include <gtest/gtest.h>

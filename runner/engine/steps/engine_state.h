@@ -12,8 +12,9 @@
 #include "cache/hybrid_cache.h"
 #include "runner/draft/drafter.h"
 #include "runner/engine/prompt/loaded_model.h"
-#include "runner/engine/shares/fair_share.h"
-#include "runner/engine/shares/place_rotation.h"
+#include "runner/engine/shares/party_accounts.h"
+#include "runner/engine/shares/place_share.h"
+#include "runner/engine/shares/prefill_budget.h"
 #include "runner/engine/steps/active_request.h"
 #include "runner/engine/steps/prefix_reuse.h"
 #include "runner/kernels/thread_pool.h"
@@ -47,6 +48,9 @@ struct EngineState {
               std::unique_ptr<cache::HybridCache> caches, std::unique_ptr<draft::Drafter> draft_source);
 
   std::expected<void, std::string> CheckInvariants() const;
+  void Charge(const fair::PartyId& party, int64_t tokens) { shares.Charge(party, tokens * kTokenCost); }
+  // Tokens so far, divided by the weight: the least is next.
+  double VirtualTime(const fair::PartyId& party) const { return shares.TimeOf(party) / kTokenCost; }
 
   LoadedModel model;
   const EngineLimits limits;
@@ -56,9 +60,10 @@ struct EngineState {
   const std::unique_ptr<draft::Drafter> drafter;  // outlives all draft states; null: none
   const int32_t context_max;                      // tokens of the longest sequence that the caches can hold
 
-  ActiveRequests waiting;  // in order of arrival, preempted ones anywhere
-  ActiveRequests running;  // in order of admission
-  FairShare shares;        // of everyone in both
+  ActiveRequests waiting;                                      // in order of arrival, preempted ones anywhere
+  ActiveRequests running;                                      // in order of admission
+  static constexpr int64_t kTokenCost = 1 << 16;               // weights up to 1,000,000 divide it
+  PartyAccounts shares{StepTarget().tokens_max * kTokenCost};  // of everyone in both
 };
 
 }  // namespace quire::runner::engine

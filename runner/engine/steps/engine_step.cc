@@ -16,18 +16,18 @@ namespace quire::runner::engine {
 void BatchStep::PlanNext(std::vector<StepItem>& items) {
   auto& states = scratch_.states;
   auto& parties = scratch_.parties;
-  auto& names = scratch_.names;
+  auto& ids = scratch_.ids;
   states.clear();
   parties.clear();
-  names.clear();
+  ids.clear();
   int32_t decoding = 0;
   for (const auto& request : state_.running) {
     const ActiveGeneration& generation = *request->generation;
     size_t party = 0;
-    while (party < names.size() && *names[party] != request->party) ++party;
-    if (party == names.size()) {
-      names.push_back(&request->party);
-      parties.push_back(state_.shares.Of(request->party));
+    while (party < ids.size() && *ids[party] != request->party) ++party;
+    if (party == ids.size()) {
+      ids.push_back(&request->party);
+      parties.push_back({state_.VirtualTime(request->party), static_cast<double>(request->party.weight())});
     }
     const int32_t prefill_left = generation.sequence().prefill_left();
     states.push_back({.prefill_left = prefill_left - (prefill_left > 0 && SamplesLater(*request) ? 1 : 0),
@@ -105,7 +105,6 @@ void BatchStep::ShareSampling() {
     if (!last_sampled) last_sampled = counters_.steps;
     sequences.push_back({.index = i,
                          .party = &request.party,
-                         .weight = state_.shares.Of(request.party).weight,
                          .samples = !request.embedding && generation.choice().has_mask() &&
                                     generation.sequence().prefill_left() <= prompt_max,
                          .waits = Pauses(request),
@@ -131,7 +130,7 @@ bool BatchStep::PrepareMasks() {
   masks.clear();
   for (const auto& request : state_.running) {
     if (auto* const matcher = request->generation->choice().PlanMask()) {
-      masks.push_back({matcher, &request->party, &request->member});
+      masks.push_back({matcher, request->party, request->member});
     }
   }
   return mask_turns_.Prepare(masks);
@@ -139,7 +138,7 @@ bool BatchStep::PrepareMasks() {
 
 // Ends the largest answer of the party whose answers have the most.
 void BatchStep::BoundParseMemory() {
-  const auto sum = [this](const std::string* party) {
+  const auto sum = [this](const fair::PartyId* party) {
     size_t bytes = 0;
     for (const auto* list : {&state_.running, &state_.waiting}) {
       for (const auto& request : *list) {
@@ -166,13 +165,15 @@ void BatchStep::BoundParseMemory() {
 
 // A party of which the engine can do nothing does not hold the others' virtual times back.
 void BatchStep::UpdateShares() {
-  auto& requests = scratch_.shares;
-  requests.clear();
-  for (const auto& request : state_.running) requests.push_back({&request->party, !Pauses(*request)});
-  for (const auto& request : state_.waiting) {
-    requests.push_back({&request->party, !request->generation->backpressured()});
+  auto& parties = scratch_.going_on;
+  parties.clear();
+  for (const auto& request : state_.running) {
+    if (!Pauses(*request)) parties.push_back(request->party);
   }
-  state_.shares.Update(requests);
+  for (const auto& request : state_.waiting) {
+    if (!request->generation->backpressured()) parties.push_back(request->party);
+  }
+  state_.shares.SetActive(parties);
 }
 
 // Reserves the memory of the step, preempting as need be; `items` may shrink. Null when nobody can go on.
@@ -285,7 +286,7 @@ void BatchStep::Advance(const std::vector<StepItem>& items, int32_t prefill) {
         request.generation->sequence().prompt_tokens() - request.generation->sequence().computed();
     counters_.prompt_tokens_computed += static_cast<uint64_t>(std::clamp(prompt_left, 0, item.tokens));
     counters_.tokens_computed += static_cast<uint64_t>(item.tokens);
-    state_.shares.Charge(request.party, item.tokens);
+    state_.Charge(request.party, item.tokens);
     if (request.running().draft.open) continue;  // how many of them belong to it is yet to be seen
     request.generation->Computed(item.tokens);
     PromptImages::Release(request);

@@ -11,7 +11,6 @@
 
 #include "cache/hybrid_cache.h"
 #include "runner/constraint/mask_turns.h"
-#include "runner/engine/shares/fair_share.h"
 #include "runner/engine/shares/prefill_budget.h"
 #include "runner/engine/shares/sampling_share.h"
 #include "runner/engine/shares/step_plan.h"
@@ -88,10 +87,10 @@ class BatchStep {
   struct Scratch {
     std::vector<SequenceState> states;      // of the running ones
     std::vector<PartyState> parties;        // that have a running request
-    std::vector<const std::string*> names;  // theirs
+    std::vector<const fair::PartyId*> ids;  // theirs
     std::vector<SamplingShare::Sequence> sampling;
     std::vector<constraint::MaskRequest> masks;
-    std::vector<FairShare::Request> shares;  // of running and waiting ones
+    std::vector<fair::PartyId> going_on;
     std::vector<StepItem> items;
     std::vector<cache::Append> appends;
     models::Batch batch;

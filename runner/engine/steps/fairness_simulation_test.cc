@@ -1,5 +1,5 @@
 // Who computes and who has a place, over random requests of parties of all weights, in steps without a clock:
-// the engine's rules (fair_share.h, step_plan.h, admission.h, place_share.h, place_rotation.h) without its
+// the engine's rules (party_accounts.h, step_plan.h, admission.h, place_share.h) without its
 // models and caches. All follows from one seed; QUIRE_SIMULATION_SEEDS is how many there are,
 // QUIRE_SIMULATION_FIRST the first.
 //
@@ -8,18 +8,20 @@
 //    nobody loses the only place but to the rule for stalled readers or where nobody has two, and none is
 //    given more than one may have;
 //  - the same holds among the members of one party, the exchanges of an address;
-//  - where nobody has two, places change hands no more often than once in an interval (place_rotation.h), and
+//  - where nobody has two, places change hands no more often than once in an interval (PlaceRotation), and
 //    as often as that while members wait that have not run, so that a newer request with less work waits for
 //    one interval;
 //  - one whose prompt is in the batch is passed over for at most the tokens by which it was ahead of the
-//    others, by their weights, and one step of each; those that come meanwhile start at the least of all that
-//    go on, and what it decodes itself counts.
+//    others, by their weights, and one step of each; those that come meanwhile are not behind all that go on,
+//    and what it decodes itself counts.
 // In the end every request is served.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
+#include <limits>
 #include <map>
 #include <optional>
 #include <random>
@@ -27,9 +29,9 @@
 #include <utility>
 #include <vector>
 
+#include "api/base/fair/party.h"
 #include "api/base/testing/simulation_seeds.h"
-#include "runner/engine/shares/fair_share.h"
-#include "runner/engine/shares/place_rotation.h"
+#include "runner/engine/shares/party_accounts.h"
 #include "runner/engine/shares/place_share.h"
 #include "runner/engine/shares/step_plan.h"
 #include "runner/engine/steps/admission.h"
@@ -37,8 +39,9 @@
 namespace quire::runner::engine {
 namespace {
 
-constexpr std::array<double, 7> kWeights = {1, 1, 2, 4, 1, 0.5, 10};
-constexpr double kRounding = 1e-6;
+constexpr std::array<double, 7> kWeights = {1, 1, 2, 4, 1, 3, 10};
+constexpr int64_t kTokenCost = 1024;
+constexpr double kRounding = 0.01;
 constexpr size_t kWaitingMax = 32;
 constexpr auto kStepTime = std::chrono::milliseconds(40);
 constexpr size_t kStalls = 1;     // the party whose readers often stall
@@ -46,7 +49,7 @@ constexpr size_t kAddresses = 4;  // of the parties; the others are keys, which 
 
 struct SimulatedRequest {
   size_t party = 0;
-  std::string member = {};
+  uint64_t member = 0;
   uint64_t arrival = 0;
   int32_t prefill_left = 0;
   int32_t output_left = 0;
@@ -57,6 +60,7 @@ struct SimulatedRequest {
   bool produced = false;
 };
 
+uint64_t Number(size_t party) { return party + 1; }
 std::string PartyName(size_t party) { return std::string(1, static_cast<char>('a' + party)); }
 
 class FairnessSimulation {
@@ -79,6 +83,7 @@ class FairnessSimulation {
 
  private:
   using Requests = std::vector<SimulatedRequest>;
+  using Times = std::array<double, kWeights.size()>;                      // by party
   enum class Claim : uint8_t { kIdleParty, kIdleMember, kStalledPlace };  // as in Engine
   // For a party whose prompt is in the batch and got nothing: what others may get before it does, and what
   // they got.
@@ -89,7 +94,7 @@ class FairnessSimulation {
 
   int Below(int bound) { return static_cast<int>(random_() % static_cast<uint32_t>(bound)); }
   size_t Party() { return static_cast<size_t>(Below(static_cast<int>(kWeights.size()))); }
-  double VirtualTime(size_t party) const { return shares_.Of(PartyName(party)).virtual_time; }
+  double VirtualTime(size_t party) const { return shares_.TimeOf(ids_[party]) / kTokenCost; }
   bool HasRequests(size_t party) const {
     const auto of = [&](const SimulatedRequest& request) { return request.party == party; };
     return std::ranges::any_of(running_, of) || std::ranges::any_of(waiting_, of);
@@ -123,59 +128,18 @@ class FairnessSimulation {
   }
   void Arrive(size_t party, int exchange) {
     if (waiting_.size() >= kWaitingMax) return;
-    const double least = LeastVirtualTime(), greatest = GreatestVirtualTime();
-    const bool was_idle = !HasRequests(party);
-    const double before = VirtualTime(party);
-    shares_.Enter(PartyName(party), kWeights[party]);
-    goes_on_[party] = true;
-    if (was_idle) {
-      ASSERT_GE(VirtualTime(party), least) << "idling earned credit";
-      ASSERT_GE(VirtualTime(party), left_at_[party]) << "leaving paid off";
-      ASSERT_LE(VirtualTime(party), std::max(before, greatest) + kRounding) << "it starts behind all others";
-      for (auto& [other, turn] : turns_) {
-        if (other == party) continue;
-        turn.allowed += kWeights[party] * std::max(VirtualTime(other) - least, 0.0) + prefill_tokens_;
-      }
-    }
     waiting_.push_back({.party = party,
-                        .member = party < kAddresses ? std::to_string(exchange) : std::string(),
+                        .member = party < kAddresses ? 1 + static_cast<uint64_t>(exchange) : 0,
                         .arrival = ++arrivals_,
                         .prefill_left = 1 + Below(Below(8) == 0 ? 500 : 60),
                         .output_left = 1 + Below(Below(8) == 0 ? 60 : 12),
                         .waits_since = ++waits_});
   }
-  // Among all that go on: a party whose readers stall stands still.
-  double LeastVirtualTime() const {
-    double least = std::numeric_limits<double>::infinity();
-    for (size_t party = 0; party < kWeights.size(); ++party) {
-      if (goes_on_[party] && HasRequests(party)) least = std::min(least, VirtualTime(party));
-    }
-    return least == std::numeric_limits<double>::infinity() ? 0 : least;
-  }
-  // That a party ever had since somebody has requests.
-  double GreatestVirtualTime() {
-    for (size_t party = 0; party < kWeights.size(); ++party) {
-      if (HasRequests(party)) greatest_ = std::max(greatest_, VirtualTime(party));
-    }
-    return greatest_;
-  }
   void RemoveOne() {
     Requests& list = Below(2) == 0 ? waiting_ : running_;
     if (list.empty()) return;
     const auto one = list.begin() + Below(static_cast<int>(list.size()));
-    const size_t party = one->party;
     list.erase(one);
-    ExitOne(party);
-  }
-
-  // One request of the party has left the lists.
-  void ExitOne(size_t party) {
-    left_at_[party] = VirtualTime(party);
-    shares_.Exit(PartyName(party));
-    GreatestVirtualTime();
-    if (!idle()) return;
-    left_at_.fill(0);  // nobody is ahead of anybody
-    greatest_ = 0;
   }
 
   // ---- admission, as Engine::Admit without memory and prefixes ----
@@ -216,11 +180,11 @@ class FairnessSimulation {
         const size_t party = waiting_[i].party;
         if (claim == Claim::kIdleParty) states[i].follows |= PlacesOf(party) > 0;
         if (claim == Claim::kIdleMember)
-          states[i].follows |= states[i].has_place || counts.LargestMemberOf(names_[party]) < 2;
+          states[i].follows |= states[i].has_place || counts.LargestMemberOf(Number(party)) < 2;
       }
       const auto next = NextToAdmit(states, SIZE_MAX, !running_.empty());
       if (!next) continue;
-      *leaving = PlaceToGive(places, {names_[waiting_[*next].party], waiting_[*next].member});
+      *leaving = PlaceToGive(places, {Number(waiting_[*next].party), waiting_[*next].member});
       if (*leaving) return next;
     }
     return std::nullopt;
@@ -231,7 +195,7 @@ class FairnessSimulation {
     for (size_t i = 0; i < waiting_.size(); ++i) {
       const SimulatedRequest& request = waiting_[i];
       if (IsFollowing(request) || MemberPlaces(request) > 0) continue;
-      candidates.push_back({.owner = {names_[request.party], request.member},
+      candidates.push_back({.owner = {Number(request.party), request.member},
                             .arrival = request.arrival,
                             .waits_since = request.waits_since,
                             .has_run = request.given > 0,
@@ -251,11 +215,11 @@ class FairnessSimulation {
     ASSERT_EQ(handover.leaving.size(), 1U) << "memory is not scarce";
     PlaceRotation::Time& not_before = next_handover_at_[handover.scope];
     ASSERT_GE(now_, not_before) << "places change hands all the time";
-    const auto places = handover.scope.all ? std::ssize(running_) : PlacesOf(handover.scope.party[0] - 'a');
+    const auto places = handover.scope.all ? std::ssize(running_) : PlacesOf(handover.scope.party - 1);
     not_before = now_ + PlaceRotation::kTimeSlice / std::max<int64_t>(places, PlaceRotation::kPlacesMin);
     const RotationCandidate& next = candidates[handover.next];
     for (const SimulatedRequest& request : running_) {
-      if (!handover.scope.all && names_[request.party] != handover.scope.party) continue;
+      if (!handover.scope.all && Number(request.party) != handover.scope.party) continue;
       if (next.has_run && !request.produced) continue;
       ASSERT_LE(running_[handover.leaving.front()].given, request.given) << "the place was not the oldest";
     }
@@ -273,7 +237,7 @@ class FairnessSimulation {
   std::vector<Place> Places() const {
     std::vector<Place> places;
     for (const SimulatedRequest& request : running_) {
-      places.push_back({.party = names_[request.party],
+      places.push_back({.party = Number(request.party),
                         .arrival = request.arrival,
                         .stalled = request.stalled,
                         .member = request.member,
@@ -312,24 +276,47 @@ class FairnessSimulation {
   // ---- one step ----
 
   void UpdateShares() {
-    goes_on_.fill(false);
-    std::vector<FairShare::Request> requests;
-    for (const SimulatedRequest& request : running_) {
-      requests.push_back({&names_[request.party], !request.stalled});
-      goes_on_[request.party] |= !request.stalled;
+    const auto went_on = std::exchange(goes_on_, {});
+    for (const Requests* list : {&running_, &waiting_}) {
+      for (const SimulatedRequest& request : *list) goes_on_[request.party] |= !request.stalled;
     }
-    for (const SimulatedRequest& request : waiting_) {
-      requests.push_back({&names_[request.party], !request.stalled});
-      goes_on_[request.party] |= !request.stalled;
+    std::vector<fair::PartyId> active;
+    for (size_t party = 0; party < kWeights.size(); ++party) {
+      if (goes_on_[party]) active.push_back(ids_[party]);
     }
-    shares_.Update(requests);
+    const auto before = VirtualTimes();
+    shares_.SetActive(active);
+    const double greatest = std::ranges::max(before);
+    double least = std::numeric_limits<double>::infinity();
+    for (size_t party = 0; party < kWeights.size(); ++party) {
+      if (went_on[party] && goes_on_[party]) least = std::min(least, before[party]);
+      // What it owes is forgotten once the others have had as much, or nobody is left.
+      if (active.empty() || (!goes_on_[party] && VirtualTime(party) > last_[party])) last_[party] = 0;
+    }
+    for (size_t party = 0; party < kWeights.size(); ++party) {
+      if (went_on[party] || !goes_on_[party]) continue;
+      const double time = VirtualTime(party);
+      ASSERT_TRUE(std::isinf(least) || time >= least - kRounding) << "idling earned credit";
+      ASSERT_GE(time, last_[party] - kRounding) << "leaving paid off";
+      ASSERT_LE(time, greatest + kRounding) << "it starts behind all others";
+      for (auto& [other, turn] : turns_) {
+        if (other == party) continue;
+        turn.allowed += kWeights[party] * std::max(VirtualTime(other) - time, 0.0) + prefill_tokens_;
+      }
+    }
+  }
+  Times VirtualTimes() const {
+    Times times{};
+    for (size_t party = 0; party < times.size(); ++party) times[party] = VirtualTime(party);
+    return times;
   }
 
   void Compute() {
     UpdateShares();
     std::vector<SequenceState> states;
     std::vector<PartyState> parties;
-    for (size_t party = 0; party < kWeights.size(); ++party) parties.push_back(shares_.Of(PartyName(party)));
+    for (size_t party = 0; party < kWeights.size(); ++party)
+      parties.push_back({VirtualTime(party), kWeights[party]});
     for (const SimulatedRequest& request : running_) {
       states.push_back({.prefill_left = request.prefill_left,
                         .backpressured = request.stalled,
@@ -337,15 +324,24 @@ class FairnessSimulation {
                         .party = request.party});
     }
     const std::vector<StepItem> items = PlanStep(states, parties, prefill_tokens_);
-    CheckTurns(items);
+    const auto before = VirtualTimes();
+    Times prompts{}, answers{};
+    const auto has_prompt = PartiesWithPrompts();
     std::vector<bool> planned(running_.size());
     int32_t prefill = 0;
     for (const StepItem& item : items) {
       SimulatedRequest& request = running_[item.sequence];
       planned[item.sequence] = true;
-      const double before = VirtualTime(request.party);
-      shares_.Charge(PartyName(request.party), item.tokens);
-      ASSERT_NEAR(VirtualTime(request.party), before + item.tokens / kWeights[request.party], kRounding);
+      const double time = VirtualTime(request.party);
+      shares_.Charge(ids_[request.party], item.tokens * kTokenCost);
+      last_[request.party] = VirtualTime(request.party);
+      const double took = last_[request.party] - time;
+      ASSERT_GE(took, item.tokens / kWeights[request.party] - kRounding);
+      if (request.prefill_left > 0) {
+        prompts[request.party] += item.tokens;
+      } else {
+        answers[request.party] += took;
+      }
       if (request.prefill_left > 0) {
         prefill += item.tokens;
         request.prefill_left -= item.tokens;
@@ -355,46 +351,46 @@ class FairnessSimulation {
       }
     }
     ASSERT_LE(prefill, prefill_tokens_);
+    CheckTurns(has_prompt, before, prompts, answers);
     for (size_t i = 0; i < running_.size(); ++i) {
       if (!planned[i] && running_[i].prefill_left > 0) running_[i].skipped_tokens += prefill;
     }
     for (size_t i = running_.size(); i-- > 0;) {
       if (running_[i].output_left > 0) continue;
-      const size_t party = running_[i].party;
       running_.erase(running_.begin() + static_cast<ptrdiff_t>(i));
-      ExitOne(party);
     }
   }
-  void CheckTurns(const std::vector<StepItem>& items) {
-    std::array<double, kWeights.size()> prompts{}, answers{};
-    for (const StepItem& item : items) {
-      const SimulatedRequest& request = running_[item.sequence];
-      (request.prefill_left > 0 ? prompts : answers)[request.party] += item.tokens;
-    }
+  std::array<bool, kWeights.size()> PartiesWithPrompts() const {
+    std::array<bool, kWeights.size()> has_prompt{};
+    for (const SimulatedRequest& request : running_)
+      has_prompt[request.party] |= request.prefill_left > 0 && !request.stalled;
+    return has_prompt;
+  }
+  // `times`: of the parties before the step; `prompts`: tokens of prompts in it; `answers`: virtual time that
+  // its answers took.
+  void CheckTurns(const std::array<bool, kWeights.size()>& has_prompt, const Times& times,
+                  const Times& prompts, const Times& answers) {
     for (size_t party = 0; party < kWeights.size(); ++party) {
-      const bool has_prompt = std::ranges::any_of(running_, [&](const SimulatedRequest& request) {
-        return request.party == party && request.prefill_left > 0 && !request.stalled;
-      });
-      if (!has_prompt || prompts[party] > 0) {
+      if (!has_prompt[party] || prompts[party] > 0) {
         turns_.erase(party);
         continue;
       }
       const auto [turn, is_new] = turns_.try_emplace(party);
-      if (is_new) turn->second.allowed = LeadOf(party);
+      if (is_new) turn->second.allowed = LeadOf(party, times);
       for (size_t other = 0; other < kWeights.size(); ++other) {
         turn->second.skipped += prompts[other];
-        turn->second.allowed += kWeights[other] * answers[party] / kWeights[party];
+        turn->second.allowed += kWeights[other] * answers[party];
       }
       ASSERT_LE(turn->second.skipped, turn->second.allowed + kRounding)
           << PartyName(party) << " is passed over for longer than it was ahead";
     }
   }
   // Tokens that others may compute before it is the party's turn.
-  double LeadOf(size_t party) const {
+  double LeadOf(size_t party, const Times& times) const {
     double tokens = 0;
     for (size_t other = 0; other < kWeights.size(); ++other) {
       if (other == party || !HasRequests(other)) continue;
-      tokens += kWeights[other] * std::max(VirtualTime(party) - VirtualTime(other), 0.0) + prefill_tokens_;
+      tokens += kWeights[other] * std::max(times[party] - times[other], 0.0) + prefill_tokens_;
     }
     return tokens;
   }
@@ -403,12 +399,14 @@ class FairnessSimulation {
   const int running_max_;
   const int prefill_tokens_;
   size_t greedy_;  // the party that sends many at once
-  const std::array<std::string, kWeights.size()> names_ = [] {
-    std::array<std::string, kWeights.size()> names;
-    for (size_t party = 0; party < names.size(); ++party) names[party] = PartyName(party);
-    return names;
+  fair::PartyTable table_;
+  const std::array<fair::PartyId, kWeights.size()> ids_ = [this] {
+    std::array<fair::PartyId, kWeights.size()> ids;
+    for (size_t party = 0; party < ids.size(); ++party)
+      ids[party] = table_.Intern(PartyName(party), static_cast<int32_t>(kWeights[party]));
+    return ids;
   }();
-  FairShare shares_;
+  PartyAccounts shares_{prefill_tokens_ * kTokenCost};
   Requests running_, waiting_;
   uint64_t arrivals_ = 0, waits_ = 0, given_ = 0;
   PlaceRotation rotation_;
@@ -416,8 +414,7 @@ class FairnessSimulation {
   std::map<PlaceRotation::Scope, PlaceRotation::Time> next_handover_at_;
   std::map<size_t, Turn> turns_;
   std::array<bool, kWeights.size()> goes_on_ = {};
-  double greatest_ = 0;
-  std::array<double, kWeights.size()> left_at_ = {};  // virtual time when its last request so far ended
+  Times last_ = {};  // the parties' virtual times when they were charged last
 };
 
 TEST(FairnessSimulation, NoPartyIsPassedOverForLongerThanItWasAhead) {

@@ -112,7 +112,7 @@ PrefixReuse::Outcome PrefixReuse::AttachPrefix(ActiveRequest& request, const Act
   cached.exact = true;
   cached.sequence = cache_.NewSequence();
   if (!cached.sequence) throw std::bad_alloc();  // stops the runner
-  cached.claim = store_.EnterRunning(request.party);
+  cached.claim = store_.EnterRunning(request.party.name());
   cached.claimed_from = 0;
   cached.shared_tokens = 0;
   if (!enabled_ || !request.reuses) return {.miss = "off"};
@@ -136,7 +136,7 @@ PrefixReuse::Outcome PrefixReuse::AttachPrefix(ActiveRequest& request, const Act
     }
   }
   if (outcome.reused == 0) {
-    auto restored = store_.Restore(request.isolation, reusable, cached.sequence, request.party);
+    auto restored = store_.Restore(request.isolation, reusable, cached.sequence, request.party.name());
     cached.lease = std::move(restored.lease);
     outcome = {static_cast<int32_t>(restored.restored),
                all ? MissText(restored.reason, restored.matched) : "off"};
@@ -186,12 +186,12 @@ void PrefixReuse::Insert(ActiveRequest& request, cache::Snapshot snapshot) {
   const auto tokens = request.generation->sequence().tokens().first(static_cast<size_t>(snapshot.to()));
   const bool marked = std::ranges::binary_search(request.restore_points, snapshot.to());
   // Rejected only for lack of memory: then the prefix is computed again next time.
-  auto lease = store_.Insert(request.isolation, tokens, std::move(snapshot), marked, request.party);
+  auto lease = store_.Insert(request.isolation, tokens, std::move(snapshot), marked, request.party.name());
   if (!lease) return;
   CacheState& cached = *request.cached();
   cached.lease = std::move(*lease);
   cached.claimed_from = static_cast<int32_t>(tokens.size());
-  if (tier_) tier_->Stored(request.isolation, tokens, request.party);
+  if (tier_) tier_->Stored(request.isolation, tokens, request.party.name());
 }
 
 void PrefixReuse::Collect(ActiveRequest& request) {

@@ -53,7 +53,8 @@ ActiveRequest* PrefixTier::Find(const ActiveRequests& waiting, api::RequestId id
 void PrefixTier::Start(const ActiveRequests& waiting) {
   for (const auto& request : waiting) {
     if (!request->waiting().tier_until) continue;
-    if (!promotion_.Begin(request->isolation, request->generation->sequence().tokens(), request->party)) {
+    if (!promotion_.Begin(request->isolation, request->generation->sequence().tokens(),
+                          request->party.name())) {
       request->waiting().tier_until.reset();
       continue;
     }
