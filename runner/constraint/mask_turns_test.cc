@@ -118,7 +118,8 @@ TEST_F(MaskTurnsTest, PartiesShareStepsByWeight) {
     }
   }
   EXPECT_GT(made[0], 12);
-  EXPECT_NEAR(static_cast<double>(made[1]) / made[0], 3, 0.4) << "where all finish in one step it has no work";
+  EXPECT_NEAR(static_cast<double>(made[1]) / made[0], 3, 0.4)
+      << "where all finish in one step it has no work";
 }
 
 // As of an answer that was canceled.
