@@ -152,8 +152,8 @@ Preparation::Preparation(PreparationQueue& queue, const PromptContext& context,
 Preparation::~Preparation() { queue_.Stop(); }
 
 void Preparation::Run(std::span<const Lane> lanes) {
-  const auto may_use_format = [this](const std::string& party) {
-    return context_.constraints == nullptr || context_.constraints->MayBegin(fair::PartyNamed(party));
+  const auto may_use_format = [this](const fair::PartyId& party) {
+    return context_.constraints == nullptr || context_.constraints->MayBegin(party);
   };
   while (auto job = queue_.Pop(lanes, may_use_format)) {
     const api::RequestId id = job->submit.id;

@@ -13,7 +13,6 @@ namespace quire::runner::engine {
 namespace {
 
 using std::chrono::nanoseconds;
-using Clock = std::chrono::steady_clock;
 
 // How often it is looked whether there is memory for formats again.
 constexpr std::chrono::milliseconds kFormatInterval(10);
@@ -52,50 +51,57 @@ Lane PreparationQueue::LaneOf(const api::Request& request) {
 
 void PreparationQueue::Push(PreparationJob job) {
   job.lane = LaneOf(job.submit.request);
-  job.due = job.arrived;
-  if (job.lane == Lane::kLight) job.due += api::TextBytes(job.submit.request.prompt) * kDelayPerByte;
   {
     const api::MutexLock lock(mutex_);
-    const api::Client& client = job.submit.request.client;
-    shares_.Enter(client.party.name(), client.party.weight());
-    Waiting(job.lane).push_back(std::move(job));
+    PushJob(std::move(job));
   }
   changed_.notify_all();
 }
 
+void PreparationQueue::PushJob(PreparationJob job) {
+  const fair::PartyId party = job.submit.request.client.party;
+  const uint64_t member = MemberOf(job.lane, job.waits_for_formats);
+  queue_.Push(party, member, std::move(job));
+}
+
 void PreparationQueue::Cancel(api::RequestId id) {
   const api::MutexLock lock(mutex_);
-  for (auto& lane : waiting_) {
-    std::erase_if(lane, [&](const PreparationJob& job) REQUIRES(mutex_) {
-      if (job.submit.id != id) return false;
-      shares_.Exit(job.submit.request.client.party.name());
-      return true;
-    });
-  }
+  queue_.RemoveFirst([id](const PreparationJob& job) { return job.submit.id == id; });
   for (const Running& running : running_) {
     if (running.id == id) running.canceled->store(true, std::memory_order_relaxed);
   }
 }
 
-std::optional<PreparationJob> PreparationQueue::PopFrom(std::deque<PreparationJob>& lane,
-                                                        const MayUseFormat& may_use_format) {
-  auto next = lane.end();
-  std::pair<double, Clock::time_point> first;
-  for (auto job = lane.begin(); job != lane.end(); ++job) {
-    const std::string& party = job->submit.request.client.party.name();
-    const std::pair<double, Clock::time_point> rank(shares_.Of(party).virtual_time, job->due);
-    if (next != lane.end() && rank >= first) continue;
-    if (job->waits_for_formats && may_use_format && !may_use_format(party)) continue;
-    next = job;
-    first = rank;
+// Nobody says when memory of formats is given back.
+std::optional<PreparationJob> PreparationQueue::Pop(std::span<const Lane> lanes,
+                                                    const MayUseFormat& may_use_format) {
+  api::UniqueLock lock(mutex_);
+  while (!stopped_) {
+    bool some_wait = false;
+    for (const Lane lane : lanes) {
+      auto next = queue_.Pop([&](const fair::PartyId& party, uint64_t member) {
+        if (member == MemberOf(lane, false)) return true;
+        if (member != MemberOf(lane, true)) return false;
+        some_wait = true;
+        return !may_use_format || may_use_format(party);
+      });
+      if (next) return Begin(*std::move(next));
+    }
+    if (some_wait) {
+      changed_.wait_for(lock, kFormatInterval);
+    } else {
+      changed_.wait(lock);
+    }
   }
-  if (next == lane.end()) return std::nullopt;
-  PreparationJob job = std::move(*next);
-  lane.erase(next);
+  return std::nullopt;
+}
+
+PreparationJob PreparationQueue::Begin(Queue::Next next) {
+  PreparationJob job = std::move(next.item);
   clockid_t clock{};
   pthread_getcpuclockid(pthread_self(), &clock);
-  running_.push_back({.id = job.submit.id,
-                      .party = job.submit.request.client.party.name(),
+  running_.push_back({.turn = std::move(next.turn),
+                      .id = job.submit.id,
                       .canceled = job.canceled,
                       .checks = job.checks,
                       .clock = clock,
@@ -104,60 +110,34 @@ std::optional<PreparationJob> PreparationQueue::PopFrom(std::deque<PreparationJo
   return job;
 }
 
-// Nobody says when memory of formats is given back.
-std::optional<PreparationJob> PreparationQueue::Pop(std::span<const Lane> lanes,
-                                                    const MayUseFormat& may_use_format) {
-  api::UniqueLock lock(mutex_);
-  while (true) {
-    if (stopped_) return std::nullopt;
-    for (const Lane lane : lanes) {
-      if (auto job = PopFrom(Waiting(lane), may_use_format)) return job;
-    }
-    if (SomeWaitForFormats(lanes)) {
-      changed_.wait_for(lock, kFormatInterval);
-    } else {
-      changed_.wait(lock);
-    }
-  }
-}
-
-bool PreparationQueue::SomeWaitForFormats(std::span<const Lane> lanes) {
-  return std::ranges::any_of(lanes, [this](Lane lane) REQUIRES(mutex_) { return !Waiting(lane).empty(); });
-}
-
-std::string PreparationQueue::ChargeTry(api::RequestId id) {
+void PreparationQueue::EndTry(api::RequestId id) {
   const auto running = std::ranges::find(running_, id, &Running::id);
-  const nanoseconds used = TimeOf(running->clock) - running->begin;
-  std::string party = std::move(running->party);
-  shares_.Charge(party, std::chrono::duration_cast<std::chrono::microseconds>(used).count());
+  queue_.Charge(running->turn, (TimeOf(running->clock) - running->begin).count());
   running_.erase(running);
-  return party;
 }
 
 void PreparationQueue::Finish(api::RequestId id) {
   const api::MutexLock lock(mutex_);
-  shares_.Exit(ChargeTry(id));
+  EndTry(id);
 }
 
 void PreparationQueue::Demote(PreparationJob job) {
-  const Lane next = job.lane == Lane::kMedium ? Lane::kLong : Lane::kMedium;
-  EndTry(std::move(job), next);
+  job.lane = job.lane == Lane::kMedium ? Lane::kLong : Lane::kMedium;
+  TryAgain(std::move(job));
 }
 
 void PreparationQueue::Wait(PreparationJob job) {
   job.waits_for_formats = true;
-  const Lane same = job.lane;
-  EndTry(std::move(job), same);
+  TryAgain(std::move(job));
 }
 
-void PreparationQueue::EndTry(PreparationJob job, Lane next) {
+// Its party has work all the time, and so does not begin again in front of others.
+void PreparationQueue::TryAgain(PreparationJob job) {
+  const api::RequestId id = job.submit.id;
   {
     const api::MutexLock lock(mutex_);
-    const std::string party = ChargeTry(job.submit.id);
-    if (*job.canceled) return shares_.Exit(party);
-    job.lane = next;
-    job.due = Clock::now();
-    Waiting(next).push_back(std::move(job));
+    if (!*job.canceled) PushJob(std::move(job));
+    EndTry(id);
   }
   changed_.notify_all();
 }

@@ -404,19 +404,26 @@ uint64_t PopId(PreparationQueue& queue, std::span<const Lane> lanes) {
   return std::to_underlying(queue.Pop(lanes)->submit.id);
 }
 
-// Behind an address are several people. A long text is not passed forever: it counts as if it had come later.
-TEST(PreparationQueue, AShortTextPassesLongOnesOfItsParty) {
+// What formats took is charged to who sends texts, too.
+TEST(PreparationQueue, AllLanesAreOneAccount) {
   PreparationQueue queue;
-  const Clock::time_point start{};
-  const auto push = [&](uint64_t id, size_t bytes, std::chrono::seconds arrived) {
-    PreparationJob job = JobOf(id, TenantChat(std::string(bytes, 'a')));
-    job.arrived = start + arrived;
-    queue.Push(std::move(job));
+  const auto push = [&queue](uint64_t id, const std::string& party) {
+    queue.Push(JobOf(id, TenantChat("Hello!", party)));
   };
-  for (uint64_t id = 1; id <= 3; ++id) push(id, 60'000 / id, std::chrono::seconds(0));
-  for (const uint64_t id : {4, 5}) push(id, 10, std::chrono::seconds(1));
-  push(6, 10, std::chrono::seconds(14));
-  for (const uint64_t id : {4U, 5U, 3U, 2U, 6U, 1U}) EXPECT_EQ(PopId(queue, kLight), id);
+  api::Request format = WithSchema("{}");
+  format.client.party = fair::PartyNamed("busy");
+  queue.Push(JobOf(1, std::move(format)));
+  push(2, "busy");
+  push(3, "other");
+  push(4, "other");
+  const auto tried = queue.Pop(kTries);
+  volatile uint64_t work = 0;
+  for (int i = 0; i < 10'000'000; ++i) work = work + 1;
+  queue.Finish(tried->submit.id);
+  for (const uint64_t id : {3U, 4U, 2U}) {
+    EXPECT_EQ(PopId(queue, kLight), id);
+    queue.Finish(api::RequestId{id});
+  }
 }
 
 // A party's own requests: one that costs little passes those that turned out to be expensive.
