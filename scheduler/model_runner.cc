@@ -266,7 +266,6 @@ api::Result<void> ModelRunner::OnRunnerMessage(api::ipc::ToDaemon message) {
     return {};
   }
   if (auto* event = std::get_if<api::ipc::RequestEvent>(&message)) return OnRequestEvent(std::move(*event));
-  if (std::holds_alternative<api::ipc::RequestPrepared>(message)) return {};  // nothing waits for it
   if (const auto* estimate = std::get_if<api::ipc::MemoryEstimate>(&message))
     return HandleMemoryEstimate(*estimate);
   if (auto* loaded = std::get_if<api::ipc::Loaded>(&message)) return OnLoadResult(std::move(*loaded));

@@ -36,7 +36,4 @@ size_t ImageBytes(const Prompt& prompt);
 // All of it.
 size_t MemoryBytes(const Request& request);
 
-// A request that takes no more is small: a runner may hold any number of them.
-inline constexpr size_t kSmallRequestBytes = size_t{64} << 10;
-
 }  // namespace quire::api

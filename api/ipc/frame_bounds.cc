@@ -33,7 +33,6 @@ constexpr std::array<FrameBounds, std::variant_size_v<ToDaemon>> kToDaemon = {{
     kSmallFrame,                                          // MemoryEstimate
     {.bytes = kMiB, .values = 128 * kKiB},  // EngineInspected: 17 values for each of its sequences
     {.bytes = kMiB, .values = 64 * kKiB},   // CacheInspected: 37 values for each of its nodes
-    kSmallFrame,                            // RequestPrepared
 }};
 constexpr FrameBounds kToRunner{.bytes = kFrameBytesMax, .values = kJsonValuesMax};
 

@@ -239,7 +239,6 @@ TEST(Ipc, EveryMessageToTheDaemonSurvives) {
   ExpectSurvives(ToDaemon(FullFinished()));
   ExpectSurvives(ToDaemon(RequestEvent{RequestId{1}, Failed{{ErrorCode::kUnavailable, "m", ""}}}));
   ExpectSurvives(ToDaemon(Heartbeat{1, 2, 3, 4, 5, 6, 7, 8}));
-  ExpectSurvives(ToDaemon(RequestPrepared{RequestId{9}}));
 }
 
 TEST(Ipc, ValuesOfEverySizeSurvive) {
@@ -432,7 +431,6 @@ TEST(Ipc, EveryFieldIsTypeChecked) {
   ExpectEveryFieldIsChecked(Encode(ToDaemon(Loaded{{"a", 1, 1, 1, 1, 1, true}, 1})), DecodeToDaemon);
   ExpectEveryFieldIsChecked(Encode(ToDaemon(LoadFailed{{ErrorCode::kBadModel, "m", "f"}})), DecodeToDaemon);
   ExpectEveryFieldIsChecked(Encode(ToDaemon(Heartbeat{1, 1, 1, 1, 1, 1, 1, 1})), DecodeToDaemon);
-  ExpectEveryFieldIsChecked(Encode(ToDaemon(RequestPrepared{RequestId{1}})), DecodeToDaemon);
 }
 
 TEST(Ipc, DescriptorsAreInRangeAndOfOneFileEach) {

@@ -242,7 +242,7 @@ void VisitFields(M& m, V& visit) {
   visit("deltas", m.deltas, 0);
 }
 template <class M, class V>
-requires Is<M, Cancel> || Is<M, InspectEngine> || Is<M, RequestPrepared>
+requires Is<M, Cancel> || Is<M, InspectEngine>
 void VisitFields(M& m, V& visit) { visit("id", m.id); }
 template <Is<Shutdown> M, class V>
 void VisitFields(M&, V&) {}

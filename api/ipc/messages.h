@@ -242,12 +242,6 @@ struct RequestEvent {
   RequestId id;
   Event event;
 };
-// The runner has the tokens of the prompt, and its texts no more. Of large requests only
-// (api::kSmallRequestBytes), so that the daemon knows when to send the next one. Before the first event of
-// the request.
-struct RequestPrepared {
-  RequestId id;
-};
 struct Heartbeat {  // sent every second from the start: liveness and statistics
   uint64_t progress =
       0;  // grows at least once in two seconds unless the engine is stuck; 0 before the model is loaded
@@ -327,7 +321,7 @@ struct CacheInspected {                         // answer to InspectCache
 };
 
 using ToDaemon = std::variant<Hello, LoadProgress, Loaded, LoadFailed, Inspected, RequestEvent, Heartbeat,
-                              Converted, MemoryEstimate, EngineInspected, CacheInspected, RequestPrepared>;
+                              Converted, MemoryEstimate, EngineInspected, CacheInspected>;
 
 // ---- codec; pure functions, any thread ----
 

@@ -11,7 +11,6 @@
 #include <utility>
 #include <variant>
 
-#include "api/base/request_memory.h"
 #include "api/base/text_bounds.h"
 #include "runner/constraint/output_format.h"
 #include "runner/engine/prompt/model_defaults.h"
@@ -199,11 +198,9 @@ Preparation::End Preparation::Work(PreparationJob& job) {
   if (*prompt) (*prompt)->build_time = job.tried;
   if (*prompt && context.defaults != nullptr)
     ApplyModelDefaults(*context.defaults, job.submit.request, **prompt);
-  const bool large = api::MemoryBytes(job.submit.request) > api::kSmallRequestBytes;
   DropTexts(job.submit.request);
   receivers_.built(PromptBuilt{job.submit.id, std::move(job.submit.request), *std::move(prompt), job.arrived,
                                std::move(job.submit.resume)});
-  if (large && receivers_.large_one_built) receivers_.large_one_built(job.submit.id);
   return End::kDone;
 }
 

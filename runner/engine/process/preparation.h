@@ -66,8 +66,6 @@ class Preparation {
     std::function<void(PromptBuilt)> built;
     std::function<void(api::ipc::RequestEvent)> described;   // of a request that wants its prompt only
     std::function<void(const PreparationJob&)> before = {};  // each try, for tests
-    // Behind `built`, of a request above api::kSmallRequestBytes. May be empty.
-    std::function<void(api::RequestId)> large_one_built = {};
   };
   // `nice_value`: of the caller.
   Preparation(PreparationQueue& queue, const PromptContext& context, std::chrono::nanoseconds cpu_time,

@@ -126,27 +126,16 @@ TEST_F(PreparationMemory, ATryIsNoRefusal) {
               HasSubstr("format: the format is too large: compiling it takes more than 128 MiB"));
 }
 
-// The daemon sends the next large request then.
-TEST_F(PreparationMemory, ItIsReportedThatALargeRequestIsPrepared) {
+TEST_F(PreparationMemory, APreparedRequestHasNoTexts) {
   const PromptContext shared = context();
-  std::vector<std::string> events;
-  for (const size_t bytes : {size_t{100}, 2 * api::kSmallRequestBytes}) {
-    PreparationQueue queue;
-    std::promise<void> built;
-    const Preparation preparation(queue, shared, std::chrono::hours(1),
-                                  {.built =
-                                       [&](const PromptBuilt& prepared) {
-                                         events.emplace_back("built");
-                                         EXPECT_LE(api::MemoryBytes(prepared.request), size_t{1} << 12)
-                                             << "nobody reads its text again";
-                                         built.set_value();
-                                       },
-                                   .described = {},
-                                   .large_one_built = [&](api::RequestId) { events.emplace_back("large"); }});
-    queue.Push(JobOf(Chat(std::string(bytes, ' '))));
-    built.get_future().wait();
-  }
-  EXPECT_THAT(events, ::testing::ElementsAre("built", "built", "large"));
+  PreparationQueue queue;
+  std::promise<size_t> left;
+  const Preparation preparation(
+      queue, shared, std::chrono::hours(1),
+      {.built = [&](const PromptBuilt& built) { left.set_value(api::MemoryBytes(built.request)); },
+       .described = {}});
+  queue.Push(JobOf(Chat(std::string(size_t{1} << 20, ' '))));
+  EXPECT_LE(left.get_future().get(), size_t{1} << 12);
 }
 
 }  // namespace

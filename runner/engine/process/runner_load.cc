@@ -144,8 +144,7 @@ api::Result<LoadedModel> RunnerLoad::Finish(OpenedModel opened, const ipc::Memor
 Preparation::Receivers RunnerLoad::Receivers() const {
   return {.built = [this](PromptBuilt built) { state_.engine.Post(std::move(built)); },
           .described = [this](ipc::RequestEvent event) { link_.Send(std::move(event)); },
-          .before = WaitForeverIfSet,
-          .large_one_built = [this](api::RequestId id) { link_.Send(ipc::RequestPrepared{id}); }};
+          .before = WaitForeverIfSet};
 }
 
 api::Result<void> RunnerLoad::EndLoading(const ipc::ModelInfo& info) {
