@@ -23,7 +23,7 @@ class Liveness {
     heartbeat_ = heartbeat;
   }
   // From now on it has to show progress.
-  void BeginService(Time now) {
+  void StartService(Time now) {
     last_progress_at_ = now;
     serves_ = true;
   }

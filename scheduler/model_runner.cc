@@ -270,10 +270,10 @@ api::Result<void> ModelRunner::OnRunnerMessage(api::ipc::ToDaemon message) {
     return HandleMemoryEstimate(*estimate);
   if (auto* loaded = std::get_if<api::ipc::Loaded>(&message)) return OnLoadResult(std::move(*loaded));
   if (auto* engine = std::get_if<api::ipc::EngineInspected>(&message)) {
-    return views_.TakeEngine(std::move(*engine));
+    return views_.HandleEngine(std::move(*engine));
   }
   if (auto* cache = std::get_if<api::ipc::CacheInspected>(&message)) {
-    return views_.TakeCache(std::move(*cache));
+    return views_.HandleCache(std::move(*cache));
   }
   if (auto* failed = std::get_if<api::ipc::LoadFailed>(&message)) {
     if (!Loads() || load_failure_) return ProtocolError("unexpected LoadFailed");
@@ -324,7 +324,7 @@ api::Result<void> ModelRunner::OnLoadResult(api::ipc::Loaded loaded) {
     return ProtocolError("negative size in Loaded");
   }
   info_ = std::move(loaded.info);
-  liveness_.BeginService(Clock::now());
+  liveness_.StartService(Clock::now());
   state_ = State::kLoaded;
   changed().Notify();
   return {};

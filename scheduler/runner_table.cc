@@ -127,7 +127,7 @@ std::string RunnerTable::CheckInvariants() const {
 
 Awaitable<void> RunnerTable::InspectEngines(Time until) {
   for (const auto& [key, runner] : runners_) {
-    if (runner->loaded()) runner->views().AskEngine();
+    if (runner->loaded()) runner->views().InspectEngine();
   }
   return AwaitEngines(runners_, until);
 }
@@ -170,7 +170,7 @@ Awaitable<api::Result<CacheView>> RunnerTable::InspectCache(const std::string& k
   if (runner == nullptr || !runner->loaded())
     return AwaitCache(0, api::Fail(api::ErrorCode::kNotFound, "the model is not loaded", "model"));
   if (runner->pid() != known_pid) question.known_version = 0;
-  return AwaitCache(runner->pid(), runner->views().AskCache(std::move(question)));
+  return AwaitCache(runner->pid(), runner->views().InspectCache(std::move(question)));
 }
 
 Awaitable<api::Result<CacheView>> RunnerTable::AwaitCache(

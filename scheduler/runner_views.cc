@@ -28,7 +28,7 @@ bool IsProper(const api::ipc::InspectedNode& node, bool others) {
 
 }  // namespace
 
-void RunnerViews::AskEngine() {
+void RunnerViews::InspectEngine() {
   if (engine_asked_) return;
   if (engine_ && Clock::now() - engine_answered_at_ < kEngineFresh) return;
   engine_asked_ = ++last_question_;
@@ -40,9 +40,8 @@ const api::ipc::EngineInspected* RunnerViews::engine(Time now) const {
   return &*engine_;
 }
 
-api::Result<void> RunnerViews::TakeEngine(api::ipc::EngineInspected inspected) {
-  if (!engine_asked_ || inspected.id != *engine_asked_)
-    return ProtocolError("unexpected EngineInspected");
+api::Result<void> RunnerViews::HandleEngine(api::ipc::EngineInspected inspected) {
+  if (!engine_asked_ || inspected.id != *engine_asked_) return ProtocolError("unexpected EngineInspected");
   engine_asked_.reset();
   engine_ = std::move(inspected);
   engine_answered_at_ = Clock::now();
@@ -50,7 +49,7 @@ api::Result<void> RunnerViews::TakeEngine(api::ipc::EngineInspected inspected) {
   return {};
 }
 
-api::Result<std::shared_ptr<RunnerViews::CacheAnswer>> RunnerViews::AskCache(
+api::Result<std::shared_ptr<RunnerViews::CacheAnswer>> RunnerViews::InspectCache(
     api::ipc::InspectCache question) {
   if (cache_questions_.size() >= kCacheQuestionsMax) {
     return api::Fail(api::ErrorCode::kOverloaded, "too many views of this model's cache are open");
@@ -63,7 +62,7 @@ api::Result<std::shared_ptr<RunnerViews::CacheAnswer>> RunnerViews::AskCache(
   return answer;
 }
 
-api::Result<void> RunnerViews::TakeCache(api::ipc::CacheInspected inspected) {
+api::Result<void> RunnerViews::HandleCache(api::ipc::CacheInspected inspected) {
   const auto found = cache_questions_.find(inspected.id);
   if (found == cache_questions_.end()) return ProtocolError("unexpected CacheInspected");
   const std::shared_ptr<CacheAnswer> asked = found->second;

@@ -32,17 +32,17 @@ class RunnerViews {
       : send_(std::move(send)), executor_(executor), engine_answered_(executor) {}
 
   // Asks the engine what it does, unless it is still to answer or has just answered. REQUIRES: loaded.
-  void AskEngine();
+  void InspectEngine();
   bool engine_to_answer() const { return engine_asked_.has_value(); }
   AsyncEvent& engine_answered() { return engine_answered_; }  // notified when it has, or will not
   // Its last answer; null where there is none, or an old one that no other is to follow.
   const api::ipc::EngineInspected* engine(Time now) const;
   // kOverloaded when many questions are open. REQUIRES: loaded and not stopping.
-  api::Result<std::shared_ptr<CacheAnswer>> AskCache(api::ipc::InspectCache question);
+  api::Result<std::shared_ptr<CacheAnswer>> InspectCache(api::ipc::InspectCache question);
 
   // Answers. An error: nobody asked that.
-  api::Result<void> TakeEngine(api::ipc::EngineInspected inspected);
-  api::Result<void> TakeCache(api::ipc::CacheInspected inspected);
+  api::Result<void> HandleEngine(api::ipc::EngineInspected inspected);
+  api::Result<void> HandleCache(api::ipc::CacheInspected inspected);
   // The runner answers nothing more.
   void End();
 

@@ -123,7 +123,7 @@ ConstraintCache::Compiled ConstraintCache::Use(Entry& entry, const FormatUser& u
     std::shared_ptr<Constraint> constraint;
   };
   const auto used = std::make_shared<Used>(fair::Quota::Lease(in_use_, user.party), *entry.compiled);
-  used->lease.Hold(bytes + entry.key.size());
+  used->lease.SetTo(bytes + entry.key.size());
   std::shared_ptr<Constraint> constraint(used, used->constraint.get());
   entry.in_use = constraint;
   return constraint;

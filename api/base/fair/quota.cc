@@ -127,7 +127,7 @@ std::optional<Quota::Refusal> Quota::Lease::RefusalFor(uint64_t amount) const {
   return state_->RefusalFor(party_, holds_, amount);
 }
 
-void Quota::Lease::Hold(uint64_t amount) {
+void Quota::Lease::SetTo(uint64_t amount) {
   const api::MutexLock lock(state_->mutex);
   state_->Set(party_, holds_, amount);
 }

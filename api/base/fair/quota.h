@@ -58,7 +58,7 @@ class Quota {
     // A refusal: it is as it was.
     std::optional<Refusal> GrowTo(uint64_t amount);
     // Whatever the limits: of what nobody knows before it is there.
-    void Hold(uint64_t amount);
+    void SetTo(uint64_t amount);
     std::optional<Refusal> RefusalFor(uint64_t amount) const;
     void ShrinkTo(uint64_t amount);
     uint64_t amount() const { return holds_.all; }

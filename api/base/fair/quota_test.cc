@@ -197,7 +197,7 @@ TEST_F(QuotaWithRoom, WhatLeasesHeldIsGivenBack) {
 // What was there before anybody knew how much it is counts against what the party asks for later.
 TEST_F(QuotaWithRoom, WhatIsHeldAnywayCounts) {
   Quota::Lease lease(quota_, table_.Intern("alice"));
-  lease.Hold(2000);
+  lease.SetTo(2000);
   EXPECT_EQ(quota_.held(), 2000U);
   EXPECT_TRUE(lease.RefusalFor(2001));
   lease.ShrinkTo(0);

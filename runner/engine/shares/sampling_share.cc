@@ -24,7 +24,7 @@ void SamplingShare::FindParties(std::span<Sequence> sequences) {
   }
 }
 
-SamplingShare::Time SamplingShare::HoldBack() {
+SamplingShare::Time SamplingShare::Delay() {
   const auto per_weight = [](const Party& party) { return party.needs / party.id.weight(); };
   std::ranges::sort(parties_, {}, per_weight);
   int64_t weights = 0;
@@ -46,7 +46,7 @@ SamplingShare::Time SamplingShare::HoldBack() {
 
 void SamplingShare::Plan(std::span<Sequence> sequences) {
   FindParties(sequences);
-  Time left = HoldBack() - overdrawn_;
+  Time left = Delay() - overdrawn_;
   accounts_.SetActive(held_);
   bool any_goes_on = std::ranges::any_of(
       sequences, [](const Sequence& one) { return one.samples ? !one.sits_out : !one.waits; });

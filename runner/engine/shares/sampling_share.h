@@ -62,7 +62,7 @@ class SamplingShare {
     return sequence.cost > Time::zero() ? sequence.cost : allowance_;
   }
   void FindParties(std::span<Sequence> sequences);
-  Time HoldBack();  // those that need more than their part; what the others leave them
+  Time Delay();  // those that need more than their part; what the others leave them
 
   static constexpr Time kTokenTime = std::chrono::milliseconds(50);  // one that sorts a large vocabulary
 

@@ -201,8 +201,8 @@ void ActiveGeneration::AppendForcedTokens() {
     // Also where no token is forced: with its mask the answer takes part in the next step.
     if (!choice_.PrepareAhead() || rules_.logprobs || taken == kForcedMax) return;
     if (sequence_.is_full_with_next()) return;  // a shift finds one token at most that is not computed
-    const auto only = choice_.ForcedToken();
-    if (!only || output_tokens_ >= OutputLimit() || !choice_.TakeForced(*only)) return;
+    const auto only = choice_.SingleToken();
+    if (!only || output_tokens_ >= OutputLimit() || !choice_.AcceptSingleToken(*only)) return;
     AcceptToken(*only);
   }
 }

@@ -43,13 +43,13 @@ constraint::Matcher* TokenChoice::PlanMask() {
   return matcher_ ? &*matcher_ : nullptr;
 }
 
-std::optional<api::TokenId> TokenChoice::ForcedToken() {
+std::optional<api::TokenId> TokenChoice::SingleToken() {
   // Only the first of what may come is known: Choose() fails.
   if (matcher_->IsCutOff()) return std::nullopt;
   return matcher_->SingleAllowedToken();
 }
 
-bool TokenChoice::TakeForced(api::TokenId token) {
+bool TokenChoice::AcceptSingleToken(api::TokenId token) {
   RecordState();
   if (!matcher_->Accept(token)) return false;  // as above
   sampler_.SkipOne();

@@ -42,15 +42,15 @@ class TokenChoice {
   // Within a step: the mask of a further token is there, within the work for that. True without a format.
   bool PrepareAhead() { return !matcher_ || matcher_->PrepareMask(mask_steps_ahead_); }
   // The only token that the format allows next, and whether it was taken. REQUIRES: has_format().
-  std::optional<api::TokenId> ForcedToken();
-  bool TakeForced(api::TokenId token);
+  std::optional<api::TokenId> SingleToken();
+  bool AcceptSingleToken(api::TokenId token);
   // `closing`: taken instead of a sampled one where the format allows it.
   api::Result<api::TokenId> Choose(std::span<const float> logits, std::span<const api::TokenId> tokens,
                                    int32_t output_tokens, std::optional<api::TokenId> closing,
                                    sampler::Workspace& workspace);
   // Its memory does not wait for the reader.
   void EndFormat() { matcher_.reset(); }
-  // Of the parse states of its format.
+  // The memory of the parse states of its format.
   size_t parse_bytes() const { return matcher_ ? matcher_->bytes() : 0; }
   static api::Error ParseMemoryError();
 

@@ -11,8 +11,8 @@
 
 namespace quire::runner::engine {
 
-// Engine thread only. The first computed() of tokens() are in the caches. Prefill computes the rest in chunks;
-// from then on each step computes the newest token, with the forced ones behind it.
+// Engine thread only. The first computed() of tokens() are in the caches. Prefill computes the rest in
+// chunks; from then on each step computes the newest token, with the forced ones behind it.
 class TokenSequence {
  public:
   struct Range {
