@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
-#include <utility>
 
 #include "api/base/event.h"
 #include "api/ipc/messages.h"
@@ -18,8 +17,8 @@ using Clock = std::chrono::steady_clock;
 class RequestClock {
  public:
   // `begun`: runners before have sent some of the answer.
-  RequestClock(Clock::time_point arrived, std::optional<api::ipc::Spent> spent, bool begun)
-      : arrived_(arrived), spent_(std::move(spent)), begun_(begun) {}
+  RequestClock(Clock::time_point arrived, const std::optional<api::ipc::Spent>& spent, bool begun)
+      : arrived_(arrived), spent_(spent), begun_(begun) {}
 
   // False: it had begun before.
   bool Begin() {
