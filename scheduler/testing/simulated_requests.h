@@ -126,8 +126,9 @@ class SimulatedRequests {
     std::ranges::sort(placed);
     return placed;
   }
-  // The request whose place one of the party gets: where all are taken the newest of the party that has most,
-  // if that is above its share and more than the party would have. kNoRequest: a free one; nothing: none.
+  // The request whose place one of the party gets: where all are taken the newest of the one with the largest
+  // number, if that is above its share and more than the party would have. kNoRequest: a free one; nothing:
+  // none.
   std::optional<RequestId> PlaceAmong(const std::vector<RequestId>& placed, int32_t places,
                                       const std::string& party) const {
     if (places == 0 || std::ssize(placed) < places) return Plan::kNoRequest;
