@@ -27,7 +27,7 @@ FairOrder::Map::node_type FairOrder::Remove(Account& account) {
   return MapOf(account).extract(KeyOf(account));
 }
 
-// Adds an account to those with work, or takes it out. The base is the average then, so that the product is
+// Adds an account to those that wait, or takes it out. The base is the average then, so that the product is
 // that of a debt, which is small, and a large weight.
 void FairOrder::Count(Account& account, int64_t sign) {
   if (weight_ != 0) Rebase();
@@ -36,28 +36,27 @@ void FairOrder::Count(Account& account, int64_t sign) {
   if (weight_ == 0) sum_ = 0;
 }
 
-// REQUIRES: some account has work.
+// REQUIRES: some account waits.
 void FairOrder::Rebase() {
   const int64_t shift = sum_ / weight_;
   base_ += shift;
   sum_ -= shift * weight_;
 }
 
-// REQUIRES: it has work, and is in no map.
+// REQUIRES: it is in no map.
 void FairOrder::Move(Account& account, int64_t time) {
   constexpr int64_t kSumMax = int64_t{1} << 56;
   account.start += time;
+  if (!account.waits) return;
   sum_ += account.weight * time;
   if (std::abs(sum_) >= kSumMax) Rebase();
 }
 
 void FairOrder::Enter(Account& account) {
-  if (account.turns == 0) {
-    if (weight_ == 0) base_ = std::max(base_, account.start);
-    account.fresh = account.start <= Now();
-    account.start = std::max(account.start, Now());
-    Count(account, 1);
-  }
+  if (weight_ == 0) base_ = std::max(base_, account.start);
+  account.fresh = account.turns == 0 && account.start <= Now();
+  account.start = std::max(account.start, Now());
+  Count(account, 1);
   account.place = ++places_;
   account.waits = true;
   Insert(account);
@@ -66,7 +65,7 @@ void FairOrder::Enter(Account& account) {
 void FairOrder::Withdraw(Account& account) {
   Remove(account);
   account.waits = false;
-  if (account.turns == 0) Count(account, -1);
+  Count(account, -1);
 }
 
 void FairOrder::FindReady() {
@@ -80,13 +79,14 @@ void FairOrder::FindReady() {
 
 // An account that could not go for a while, whatever the reason, is not owed all of that time.
 void FairOrder::StartTurn(Account& account) {
-  constexpr int64_t kQuantaOwed = 12;  // more than an account is behind while it may always go
+  constexpr int64_t kQuantaOwed = 8;  // more than an account is behind while it may always go
   auto node = Remove(account);
   old_first_ = alternates_ && account.fresh && (FirstOld() != ready_.end() || !later_.empty());
   const int64_t quantum = quantum_ / account.weight;
   const int64_t lost = std::max<int64_t>(Now() - kQuantaOwed * quantum - account.start, 0);
   Move(account, lost + quantum);
   ++account.turns;
+  ++turns_;
   account.fresh = false;
   account.place = ++places_;
   Insert(account, std::move(node));
@@ -96,11 +96,8 @@ void FairOrder::EndTurn(Account& account, int64_t cost) {
   auto node = account.waits ? Remove(account) : Map::node_type();
   Move(account, (cost * kScale) / account.weight - quantum_ / account.weight);
   --account.turns;
-  if (account.waits) {
-    Insert(account, std::move(node));
-  } else if (account.turns == 0) {
-    Count(account, -1);
-  }
+  --turns_;
+  if (account.waits) Insert(account, std::move(node));
 }
 
 }  // namespace quire::fair

@@ -1,10 +1,11 @@
 // Whose turn is next, by weight: one level of a FairQueue.
 //
 // Each account has a virtual time, which a cost of c moves by c / weight. It may have its next turn when that
-// is not after the average of all by weight. Of those that may, the one whose quantum would end first is
-// next. So an account is never behind or ahead of its share by more than about a quantum for each turn at
-// once. ("Earliest eligible virtual deadline first", Stoica and Abdel-Wahab, 1995.) Unlike there, an account
-// that comes and has had no more than its share goes first: who was idle begins at once.
+// is not after the average, by weight, of all that wait. Of those that may, the one whose quantum would end
+// first is next. So an account is never behind or ahead of its share by more than about a quantum for each
+// turn at once, and one that asks for no more than it gets is owed nothing. ("Earliest eligible virtual
+// deadline first", Stoica and Abdel-Wahab, 1995.) Unlike there, an account that comes and has had no more
+// than its share goes first: who was idle begins at once.
 #pragma once
 
 #include <algorithm>
@@ -71,7 +72,7 @@ class FairOrder {
   // Something of some account waits.
   bool waiting() const { return !ready_.empty() || !later_.empty(); }
   // No account has work: all of them may be forgotten, and are then new ones.
-  bool idle() const { return weight_ == 0; }
+  bool idle() const { return weight_ == 0 && turns_ == 0; }
 
  private:
   static constexpr int64_t kScale = 64;  // units of virtual time
@@ -93,7 +94,8 @@ class FairOrder {
   bool old_first_ = false;  // a fresh one had the last turn
   Map ready_;               // those whose time has come, the next one first
   Map later_;               // all others that wait, by their time
-  // Sums over accounts with work: their weights, and weight x (start - base).
+  size_t turns_ = 0;        // of all accounts
+  // Sums over accounts that wait: their weights, and weight x (start - base).
   int64_t weight_ = 0;
   int64_t sum_ = 0;
   int64_t base_ = 0;

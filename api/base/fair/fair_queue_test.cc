@@ -94,8 +94,10 @@ class Workload {
     size_t waiting = 0, running = 0;
     int64_t idle_since = -2 * kSecond;
     std::optional<int64_t> starts = {};  // since when, after a pause
-    size_t started_before = 0;           // parties that began in the second before
-    double behind = 0;                   // its share less what it got
+    int64_t started_at = -2 * kSecond;
+    size_t started_before = 0;  // parties that began in the second before, or came and have had no turn yet
+    bool comes = false;         // likewise
+    double behind = 0;          // its share less what it got
     double least_behind = 0;
   };
   struct Running {
@@ -111,11 +113,12 @@ class Workload {
     if (now_ < party.comes_at) return;
     const bool was_idle = party.waiting + party.running == 0;
     if (was_idle && now_ - party.idle_since >= 2 * kSecond) {
-      std::erase_if(starts_, [this](int64_t at) { return at < now_ - kSecond; });
-      party.starts = now_;
-      party.started_before = starts_.size();
-      starts_.push_back(now_);
+      party.started_before = static_cast<size_t>(std::ranges::count_if(parties_, [this](const Party& other) {
+        return other.comes || other.started_at >= now_ - kSecond;
+      }));
+      party.starts = party.started_at = now_;
     }
+    party.comes |= was_idle;
     while (party.waiting + (party.greedy ? 0 : party.running) < party.width) {
       queue_.Push(party.id, Below(party.members), static_cast<int>(index));
       ++party.waiting;
@@ -129,6 +132,7 @@ class Workload {
     Party& party = parties_[index];
     --party.waiting;
     ++party.running;
+    party.comes = false;
     if (party.starts) {
       const auto quanta = static_cast<int64_t>(party.started_before) + 1;
       if (now_ - *party.starts > quanta * kQuantum) {
@@ -179,7 +183,7 @@ class Workload {
       party.behind += share * static_cast<double>(time);
       party.least_behind = std::min(party.least_behind, party.behind);
       const double quanta = (party.behind - party.least_behind) / kQuantum;
-      const double most = 3 * static_cast<double>(servers_.size()) + 2;
+      const double most = static_cast<double>(servers_.size()) + 3;
       if (quanta > most)
         wrong_ = fmt::format("{} is {:.2f} quanta behind its share", party.id.name(), quanta);
     }
@@ -190,7 +194,6 @@ class Workload {
   Queue queue_{kQuantum};
   std::vector<std::optional<Running>> servers_;
   std::vector<Party> parties_;
-  std::vector<int64_t> starts_;
   int64_t now_ = 0;
   std::string wrong_;
 };
