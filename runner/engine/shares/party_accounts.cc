@@ -1,5 +1,8 @@
 #include "runner/engine/shares/party_accounts.h"
 
+#include <algorithm>
+#include <limits>
+
 namespace quire::runner::engine {
 
 void PartyAccounts::SetActive(std::span<const fair::PartyId> parties) {
@@ -11,6 +14,7 @@ void PartyAccounts::SetActive(std::span<const fair::PartyId> parties) {
   for (auto& [number, party] : parties_) {
     if (party.active && !party.waits) order_.Enter(party);
   }
+  least_time_.reset();
   std::erase_if(parties_, [this](const auto& one) {
     return !one.second.active && (order_.idle() || !order_.Owes(one.second));
   });
@@ -23,11 +27,29 @@ void PartyAccounts::Charge(const fair::PartyId& id, int64_t cost) {
   order_.StartTurn(party);
   order_.EndTurn(party, cost);
   if (!was_active) order_.Withdraw(party);
+  least_time_.reset();
 }
 
 double PartyAccounts::TimeOf(const fair::PartyId& id) const {
   const auto found = parties_.find(id.number());
-  return found == parties_.end() ? order_.TimeOf({}) : order_.TimeOf(found->second);
+  const double time = found == parties_.end() ? order_.TimeOf({}) : order_.TimeOf(found->second);
+  return Begins(id) ? std::min(time, LeastTime() - 1) : time;
+}
+
+bool PartyAccounts::Begins(const fair::PartyId& id) const {
+  const auto found = parties_.find(id.number());
+  if (found == parties_.end()) return true;
+  return found->second.active ? found->second.fresh : !order_.Owes(found->second);
+}
+
+// The least of those that compete and do not begin.
+double PartyAccounts::LeastTime() const {
+  if (least_time_) return *least_time_;
+  least_time_ = std::numeric_limits<double>::infinity();
+  for (const auto& [number, party] : parties_) {
+    if (party.active && !party.fresh) least_time_ = std::min(*least_time_, order_.TimeOf(party));
+  }
+  return *least_time_;
 }
 
 }  // namespace quire::runner::engine

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 
 #include "api/base/fair/fair_order.h"
@@ -23,8 +24,11 @@ class PartyAccounts {
   void SetActive(std::span<const fair::PartyId> parties);
   // Below 0: it was charged too much.
   void Charge(const fair::PartyId& party, int64_t cost);
-  // Costs divided by the weight: the least is next. One that comes has had what the others have on average.
+  // Costs divided by the weight: the least is next. One that begins is next until it is charged, and has had
+  // what the others have on average then.
   double TimeOf(const fair::PartyId& party) const;
+  // It did not compete, has had no more than its share and was not charged since.
+  bool Begins(const fair::PartyId& party) const;
   // The next one of the active ones that `may_go`. Null: there is none.
   template <class MayGo>
   const fair::PartyId* Next(MayGo may_go) {
@@ -42,8 +46,11 @@ class PartyAccounts {
     bool active = false;
   };
 
+  double LeastTime() const;
+
   fair::FairOrder order_;
   std::map<uint64_t, Party> parties_;  // by number
+  mutable std::optional<double> least_time_;
 };
 
 }  // namespace quire::runner::engine

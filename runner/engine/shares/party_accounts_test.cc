@@ -30,9 +30,25 @@ TEST(PartyAccounts, SilenceEarnsNoCredit) {
   PartyAccounts accounts(100);
   accounts.SetActive(Parties{kOne});
   accounts.Charge(kOne, 1000);
-  EXPECT_EQ(accounts.TimeOf(kFour), 1000);
+  EXPECT_EQ(accounts.TimeOf(kFour), 999);
   accounts.SetActive(Parties{kOne, kFour});
-  EXPECT_EQ(accounts.TimeOf(kFour), 1000);
+  EXPECT_EQ(accounts.TimeOf(kFour), 999) << "it begins";
+  accounts.Charge(kFour, 4);
+  EXPECT_EQ(accounts.TimeOf(kFour), 1001);
+}
+
+// Whoever came at the average would wait for all that a party behind it is owed.
+TEST(PartyAccounts, WhoBeginsIsInFrontOfAllUntilItWasCharged) {
+  const fair::PartyId behind = fair::PartyNamed("behind"), late = fair::PartyNamed("late");
+  PartyAccounts accounts(100);
+  accounts.SetActive(Parties{behind, kOne});
+  accounts.Charge(behind, 10);
+  accounts.Charge(kOne, 1000);
+  accounts.SetActive(Parties{behind, kOne, late});
+  EXPECT_LT(accounts.TimeOf(late), accounts.TimeOf(behind));
+  accounts.Charge(late, 10);
+  EXPECT_GT(accounts.TimeOf(late), accounts.TimeOf(behind));
+  EXPECT_LT(accounts.TimeOf(late), accounts.TimeOf(kOne));
 }
 
 // Its time stands still: whoever starts there would be ahead of all others until it has had as much as they.
@@ -43,9 +59,10 @@ TEST(PartyAccounts, APartyThatCannotGoOnHoldsNobodyBack) {
   accounts.SetActive(Parties{kOne});
   accounts.Charge(kOne, 2'000'000);
   accounts.SetActive(Parties{kOne, late});
-  EXPECT_EQ(accounts.TimeOf(late), 2'000'000);
+  EXPECT_EQ(accounts.TimeOf(late), 1'999'999);
   accounts.SetActive(Parties{kOne, late, stalled});
-  EXPECT_EQ(accounts.TimeOf(stalled), 2'000'000) << "it was idle";
+  accounts.Charge(stalled, 1);
+  EXPECT_EQ(accounts.TimeOf(stalled), 2'000'001) << "it was idle";
 }
 
 TEST(PartyAccounts, LeavingAndComingBackPaysNothingOff) {

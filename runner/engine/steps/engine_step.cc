@@ -163,12 +163,14 @@ void BatchStep::BoundParseMemory() {
   }
 }
 
-// A party of which the engine can do nothing does not hold the others' virtual times back.
+// Parties compete for prompts. One that asks for no more than it gets, as for the next tokens of its answers,
+// is owed nothing, but pays for them; nor is one of which the engine can do nothing.
 void BatchStep::UpdateShares() {
   auto& parties = scratch_.going_on;
   parties.clear();
   for (const auto& request : state_.running) {
-    if (!Pauses(*request)) parties.push_back(request->party);
+    if (!Pauses(*request) && request->generation->sequence().prefill_left() > 0)
+      parties.push_back(request->party);
   }
   for (const auto& request : state_.waiting) {
     if (!request->generation->backpressured()) parties.push_back(request->party);
@@ -314,6 +316,7 @@ std::chrono::nanoseconds BatchStep::Sample(const std::vector<StepItem>& items) {
     const auto scored_rows = static_cast<size_t>(request.running().scored_rows);
     if (scored_rows > 0) Score(generation, std::span(logits_).subspan(row * vocab, scored_rows * vocab));
     row += scored_rows;
+    const auto sample_begin = scored_rows > 0 ? now() : begin;
     if (request.running().draft.open) {
       const size_t rows = request.running().draft.tokens.size() + 1;
       const int32_t rejected = drafts_.Verify(
@@ -325,10 +328,11 @@ std::chrono::nanoseconds BatchStep::Sample(const std::vector<StepItem>& items) {
       continue;
     } else {
       generation.Sample(std::span(logits_).subspan(row++ * vocab, vocab), workspace_);
-      if (const auto kind = generation.choice().kind()) sampling_times_[*kind] = now() - begin;
+      if (const auto kind = generation.choice().kind()) sampling_times_[*kind] = now() - sample_begin;
     }
-    const auto took = now() - begin;
-    request.service.sampling_time = took;
+    const auto end = now();
+    const auto took = end - begin;
+    request.service.sampling_time = end - sample_begin;
     request.service.last_sampled = counters_.steps;
     sampling_share_.Charge(request.party, took);
     all += took;

@@ -13,7 +13,8 @@
 //    one interval;
 //  - one whose prompt is in the batch is passed over for at most the tokens by which it was ahead of the
 //    others, by their weights, and one step of each; those that come meanwhile are not behind all that go on,
-//    and what it decodes itself counts.
+//    and what it decodes itself counts;
+//  - one that begins is passed over for others that begin only.
 // In the end every request is served.
 #include <gtest/gtest.h>
 
@@ -277,9 +278,9 @@ class FairnessSimulation {
 
   void UpdateShares() {
     const auto went_on = std::exchange(goes_on_, {});
-    for (const Requests* list : {&running_, &waiting_}) {
-      for (const SimulatedRequest& request : *list) goes_on_[request.party] |= !request.stalled;
-    }
+    for (const SimulatedRequest& request : running_)
+      goes_on_[request.party] |= !request.stalled && request.prefill_left > 0;
+    for (const SimulatedRequest& request : waiting_) goes_on_[request.party] |= !request.stalled;
     std::vector<fair::PartyId> active;
     for (size_t party = 0; party < kWeights.size(); ++party) {
       if (goes_on_[party]) active.push_back(ids_[party]);
@@ -297,7 +298,7 @@ class FairnessSimulation {
       if (went_on[party] || !goes_on_[party]) continue;
       const double time = VirtualTime(party);
       ASSERT_TRUE(std::isinf(least) || time >= least - kRounding) << "idling earned credit";
-      ASSERT_GE(time, last_[party] - kRounding) << "leaving paid off";
+      ASSERT_TRUE(shares_.Begins(ids_[party]) || time >= last_[party] - kRounding) << "leaving paid off";
       ASSERT_LE(time, greatest + kRounding) << "it starts behind all others";
       for (auto& [other, turn] : turns_) {
         if (other == party) continue;
@@ -325,6 +326,8 @@ class FairnessSimulation {
     }
     const std::vector<StepItem> items = PlanStep(states, parties, prefill_tokens_);
     const auto before = VirtualTimes();
+    std::array<bool, kWeights.size()> begins{};
+    for (size_t party = 0; party < begins.size(); ++party) begins[party] = shares_.Begins(ids_[party]);
     Times prompts{}, answers{};
     const auto has_prompt = PartiesWithPrompts();
     std::vector<bool> planned(running_.size());
@@ -352,6 +355,12 @@ class FairnessSimulation {
     }
     ASSERT_LE(prefill, prefill_tokens_);
     CheckTurns(has_prompt, before, prompts, answers);
+    for (size_t party = 0; party < begins.size(); ++party) {
+      if (!begins[party] || !has_prompt[party] || prompts[party] > 0) continue;
+      for (size_t other = 0; other < begins.size(); ++other)
+        ASSERT_TRUE(begins[other] || prompts[other] == 0)
+            << PartyName(other) << " goes before one that begins";
+    }
     for (size_t i = 0; i < running_.size(); ++i) {
       if (!planned[i] && running_[i].prefill_left > 0) running_[i].skipped_tokens += prefill;
     }
