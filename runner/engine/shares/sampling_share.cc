@@ -46,10 +46,12 @@ SamplingShare::Time SamplingShare::Delay() {
 
 void SamplingShare::Plan(std::span<Sequence> sequences) {
   FindParties(sequences);
-  Time left = Delay() - overdrawn_;
+  const Time granted = Delay();
   accounts_.SetActive(held_);
   bool any_goes_on = std::ranges::any_of(
       sequences, [](const Sequence& one) { return one.samples ? !one.sits_out : !one.waits; });
+  if (!any_goes_on) overdrawn_ = Time::zero();  // those held so far took it from nobody
+  Time left = granted - overdrawn_;
   const auto has_more = [this](const fair::PartyId& id) { return !PartyOf(id).next.empty(); };
   while (left > Time::zero() || !any_goes_on) {
     const fair::PartyId* const id = accounts_.Next(has_more);

@@ -236,6 +236,19 @@ TEST(SamplingShare, OfSeveralInDebtOneGoesOn) {
   EXPECT_LE(batch.LongestWait(), 8U);
 }
 
+// What is sampled where nothing else goes on is no debt: whoever joins would hold all others up until it is
+// paid.
+TEST(SamplingShare, OneThatJoinsHoldsNobodyUp) {
+  Batch batch;
+  batch.Add("a", 1, 45ms);
+  batch.Add("b", 1, 45ms);
+  for (int step = 0; step < 1000; ++step) EXPECT_GT(batch.Step(), Time::zero());
+  batch.Add("innocent", 1, 100us);
+  const int64_t before = batch.TokensOf("a") + batch.TokensOf("b");
+  for (int step = 0; step < 12; ++step) batch.Step();
+  EXPECT_GE(batch.TokensOf("a") + batch.TokensOf("b"), before + 3);
+}
+
 // Whoever comes and goes and whatever their tokens take: some stream goes on in every step, each that stays
 // gets its turn, and nobody's part is passed by more than one token.
 TEST(SamplingShare, NobodyStarves) {
