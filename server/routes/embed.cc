@@ -9,6 +9,7 @@
 #include <deque>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -169,20 +170,23 @@ Awaitable<api::Result<api::EmbedResult>> EmbedAll(Services& services, Exchange& 
   ReplyVectors vectors(exchange, count, more_bytes);
   const auto keys = co_await HashTexts(services, exchange, *model, request);
   size_t found = 0;
-  for (size_t submitted = 0; submitted < count || !running.empty();) {
-    while (submitted < count && running.size() < at_once) {
-      if (auto known = looks_up ? services.vectors->Find(keys[submitted]) : std::nullopt) {
+  size_t displaced = 0;  // in a row
+  std::deque<size_t> left(count);
+  std::iota(left.begin(), left.end(), size_t{0});
+  while (!left.empty() || !running.empty()) {
+    while (!left.empty() && running.size() < at_once) {
+      const size_t index = left.front();
+      if (auto known = looks_up ? services.vectors->Find(keys[index]) : std::nullopt) {
         result.prompt_tokens += known->prompt_tokens;
         AddTokens(exchange.log().prompt_tokens, known->prompt_tokens);
         AddTokens(exchange.log().cached_tokens, known->prompt_tokens);
-        if (auto full = vectors.Set(submitted, std::move(known->vector))) co_return std::unexpected(*full);
-        ++submitted;
+        if (auto full = vectors.Set(index, std::move(known->vector))) co_return std::unexpected(*full);
+        left.pop_front();
         co_await Yield(++found);
         continue;
       }
-      api::Request one = request.At(submitted, model->parameters);
+      api::Request one = request.At(index, model->parameters);
       one.client = client;
-      TextJob job{.index = submitted, .stream = nullptr};
       auto placed = co_await services.backend.Submit(SpecOf(model), std::move(one), keep_alive);
       // Texts of requests like this one may be what fills the queue: it goes on with fewer, so that all of
       // them leave room for others.
@@ -191,15 +195,22 @@ Awaitable<api::Result<api::EmbedResult>> EmbedAll(Services& services, Exchange& 
         break;
       }
       if (!placed) co_return std::unexpected(std::move(placed).error());
-      ++submitted;
+      left.pop_front();
       result.load = std::max(result.load, (*placed)->load_duration());
-      job.stream = *std::move(placed);
-      running.push_back(std::move(job));
+      running.push_back({.index = index, .stream = *std::move(placed)});
     }
     if (running.empty()) break;
     const TextJob& first = running.front();
     auto finished = co_await Finish(*first.stream, exchange.log());
+    // Others have its place in the queue now: it is tried again, among fewer.
+    if (!finished && finished.error().code == api::ErrorCode::kOverloaded && ++displaced <= kAtOnceMax) {
+      at_once = std::max<size_t>(1, at_once / 2);
+      left.push_front(first.index);
+      running.pop_front();
+      continue;
+    }
     if (!finished) co_return std::unexpected(OfInput(finished.error(), request, first.index));
+    displaced = 0;
     if (request.inputs[first.index].rank && finished->embedding.size() != 1)
       co_return api::Fail(api::ErrorCode::kInternal, "the runner gave no score");
     result.prompt_tokens += finished->usage.prompt_tokens;

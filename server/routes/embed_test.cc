@@ -58,6 +58,19 @@ TEST(EmbeddingRoutes, ManyTokensOfManyTextsAreCounted) {
   EXPECT_EQ(json::parse(response.body)["usage"]["prompt_tokens"], int64_t{200} * 16'000'000);
 }
 
+TEST(EmbeddingRoutes, TextsWhosePlacesOthersGetAreTriedAgain) {
+  TestDaemon daemon;
+  daemon.backend().script.events = Vector({1});
+  for (size_t i = 20; i < 34; ++i) daemon.backend().script.displaced.insert(i);
+  const std::string body = json{{"model", "demo"}, {"input", std::vector<std::string>(40, "x")}}.dump();
+  const RawResponse response = daemon.Post("/v1/embeddings", body);
+  ASSERT_EQ(response.status, 200) << response.body;
+  EXPECT_EQ(json::parse(response.body)["data"].size(), 40U);
+  EXPECT_EQ(daemon.backend().seen.requests.size(), 54U);
+  for (size_t i = 54; i < 200; ++i) daemon.backend().script.displaced.insert(i);
+  EXPECT_EQ(daemon.Post("/v1/embeddings", body).status, 503) << "it does not try forever";
+}
+
 TEST(EmbeddingRoutes, EveryTextHasTheSaltOfItsRequest) {
   TestDaemon daemon;
   daemon.backend().script.events = Vector({1});

@@ -46,7 +46,10 @@ class FakeBackend::FakeTokenStream : public scheduler::TokenStream {
   explicit FakeTokenStream(FakeBackend& backend)
       : backend_(backend),
         steps_(backend.script.events),
-        out_of_memory_(backend.script.out_of_memory == backend.seen.requests.size() - 1) {}
+        out_of_memory_(backend.script.out_of_memory == backend.seen.requests.size() - 1) {
+    if (backend.script.displaced.contains(backend.seen.requests.size() - 1))
+      steps_ = {api::Event(api::Failed{{api::ErrorCode::kOverloaded, "server busy"}})};
+  }
   ~FakeTokenStream() override {
     if (blocked_ && !ended_) SetOnce(backend_.abandoned);
   }

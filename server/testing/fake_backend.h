@@ -6,6 +6,7 @@
 #include <future>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -24,6 +25,7 @@ struct Script {
   bool block_submit = false;  // stay in the queue, or in the load
   std::optional<api::Error> submit_error;
   std::optional<size_t> out_of_memory;  // the request, from 0, whose first event is std::bad_alloc
+  std::set<size_t> displaced;           // the requests, from 0, whose places others get
   std::optional<api::Error> refusal;
   api::ipc::Inspected inspected;
   std::optional<api::Error> load_error;  // of a check whether a model loads
