@@ -67,7 +67,7 @@ std::optional<KeepAliveClaims::Time> KeepAliveClaims::ExpiresAt(Time now) const 
 
 bool KeepAliveClaims::HasOther(const fair::PartyId& party, Time now) const {
   return std::ranges::any_of(claims_, [&](const auto& entry) {
-    return entry.first != party && (entry.second.running > 0 || EndOf(entry.second, now) > now);
+    return entry.first.name() != party.name() && (entry.second.running > 0 || EndOf(entry.second, now) > now);
   });
 }
 
@@ -83,7 +83,7 @@ bool KeepAliveClaims::IsPinnedByAdmin() const {
 bool KeepAliveClaims::IsPinnedAgainst(const Parties& waiting) const {
   return std::ranges::any_of(claims_, [&waiting](const auto& entry) {
     const auto& [party, claim] = entry;
-    const bool theirs = waiting.empty() || (waiting.size() == 1 && *waiting.begin() == party);
+    const bool theirs = waiting.empty() || (waiting.size() == 1 && waiting.contains(party));
     return claim.pins && (claim.by_admin || theirs);
   });
 }

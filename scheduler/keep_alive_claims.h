@@ -34,7 +34,13 @@ struct KeepAliveClaim {
 class KeepAliveClaims {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  using Parties = std::set<fair::PartyId>;
+  // One whose weight changed is the same.
+  struct ByName {
+    bool operator()(const fair::PartyId& one, const fair::PartyId& other) const {
+      return one.name() < other.name();
+    }
+  };
+  using Parties = std::set<fair::PartyId, ByName>;
   static constexpr Time kNever = Time::max();
   // If there are more parties, the one whose claim ends first has none, so that a decision costs little.
   static constexpr size_t kPartiesMax = 256;
@@ -69,7 +75,7 @@ class KeepAliveClaims {
   static Time EndOf(const Claim& claim, Time now);
   void DropFirstToEnd();
 
-  std::map<fair::PartyId, Claim> claims_;
+  std::map<fair::PartyId, Claim, ByName> claims_;
 };
 
 }  // namespace quire::scheduler

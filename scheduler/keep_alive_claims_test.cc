@@ -55,6 +55,13 @@ class SchedulerClaimsTest : public SchedulerTest {
   static constexpr MemoryEstimate kLarge{.fixed_bytes = 80, .cache_bytes = 5, .cache_min_bytes = 5};
 };
 
+TEST_F(SchedulerClaimsTest, AKeyOfAnotherWeightHasItsClaims) {
+  Make(2);
+  UseOnce("bob", 1, "a", kPin);
+  scheduler().EndClaim("a", fair::PartyNamed("bob", 2), kStart);
+  EXPECT_THAT(Plan().unload, ElementsAre("a"));
+}
+
 TEST_F(SchedulerClaimsTest, APinOfOnePartyMakesRoomForAnother) {
   Make(2);
   UseOnce("bob", 1, "a", kPin);

@@ -171,7 +171,7 @@ void Scheduler::EndClaim(const std::string& key, const fair::PartyId& party, Tim
   if (model == nullptr) return;
   model->claims.Release(party);
   const auto waiting = queue_.PartiesOf(model->waiting);
-  const bool waited_for = waiting.size() > 1 || (waiting.size() == 1 && *waiting.begin() != party);
+  const bool waited_for = waiting.size() > 1 || (waiting.size() == 1 && !waiting.contains(party));
   if (!model->claims.HasOther(party, now) && !waited_for) {
     const bool unloads_later = model->state == State::kLoading || model->ready();
     if (unloads_later && !model->unload_requested) {
