@@ -111,14 +111,14 @@ api::Error EmptyError(const llama_server::SlotRequest& request) {
 }
 
 // A snapshot that an earlier daemon saved comes back into memory.
-Awaitable<void> ReadSnapshot(Services& services, Exchange& exchange, SlotStore& slots, const SlotOwner& owner,
-                             const std::string& name) {
-  if (!services.slot_files.read || slots.FindSnapshot(owner, name) != nullptr) co_return;
+Awaitable<api::Result<void>> ReadSnapshot(Services& services, Exchange& exchange, SlotStore& slots,
+                                          const SlotOwner& owner, const std::string& name) {
+  if (!services.slot_files.read || slots.FindSnapshot(owner, name) != nullptr) co_return api::Result<void>();
   auto work = [&services, &owner, &name] { return services.slot_files.read(owner, name); };
   auto found = co_await RunFor(exchange, services.pools.reads, std::move(work));
-  if (!found) co_return;
-  if (auto saved = slots.Save(owner, name, *std::move(found)); !saved)
-    spdlog::warn("a slot's snapshot was not restored: {}", saved.error().message);
+  if (!found) co_return std::unexpected(std::move(found).error());
+  if (!*found) co_return api::Result<void>();
+  co_return slots.Save(owner, name, **std::move(found));
 }
 
 // It is saved in memory already: without a disk it lives as long as the daemon.
@@ -148,8 +148,13 @@ Awaitable<void> ActOnSlot(Services& services, SlotStorePtr slots, Exchange& exch
     co_await exchange.Send(std::move(response));
     co_return;
   }
-  if (parsed->action == llama_server::SlotAction::kRestore)
-    co_await ReadSnapshot(services, exchange, *slots, owner, parsed->name);
+  if (parsed->action == llama_server::SlotAction::kRestore) {
+    const auto read = co_await ReadSnapshot(services, exchange, *slots, owner, parsed->name);
+    if (!read) {
+      co_await SendError(exchange, read.error());
+      co_return;
+    }
+  }
   const SlotPrefix* found = PrefixOf(*slots, owner, *parsed);
   if (found == nullptr) {
     co_await SendError(exchange, EmptyError(*parsed));

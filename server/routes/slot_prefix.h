@@ -28,8 +28,9 @@ struct SlotPrefix {
 
 // Files of named snapshots. Empty: they end with the daemon. Any thread that may block.
 struct SlotFiles {
-  // Nothing: there is none.
-  std::function<std::optional<SlotPrefix>(const SlotOwner& owner, const std::string& name)> read = {};
+  // Nothing: there is none. kUnavailable: nobody knows now.
+  std::function<api::Result<std::optional<SlotPrefix>>(const SlotOwner& owner, const std::string& name)>
+      read = {};
   // Replaces what has this name. kUnavailable: there is none now.
   std::function<api::Result<void>(const SlotOwner& owner, const std::string& name, const SlotPrefix& prefix)>
       write = {};

@@ -51,15 +51,18 @@ std::optional<SlotPrefix> ReadNamedPrefix(DiskTier& tier, const SlotOwner& owner
   return SlotPrefix{{reader->tokens().begin(), reader->tokens().end()}, text.substr(blank + 1), *num_ctx};
 }
 
-SlotFiles SlotFilesOf(std::function<std::shared_ptr<DiskTier>()> wait) {
-  auto read = [wait](const SlotOwner& owner, const std::string& name) {
-    const auto tier = wait();
-    return tier ? ReadNamedPrefix(*tier, owner, name) : std::nullopt;
+SlotFiles SlotFilesOf(std::function<api::Result<std::shared_ptr<DiskTier>>()> find_tier) {
+  auto read = [find_tier](const SlotOwner& owner,
+                          const std::string& name) -> api::Result<std::optional<SlotPrefix>> {
+    const auto tier = find_tier();
+    if (!tier) return std::unexpected(tier.error());
+    return ReadNamedPrefix(**tier, owner, name);
   };
-  auto write = [wait = std::move(wait)](const SlotOwner& owner, const std::string& name,
-                                        const SlotPrefix& prefix) -> api::Result<void> {
-    if (const auto tier = wait()) return SaveNamedPrefix(*tier, owner, name, prefix);
-    return api::Fail(api::ErrorCode::kUnavailable, "the folder of prefixes cannot be used");
+  auto write = [find_tier = std::move(find_tier)](const SlotOwner& owner, const std::string& name,
+                                                  const SlotPrefix& prefix) -> api::Result<void> {
+    const auto tier = find_tier();
+    if (!tier) return std::unexpected(tier.error());
+    return SaveNamedPrefix(**tier, owner, name, prefix);
   };
   return {std::move(read), std::move(write)};
 }

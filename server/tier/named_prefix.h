@@ -20,7 +20,6 @@ api::Result<void> SaveNamedPrefix(DiskTier& tier, const SlotOwner& owner, const 
 // Nothing: there is none, or it was not what was written.
 std::optional<SlotPrefix> ReadNamedPrefix(DiskTier& tier, const SlotOwner& owner, const std::string& name);
 
-// `wait` waits for the tier; null: it cannot be used.
-SlotFiles SlotFilesOf(std::function<std::shared_ptr<DiskTier>()> wait);
+SlotFiles SlotFilesOf(std::function<api::Result<std::shared_ptr<DiskTier>>()> find_tier);
 
 }  // namespace quire::server

@@ -23,12 +23,12 @@ namespace ipc = api::ipc;
 std::string HashOfFile(const std::filesystem::path& path) {
   api::AssertMayBlock();
   std::ifstream file(path, std::ios::binary);
-  SnapshotHash hash;
+  api::Sha256 hash;
   std::vector<char> bytes(size_t{1} << 20);
   while (file.read(bytes.data(), static_cast<std::streamsize>(bytes.size())) || file.gcount() > 0) {
     hash.Update({bytes.data(), static_cast<size_t>(file.gcount())});
   }
-  return HexOf(hash.Finish());
+  return hash.Finish();
 }
 
 // A memory file of a size that neither side can change. Waits for no disk: no page of it is there yet.
@@ -89,10 +89,9 @@ bool SnapshotService::End(std::chrono::nanoseconds limit) {
   return ended.wait_for(limit) == std::future_status::ready;
 }
 
-const SnapshotService::Loaded* SnapshotService::loaded() const {
-  const bool ready =
-      loaded_.valid() && loaded_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
-  return ready ? loaded_.get().get() : nullptr;
+const SnapshotService::Loaded* SnapshotService::ReadyIn(const Future& loaded) {
+  const bool ready = loaded.valid() && loaded.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  return ready ? loaded.get().get() : nullptr;
 }
 
 std::optional<scheduler::SnapshotTier::Ends> SnapshotService::Connect(const std::string& model,
@@ -123,8 +122,8 @@ std::optional<scheduler::SnapshotTier::Ends> SnapshotService::Connect(const std:
   return Ends{std::move(theirs), std::move(memory)};
 }
 
-api::Result<SnapshotService::Opened> SnapshotService::opened() const {
-  const Loaded* ready = loaded();
+api::Result<SnapshotService::Opened> SnapshotService::OpenedIn(const Future& loaded) {
+  const Loaded* ready = ReadyIn(loaded);
   if (ready == nullptr)
     return api::Fail(api::ErrorCode::kUnavailable, "the folder of prefixes is being read");
   if (!ready->tier)
@@ -132,10 +131,11 @@ api::Result<SnapshotService::Opened> SnapshotService::opened() const {
   return Opened{ready->tier, ready->program};
 }
 
-SnapshotService::TierWait SnapshotService::tier() const {
-  return [loaded = loaded_] {
-    api::AssertMayBlock();
-    return loaded.valid() ? loaded.get()->tier : nullptr;
+SnapshotService::FindTier SnapshotService::tier() const {
+  return [loaded = loaded_]() -> api::Result<std::shared_ptr<DiskTier>> {
+    auto opened = OpenedIn(loaded);
+    if (!opened) return std::unexpected(std::move(opened).error());
+    return std::move(opened->tier);
   };
 }
 

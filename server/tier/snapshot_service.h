@@ -43,10 +43,10 @@ class SnapshotService : public scheduler::SnapshotTier {
     std::string program;  // PrefixOrigin::program of what this daemon's runners compute
   };
   // kUnavailable: likewise.
-  api::Result<Opened> opened() const;
-  // Waits until the folder is read, on any thread that may. Null: it cannot be used.
-  using TierWait = std::function<std::shared_ptr<DiskTier>()>;
-  TierWait tier() const;
+  api::Result<Opened> opened() const { return OpenedIn(loaded_); }
+  // The same, to be asked on any thread.
+  using FindTier = std::function<api::Result<std::shared_ptr<DiskTier>>()>;
+  FindTier tier() const;
 
  private:
   struct Loaded {
@@ -59,12 +59,15 @@ class SnapshotService : public scheduler::SnapshotTier {
     std::filesystem::path runner;
     std::optional<RedisTier::Options> redis;
   };
+  using Future = std::shared_future<std::shared_ptr<const Loaded>>;
   static std::shared_ptr<const Loaded> Load(Settings settings);
-  const Loaded* loaded() const;  // null: not yet
+  static const Loaded* ReadyIn(const Future& loaded);  // null: not yet
+  static api::Result<Opened> OpenedIn(const Future& loaded);
+  const Loaded* loaded() const { return ReadyIn(loaded_); }
 
   Settings settings_;
   std::promise<std::shared_ptr<const Loaded>> promise_;
-  std::shared_future<std::shared_ptr<const Loaded>> loaded_{promise_.get_future()};
+  Future loaded_{promise_.get_future()};
   std::jthread reader_;
   std::vector<std::unique_ptr<TierSession>> sessions_;
 };
