@@ -1,9 +1,8 @@
 #include "api/base/sha256.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <openssl/evp.h>
 
-#include <iterator>
 #include <new>
 
 namespace quire::api {
@@ -30,11 +29,7 @@ Sha256::Digest Sha256::FinishBytes() {
   return digest;
 }
 
-std::string Sha256::Finish() {
-  std::string hex;
-  for (const unsigned char byte : FinishBytes()) fmt::format_to(std::back_inserter(hex), "{:02x}", byte);
-  return hex;
-}
+std::string Sha256::Finish() { return fmt::format("{:02x}", fmt::join(FinishBytes(), "")); }
 
 std::string Sha256Of(std::string_view bytes) {
   Sha256 hash;

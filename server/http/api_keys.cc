@@ -1,7 +1,7 @@
 #include "server/http/api_keys.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/rand.h>
@@ -45,11 +45,7 @@ Digest DigestOf(std::string_view secret) {
   return digest;
 }
 
-std::string Hex(std::span<const unsigned char> bytes) {
-  std::string hex;
-  for (const unsigned char byte : bytes) fmt::format_to(std::back_inserter(hex), "{:02x}", byte);
-  return hex;
-}
+std::string Hex(std::span<const unsigned char> bytes) { return fmt::format("{:02x}", fmt::join(bytes, "")); }
 
 bool ReadHex(std::string_view text, Digest& out) {
   if (text.size() != 2 * out.size()) return false;

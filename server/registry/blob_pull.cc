@@ -18,6 +18,7 @@
 #include "api/base/exceptions.h"
 #include "api/base/mutex.h"
 #include "server/registry/partial_blob.h"
+#include "server/store/model_manifest.h"
 
 namespace quire::server::registry {
 namespace {
@@ -61,7 +62,7 @@ class BlobPull {
 
  private:
   void ReportProgress(int64_t completed) {
-    job_.transfer.Count(status_, DigestOf(layer_), layer_.size, completed);
+    job_.transfer.Count(status_, DigestOf(layer_.blob), layer_.size, completed);
   }
 
   bool ended() const { return given_up_ || job_.transfer.cancelled(); }
@@ -151,8 +152,6 @@ class Outcome {
 };
 
 }  // namespace
-
-std::string DigestOf(const Layer& layer) { return "sha256:" + layer.blob.substr(layer.blob.find('-') + 1); }
 
 std::unexpected<api::Error> Refused(const std::string& host, std::string_view what, int status) {
   return api::Fail(status == 404 ? api::ErrorCode::kNotFound : api::ErrorCode::kUnavailable,

@@ -29,7 +29,6 @@ StoreResult<void> PullBlobs(const TransferJob& job, const std::vector<BlobSource
                             const std::function<std::unique_ptr<Session>()>& new_session);
 
 std::vector<std::string> NamesOf(const std::vector<BlobSource>& sources);
-std::string DigestOf(const Layer& layer);  // "sha256:<64 hex>"
 // What a registry's reply with this status is.
 std::unexpected<api::Error> Refused(const std::string& host, std::string_view what, int status);
 

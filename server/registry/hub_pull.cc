@@ -123,7 +123,7 @@ class FilesPull {
       std::string name = file.path.substr(file.path.rfind('/') + 1);
       if (!file.sha256.empty()) {
         Layer layer{.media_type = {}, .blob = "sha256-" + file.sha256, .size = file.size};
-        fetched_.files.push_back({file.path, DigestOf(layer)});
+        fetched_.files.push_back({file.path, DigestOf(layer.blob)});
         lease_.Redeem(layer.blob, party_);  // its client may have brought it, too
         large_.push_back({std::move(layer), repository_.FileUrl(file.path), std::move(name)});
         continue;
@@ -141,7 +141,7 @@ class FilesPull {
       lease_.Redeem("sha256-" + api::Sha256Of(reply->body), party_);
       auto blob = job_.store.StoreBytes(reply->body);
       if (!blob) return std::unexpected(blob.error());
-      fetched_.files.push_back({file.path, "sha256:" + blob->substr(blob->find('-') + 1)});
+      fetched_.files.push_back({file.path, DigestOf(*blob)});
     }
     return {};
   }

@@ -85,7 +85,7 @@ class ModelPull {
     const auto session = NewSession();
     std::vector<BlobSource> sources;
     for (Layer& layer : layers) {
-      const std::string digest = DigestOf(layer);
+      const std::string digest = DigestOf(layer.blob);
       std::string shown = layer.blob.substr(layer.blob.find('-') + 1, 12);
       sources.push_back({std::move(layer), session->UrlOf("blobs/" + digest), std::move(shown)});
     }

@@ -20,8 +20,6 @@ namespace {
 constexpr int kPushTries = 4;
 constexpr int64_t kPartBytes = int64_t{64} << 20;  // of one request: more is refused by some proxies
 
-std::string HexOf(const Layer& layer) { return layer.blob.substr(layer.blob.find('-') + 1); }
-
 std::unexpected<api::Error> PushRefused(const std::string& host, std::string_view what, const Reply& reply) {
   const bool denied = reply.status == 401 || reply.status == 403;
   return api::Fail(denied ? api::ErrorCode::kForbidden : api::ErrorCode::kUnavailable,
@@ -79,7 +77,7 @@ class ModelPush {
   }
 
   api::Result<void> TryBlob(const Layer& layer, Upload& upload) {
-    const std::string digest = "sha256:" + HexOf(layer);
+    const std::string digest = DigestOf(layer.blob);
     ReportProgress(layer, upload.sent);
     const auto there = session_.Send({.method = "HEAD", .url = session_.UrlOf("blobs/" + digest)});
     if (!there) return std::unexpected(there.error());
@@ -97,15 +95,17 @@ class ModelPush {
       if (auto sent = SendPart(layer, file->get(), upload); !sent) return sent;
     }
     std::string url = upload.url;
-    url += fmt::format("{}digest=sha256%3A{}", url.contains('?') ? "&" : "?", HexOf(layer));
+    const std::string hex = layer.blob.substr(layer.blob.find('-') + 1);
+    url += fmt::format("{}digest=sha256%3A{}", url.contains('?') ? "&" : "?", hex);
     const auto checked = CheckReply(session_.Send({.method = "PUT", .url = std::move(url)}), upload);
     if (!checked) return std::unexpected(checked.error());
     return {};
   }
 
   void ReportProgress(const Layer& layer, int64_t sent) {
-    const std::string hex = HexOf(layer);
-    job_.transfer.Count(fmt::format("pushing {}", hex.substr(0, 12)), "sha256:" + hex, layer.size, sent);
+    const std::string digest = DigestOf(layer.blob);
+    const std::string shown = digest.substr(digest.find(':') + 1, 12);
+    job_.transfer.Count(fmt::format("pushing {}", shown), digest, layer.size, sent);
   }
 
   api::Result<void> StartUpload(Upload& upload) {

@@ -25,8 +25,6 @@ namespace ollama = api::ollama;
 
 constexpr const char* kConverted = "model.gguf";
 
-std::string DigestOf(const std::string& blob) { return "sha256:" + blob.substr(blob.find('-') + 1); }
-
 // "5.3M", "8.0B"
 std::string HumanCount(int64_t count) {
   const auto number = static_cast<double>(count);

@@ -49,12 +49,10 @@ Layer ReadLayer(const Json& object, const std::string& path, api::FirstError& er
   return layer;
 }
 
-std::string DigestOf(const Layer& layer) { return "sha256:" + layer.blob.substr(layer.blob.find('-') + 1); }
-
 Json LayerJson(const Layer& layer) {
   Json json = Json::object();
   json["mediaType"] = layer.media_type;
-  json["digest"] = DigestOf(layer);
+  json["digest"] = DigestOf(layer.blob);
   json["size"] = layer.size;
   return json;
 }
@@ -83,6 +81,8 @@ std::optional<std::string> BlobNameOf(std::string_view digest) {
   if (hex.find_first_not_of("0123456789abcdef") != std::string_view::npos) return std::nullopt;
   return fmt::format("{}-{}", kAlgorithm, hex);
 }
+
+std::string DigestOf(std::string blob) { return blob.replace(blob.find('-'), 1, ":"); }
 
 api::Result<Manifest> ParseManifest(std::string_view text) {
   const auto json = ReadObject(text);
@@ -149,7 +149,7 @@ api::Result<ModelDetails> ParseModelConfig(std::string_view text) {
 
 std::string WriteModelConfig(const ModelDetails& details, const std::vector<Layer>& layers) {
   Json digests = Json::array();
-  for (const Layer& layer : layers) digests.push_back(DigestOf(layer));
+  for (const Layer& layer : layers) digests.push_back(DigestOf(layer.blob));
   Json rootfs = Json::object();
   rootfs["type"] = "layers";
   rootfs["diff_ids"] = std::move(digests);

@@ -39,6 +39,8 @@ struct Manifest {
 // "sha256-<hex>" of "sha256:<hex>" or "sha256-<hex>"; nothing for anything but exactly 64 lower-case hex
 // digits.
 std::optional<std::string> BlobNameOf(std::string_view digest);
+// "sha256:<hex>" of "sha256-<hex>".
+std::string DigestOf(std::string blob);
 
 // All errors are kBadModel and say what is wrong, not where: the caller knows the file.
 api::Result<Manifest> ParseManifest(std::string_view text);

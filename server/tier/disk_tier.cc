@@ -359,7 +359,7 @@ bool DiskTier::Writer::Write(std::span<const char> bytes) {
 bool DiskTier::Writer::Commit(const SnapshotKey* content) {
   api::AssertMayBlock();
   if (written_ != segment_.token_bytes() + segment_.bytes) return false;
-  const SnapshotKey hash = hash_.Finish();
+  const SnapshotKey hash = hash_.FinishBytes();
   if (content != nullptr && *content != hash) return false;
   const std::string header = EncodeHead({segment_, hash, origin_bytes_}, tier_.secret_);
   const fs::path path = tier_.PathOf(segment_.key);
@@ -432,7 +432,7 @@ bool DiskTier::Reader::Read(std::span<char> out) {
 }
 
 bool DiskTier::Reader::Verify() {
-  if (at_ != segment_.bytes || hash_.Finish() != content_) {
+  if (at_ != segment_.bytes || hash_.FinishBytes() != content_) {
     tier_.RemoveCorrupt(segment_.key, "content");
     return false;
   }

@@ -122,7 +122,7 @@ class DiskTier {
     std::string origin_bytes_;
     std::filesystem::path path_;
     api::FileDescriptor fd_;
-    SnapshotHash hash_;
+    api::Sha256 hash_;
     uint64_t written_ = 0;  // tokens and bytes
     bool done_ = false;
   };
@@ -153,7 +153,7 @@ class DiskTier {
     std::vector<int32_t> tokens_;
     std::string origin_;
     SnapshotKey content_{};
-    SnapshotHash hash_;
+    api::Sha256 hash_;
     uint64_t at_ = 0;
   };
   // Null: there is no such file, or it is not what it should be.

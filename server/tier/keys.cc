@@ -1,11 +1,10 @@
 #include "server/tier/keys.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 
 #include <algorithm>
-#include <iterator>
 #include <new>
 #include <utility>
 
@@ -16,28 +15,7 @@ std::string_view TextOf(const SnapshotKey& key) {
   return {reinterpret_cast<const char*>(key.data()), key.size()};
 }
 
-EVP_MD_CTX* ContextOf(void* context) { return static_cast<EVP_MD_CTX*>(context); }
-
 }  // namespace
-
-SnapshotHash::SnapshotHash() : context_(EVP_MD_CTX_new()) {
-  // Fails for lack of memory only.
-  if (context_ == nullptr || EVP_DigestInit_ex(ContextOf(context_), EVP_sha256(), nullptr) != 1)
-    throw std::bad_alloc();
-}
-
-SnapshotHash::~SnapshotHash() { EVP_MD_CTX_free(ContextOf(context_)); }
-
-void SnapshotHash::Update(std::string_view bytes) {
-  EVP_DigestUpdate(ContextOf(context_), bytes.data(), bytes.size());
-}
-
-SnapshotKey SnapshotHash::Finish() {
-  SnapshotKey key{};
-  unsigned int length = 0;
-  EVP_DigestFinal_ex(ContextOf(context_), key.data(), &length);
-  return key;
-}
 
 SnapshotKey HmacOf(const SnapshotKey& secret, std::string_view text) {
   SnapshotKey key{};
@@ -51,25 +29,21 @@ SnapshotKey HmacOf(const SnapshotKey& secret, std::string_view text) {
 }
 
 SnapshotKey HashOf(std::string_view text) {
-  SnapshotHash hash;
+  api::Sha256 hash;
   hash.Update(text);
-  return hash.Finish();
+  return hash.FinishBytes();
 }
 
-std::string HexOf(const SnapshotKey& key) {
-  std::string hex;
-  for (const unsigned char byte : key) fmt::format_to(std::back_inserter(hex), "{:02x}", byte);
-  return hex;
-}
+std::string HexOf(const SnapshotKey& key) { return fmt::format("{:02x}", fmt::join(key, "")); }
 
 KeyChain::KeyChain(const SnapshotKey& begin, std::vector<int32_t> tokens, int64_t segment_tokens)
     : tokens_(std::move(tokens)), segment_tokens_(segment_tokens), whole_{begin} {
   whole_.reserve(tokens_.size() / static_cast<size_t>(segment_tokens) + 1);
   for (int64_t to = segment_tokens_; to <= this->tokens(); to += segment_tokens_) {
-    SnapshotHash hash;
+    api::Sha256 hash;
     hash.Update(TextOf(whole_.back()));
     hash.Update(BytesOf(to - segment_tokens_, to));
-    whole_.push_back(hash.Finish());
+    whole_.push_back(hash.FinishBytes());
   }
 }
 
@@ -82,10 +56,10 @@ SnapshotKey KeyChain::Prefix(int64_t to) const {
   const SnapshotKey& before = whole_[static_cast<size_t>(to / segment_tokens_)];
   const int64_t from = to - to % segment_tokens_;
   if (from == to) return before;
-  SnapshotHash hash;
+  api::Sha256 hash;
   hash.Update(TextOf(before));
   hash.Update(BytesOf(from, to));
-  return hash.Finish();
+  return hash.FinishBytes();
 }
 
 std::vector<PrefixPiece> KeyChain::Pieces(int64_t from, int64_t to, bool needs_state) const {
@@ -100,10 +74,10 @@ std::vector<PrefixPiece> KeyChain::Pieces(int64_t from, int64_t to, bool needs_s
 }
 
 SnapshotKey ObjectKey(const SnapshotKey& prefix, bool state) {
-  SnapshotHash hash;
+  api::Sha256 hash;
   hash.Update(state ? "state" : "tokens");
   hash.Update(TextOf(prefix));
-  return hash.Finish();
+  return hash.FinishBytes();
 }
 
 }  // namespace quire::server

@@ -1,7 +1,6 @@
 // Names of stored prefixes: a chain of hashes over the tokens, begun by what the bytes depend on.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -10,9 +9,11 @@
 #include <string_view>
 #include <vector>
 
+#include "api/base/sha256.h"
+
 namespace quire::server {
 
-using SnapshotKey = std::array<unsigned char, 32>;
+using SnapshotKey = api::Sha256::Digest;
 
 struct SnapshotKeyHash {
   size_t operator()(const SnapshotKey& key) const {
@@ -26,20 +27,6 @@ std::string HexOf(const SnapshotKey& key);
 // The name of what ends a prefix: its last token segment, or the state behind it. `prefix`:
 // KeyChain::Prefix().
 SnapshotKey ObjectKey(const SnapshotKey& prefix, bool state);
-
-// A hash over pieces. Not thread-safe.
-class SnapshotHash {
- public:
-  SnapshotHash();
-  SnapshotHash(const SnapshotHash&) = delete;
-  SnapshotHash& operator=(const SnapshotHash&) = delete;
-  ~SnapshotHash();
-  void Update(std::string_view bytes);
-  SnapshotKey Finish();  // REQUIRES: called once, last
-
- private:
-  void* context_;
-};
 
 // A segment of a prefix, as cache::SegmentsOf() has them.
 struct PrefixPiece {
