@@ -117,7 +117,7 @@ class Daemon {
             },
         .client_text = [paths = PrivatePaths(models_.root(), {runner.path().parent_path()})](
                            std::string_view message) { return paths.Hide(message); },
-        .compute = [this](auto& party, auto& step) { return RunStep(pools_.handshakes, step, party); }};
+        .compute = [this](auto& party, auto& step) { return RunStep(pools_.steps, step, party); }};
     services_.vectors = &vectors_;
     if (snapshots_) services_.slot_files = SlotFilesOf(snapshots_->tier());
     AddRoutes(transport.router, services_);

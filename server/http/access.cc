@@ -10,27 +10,6 @@
 
 namespace quire::server {
 
-// The current use of a key.
-struct AccessControl::Use {
-  int32_t running = 0;
-  double allowance = 0;  // requests that may start now; refilled with time up to a minute's worth
-  std::optional<Time> refilled;
-};
-
-AccessControl::ConcurrencyPermit::ConcurrencyPermit(std::shared_ptr<Use> use) : use_(std::move(use)) {
-  ++use_->running;
-}
-
-AccessControl::ConcurrencyPermit& AccessControl::ConcurrencyPermit::operator=(
-    ConcurrencyPermit&& other) noexcept {
-  std::swap(use_, other.use_);
-  return *this;
-}
-
-AccessControl::ConcurrencyPermit::~ConcurrencyPermit() {
-  if (use_) --use_->running;
-}
-
 namespace {
 
 std::unexpected<AccessControl::Refusal> Refuse(int status, std::string message,
@@ -58,7 +37,7 @@ void AccessControl::Replace(KeyRing keys) {
   keys_ = std::move(keys);
   const auto gone = [this](const auto& record) { return !keys_.Names(record.first); };
   std::erase_if(records_, gone);
-  std::erase_if(uses_, [&](const auto& use) { return gone(use) && use.second->running == 0; });
+  std::erase_if(uses_, [&](const auto& use) { return gone(use) && use.second.running.held() == 0; });
 }
 
 const ApiKey* AccessControl::KeyOf(const HttpRequest& request) const {
@@ -109,29 +88,29 @@ std::expected<AccessControl::Admitted, AccessControl::Refusal> AccessControl::Ad
   if (!counted || (limits.parallel == 0 && limits.per_minute == 0))
     return Admitted{.name = key.name, .admin = admin, .weight = limits.weight, .permit = {}};
 
-  std::shared_ptr<Use>& use = uses_[key.name];
-  if (!use) use = std::make_shared<Use>();
-  if (limits.parallel > 0 && use->running >= limits.parallel) {
+  Use& use = uses_[key.name];
+  use.running.SetLimits({.total = limits.parallel > 0 ? static_cast<uint64_t>(limits.parallel) : UINT64_MAX});
+  fair::Quota::Lease permit(use.running, {});
+  if (permit.GrowTo(1)) {
     return Refuse(429, "this API key has reached its limit of concurrent requests", std::chrono::seconds(1));
   }
   if (limits.per_minute > 0) {
     const double rate = limits.per_minute / 60.0;  // a second
     const double limit = limits.per_minute;
-    const double passed = use->refilled ? std::chrono::duration<double>(now - *use->refilled).count() : 60.0;
-    use->allowance = std::min(limit, use->allowance + passed * rate);
-    use->refilled = now;
-    if (use->allowance < 1) {
-      const auto wait = static_cast<int64_t>(std::ceil((1 - use->allowance) / rate));
+    const double passed = use.refilled ? std::chrono::duration<double>(now - *use.refilled).count() : 60.0;
+    use.allowance = std::min(limit, use.allowance + passed * rate);
+    use.refilled = now;
+    if (use.allowance < 1) {
+      const auto wait = static_cast<int64_t>(std::ceil((1 - use.allowance) / rate));
       auto refusal = Refuse(429, "this API key has reached its limit of requests per minute",
                             std::chrono::seconds(wait));
-      refusal.error().rate = RateOf(limits.per_minute, use->allowance);
+      refusal.error().rate = RateOf(limits.per_minute, use.allowance);
       return refusal;
     }
-    use->allowance -= 1;
+    use.allowance -= 1;
   }
-  Admitted admitted{
-      .name = key.name, .admin = admin, .weight = limits.weight, .permit = ConcurrencyPermit(use)};
-  if (limits.per_minute > 0) admitted.rate = RateOf(limits.per_minute, use->allowance);
+  Admitted admitted{.name = key.name, .admin = admin, .weight = limits.weight, .permit = std::move(permit)};
+  if (limits.per_minute > 0) admitted.rate = RateOf(limits.per_minute, use.allowance);
   return admitted;
 }
 

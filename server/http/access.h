@@ -5,12 +5,12 @@
 #include <chrono>
 #include <expected>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "api/base/fair/quota.h"
 #include "server/http/api_keys.h"
 #include "server/http/message.h"
 
@@ -27,29 +27,14 @@ struct RateState {
 };
 
 class AccessControl {
- private:
-  struct Use;
-
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // One of a key's concurrent requests; released on destruction. Movable.
-  class ConcurrencyPermit {
-   public:
-    ConcurrencyPermit() = default;
-    explicit ConcurrencyPermit(std::shared_ptr<Use> use);
-    ConcurrencyPermit(ConcurrencyPermit&& other) noexcept = default;
-    ConcurrencyPermit& operator=(ConcurrencyPermit&& other) noexcept;
-    ~ConcurrencyPermit();
-
-   private:
-    std::shared_ptr<Use> use_;
-  };
   struct Admitted {
     std::string name;    // of the key; empty where none is needed
     bool admin = false;  // the key has the admin role, or there are no keys
     int32_t weight = 1;
-    ConcurrencyPermit permit;
+    fair::Quota::Lease permit;           // one of its concurrent requests, where they are counted
     std::optional<RateState> rate = {};  // where the key has such a limit and the request counts
   };
   struct Refusal {
@@ -85,7 +70,13 @@ class AccessControl {
   std::expected<Admitted, Refusal> AdmitKey(const ApiKey& key, bool counted, Time now);
 
   KeyRing keys_;
-  std::map<std::string, std::shared_ptr<Use>> uses_;  // by key name, of keys with limits
+  // The current use of a key.
+  struct Use {
+    fair::Quota running;
+    double allowance = 0;  // requests that may start now; refilled with time up to a minute's worth
+    std::optional<Time> refilled;
+  };
+  std::map<std::string, Use> uses_;  // by key name, of keys with limits
   struct Record {
     uint64_t requests = 0;
     Time last{};

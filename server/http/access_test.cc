@@ -78,7 +78,7 @@ TEST_F(AccessTest, HoldsAKeyToItsParallelRequests) {
   EXPECT_GE(third.error().retry_after, 1s);
   EXPECT_TRUE(Admit({{"x-api-key", narrow_}}, Access::kInference, /*counted=*/false).has_value());
   EXPECT_TRUE(Admit({{"x-api-key", user_}}).has_value());
-  second->permit = AccessControl::ConcurrencyPermit();
+  second->permit = fair::Quota::Lease();
   EXPECT_TRUE(Admit({{"x-api-key", narrow_}}).has_value());
 }
 

@@ -55,6 +55,7 @@ ResponseWriter::ResponseWriter(const Transport& transport, Connection& connectio
       log_(log),
       body_(body),
       memory_(memory),
+      body_limit_(transport.limits.Bodies().party),
       keep_alive_interval_(transport.limits.keep_alive_interval),
       keep_alive_timer_(executor),
       write_done_(executor, Clock::time_point::max()),
@@ -66,12 +67,11 @@ void ResponseWriter::DropBody() {
 }
 
 std::optional<ParseFailure> ResponseWriter::ReserveRequest(uint64_t bytes) {
-  const uint64_t limit = transport_.limits.Bodies().party;
   const uint64_t all = request_.body.size() + bytes;
-  if (all <= limit) return FailureOf(memory_.body.GrowTo(all), kBodies);
+  if (all <= body_limit_) return FailureOf(memory_.body.GrowTo(all), kBodies);
   return ParseFailure{
-      413,
-      fmt::format("the request, with a copy for each choice, takes more than {} bytes of memory", limit)};
+      413, fmt::format("the request, with a copy for each choice, takes more than {} bytes of memory",
+                       body_limit_)};
 }
 
 void ResponseWriter::ShrinkRequest(uint64_t bytes) { memory_.body.ShrinkTo(request_.body.size() + bytes); }

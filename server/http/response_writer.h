@@ -64,7 +64,7 @@ class ResponseWriter : public Exchange {
   // the byte.
   Awaitable<void> ProbeClient();
 
-  void SetPermit(AccessControl::ConcurrencyPermit permit) { permit_ = std::move(permit); }
+  void SetPermit(fair::Quota::Lease permit) { permit_ = std::move(permit); }
   void AddField(HeaderField field) { fields_.push_back(std::move(field)); }
   void CloseAfterwards() { close_ = true; }
   bool complete() const { return state_ == State::kComplete; }
@@ -89,7 +89,7 @@ class ResponseWriter : public Exchange {
   RequestLog& log_;
   BodyReader& body_;
   const Memory memory_;
-  AccessControl::ConcurrencyPermit permit_;
+  fair::Quota::Lease permit_;
   uint64_t dropped_bytes_ = 0;  // of the body
   std::vector<HeaderField> fields_;
   size_t probed_header_bytes_ = 0;  // sent by ProbeClient()
@@ -98,6 +98,7 @@ class ResponseWriter : public Exchange {
   AnswerKind kind_ = AnswerKind::kStream;
   bool close_ = false;
 
+  const uint64_t body_limit_;  // work on other threads asks for it
   std::chrono::nanoseconds keep_alive_interval_;
   std::string keep_alive_type_;  // empty: no keep-alives are sent
   std::string keep_alive_bytes_;

@@ -157,21 +157,6 @@ void HttpServer::Start(std::shared_ptr<Acceptor> acceptor, ListenerInfo listener
 }
 
 // Counts a connection in a reserved place.
-class HttpServer::PlaceLease {
- public:
-  PlaceLease(size_t& reserved, Place place) : reserved_(place == Place::kReserved ? &reserved : nullptr) {
-    if (reserved_ != nullptr) ++*reserved_;
-  }
-  PlaceLease(const PlaceLease&) = delete;
-  PlaceLease& operator=(const PlaceLease&) = delete;
-  ~PlaceLease() {
-    if (reserved_ != nullptr) --*reserved_;
-  }
-
- private:
-  size_t* reserved_;
-};
-
 // Which connections may be replaced next, the best last: those that are about like the first one, so that
 // none that comes meanwhile goes before them. A flood of new ones would else look at all for each of them.
 void HttpServer::ListReplaceable(Place place, std::chrono::steady_clock::time_point now) {
@@ -254,10 +239,10 @@ bool HttpServer::CloseOldest(Place place, size_t party_connections) {
 // The place of a new connection. Connections opened only to be held cannot keep others out, and while every
 // place has a request, the reserved ones still say that the server lives.
 std::optional<Place> HttpServer::MakeRoom(Connection::Socket& socket) {
-  if (sessions() < transport_.limits.connections + reserved_) return Place::kNormal;
+  if (sessions() < transport_.limits.connections + reserved_.held()) return Place::kNormal;
   const size_t others = connections_.HoldingOf(PartyOf({}, Connection::PeerOf(socket)));
   if (CloseOldest(Place::kNormal, others)) return Place::kNormal;
-  if (reserved_ < kReservedPlaces || CloseOldest(Place::kReserved, 0)) return Place::kReserved;
+  if (reserved_.held() < kReservedPlaces || CloseOldest(Place::kReserved, 0)) return Place::kReserved;
   return std::nullopt;
 }
 
@@ -325,7 +310,8 @@ void HttpServer::Admit(Connection::Socket socket, const ListenerInfo& listener) 
 
 Awaitable<void> HttpServer::RunSession(Connection::Socket socket, ListenerInfo listener, Place place) {
   {
-    const PlaceLease lease(reserved_, place);
+    fair::Quota::Lease reserved(reserved_, {});
+    reserved.SetTo(place == Place::kReserved ? 1 : 0);
     const TransportLimits& limits = transport_.limits;
     auto connection = std::make_shared<Connection>(std::move(socket), connections_, limits.write_timeout,
                                                    limits.body_bytes_per_second_min);

@@ -89,7 +89,6 @@ class HttpServer {
     bool begun = false;  // the client has sent something
     std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
   };
-  class PlaceLease;
 
   void Start(std::shared_ptr<Acceptor> acceptor, ListenerInfo listener);
   void WarnOfFailedAccept(const std::string& reason);
@@ -124,7 +123,7 @@ class HttpServer {
   Place replaceable_place_ = Place::kNormal;
   bool listed_none_ = true;
   std::chrono::steady_clock::time_point listed_at_ = {};
-  size_t reserved_ = 0;                                      // connections in reserved places
+  fair::Quota reserved_;  // each in a reserved place holds one; MakeRoom() has their bound
   std::chrono::steady_clock::time_point next_warning_ = {};  // of failed accepts
   std::vector<std::filesystem::path> unix_paths_;            // of sockets made here
   boost::asio::steady_timer session_ended_;                  // canceled whenever a session ends

@@ -5,9 +5,7 @@
 
 #include <algorithm>
 #include <boost/asio/experimental/awaitable_operators.hpp>
-#include <boost/asio/post.hpp>
 #include <boost/asio/this_coro.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <boost/system/system_error.hpp>
 #include <exception>
 #include <new>
@@ -24,18 +22,6 @@ namespace {
 
 namespace asio = boost::asio;
 using namespace boost::asio::experimental::awaitable_operators;
-
-// Counts a body that is being decoded.
-class DecodingCount {
- public:
-  explicit DecodingCount(Transport& transport) : transport_(transport) { ++transport_.decoded_bodies; }
-  DecodingCount(const DecodingCount&) = delete;
-  DecodingCount& operator=(const DecodingCount&) = delete;
-  ~DecodingCount() { --transport_.decoded_bodies; }
-
- private:
-  Transport& transport_;
-};
 
 // The largest body of all routes.
 uint64_t UploadBytesMax(const Router& router) {
@@ -327,24 +313,19 @@ std::optional<HttpResponse> Session::CheckAccess(RequestScope& scope) {
 // Undoes the body's encoding, in steps that hold nobody else up.
 Awaitable<std::expected<void, ParseFailure>> Session::DecodeBody(RequestScope& scope,
                                                                  ContentEncoding encoding) {
-  // Shared by all bodies that are decoded at the same time, so that others wait for a moment only, however
-  // many there are.
-  constexpr size_t kStepsBytes = size_t{256} << 10, kStepBytesMin = size_t{4} << 10;
-  const uint64_t bytes_max = BodyBytesMax(*scope.route, transport_.limits);
+  constexpr size_t kStepBytes = size_t{256} << 10;
   std::string& body = scope.parser.request().body;
   const std::string encoded = std::exchange(body, {});
-  BodyDecoder decoder(encoding, encoded, bytes_max);
-  const auto executor = co_await asio::this_coro::executor;
-  const DecodingCount counted(transport_);
-  for (bool done = false; !done;) {
-    const auto step = decoder.Step(std::max(kStepsBytes / transport_.decoded_bodies, kStepBytesMin));
-    if (!step) co_return std::unexpected<ParseFailure>(step.error());
-    done = *step;
+  BodyDecoder decoder(encoding, encoded, BodyBytesMax(*scope.route, transport_.limits));
+  std::expected<bool, ParseFailure> done = false;
+  const std::function<void()> decode = [&done, &decoder] { done = decoder.Step(kStepBytes); };
+  while (done && !*done) {
+    co_await transport_.compute(scope.parser.request().party, decode);
     if (auto full = FailureOf(scope.body_memory.GrowTo(encoded.size() + decoder.decoded_bytes()), kBodies)) {
       co_return std::unexpected<ParseFailure>(*std::move(full));
     }
-    if (!done) co_await asio::post(executor, asio::use_awaitable);
   }
+  if (!done) co_return std::unexpected<ParseFailure>(std::move(done).error());
   body = decoder.MoveDecoded();
   co_return std::expected<void, ParseFailure>();
 }

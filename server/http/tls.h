@@ -17,9 +17,9 @@
 
 namespace quire::server {
 
-// Computes a step of a handshake in the turn of a party, where it keeps no client waiting: it may sign or
-// decrypt with the private key, for milliseconds, and anybody who can connect can ask for thousands. Ends
-// when that is done. The step stays where it is until then.
+// Computes a step that takes about a millisecond in the turn of a party, where it keeps no client waiting:
+// anybody who can connect can ask for thousands of signatures. Ends when that is done. The step stays where
+// it is until then.
 using ComputeStep =
     std::function<Awaitable<void>(const fair::PartyId& party, const std::function<void()>& step)>;
 

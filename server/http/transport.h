@@ -74,7 +74,7 @@ struct Transport {
   std::function<std::string(std::string_view)> client_text = [](std::string_view text) {
     return std::string(text);
   };
-  // The steps of TLS handshakes. By default they are computed at once, which is for tests.
+  // The steps of TLS handshakes and of compressed bodies. By default they are computed at once: for tests.
   ComputeStep compute = [](const fair::PartyId&, const std::function<void()>& step) -> Awaitable<void> {
     step();
     co_return;
@@ -85,7 +85,6 @@ struct Transport {
   fair::Quota bodies = fair::Quota(limits.Bodies());    // what request bodies hold, and what became of them
   fair::Quota answers = fair::Quota(limits.Answers());  // those that are collected before they are sent
   std::shared_ptr<IoTurns> body_turns = std::make_shared<IoTurns>(IoTurns::Pace{.together = 4});  // of pieces
-  size_t decoded_bodies = 0;  // that are being decoded now
 };
 
 }  // namespace quire::server

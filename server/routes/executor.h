@@ -94,15 +94,15 @@ class WorkKind {
 };
 
 struct WorkPools {
-  Executor executor{11};                      // as many threads as all kinds have
-  WorkKind cpu = executor.AddKind(2);         // parses and writes large bodies; touches no file
-  WorkKind parses = executor.AddKind(1);      // parses bodies of up to 128 KiB, writes vectors: milliseconds
-  WorkKind lookups = executor.AddKind(1);     // models in memory: looks whether their files are unchanged
-  WorkKind reads = executor.AddKind(2);       // reads the store: lists, and models that are not in memory
-  WorkKind blobs = executor.AddKind(2);       // writes the store's files: uploads, weights, their removal
-  WorkKind edits = executor.AddKind(1);       // changes the store's names; waits for its lock
-  WorkKind settings = executor.AddKind(1);    // reads settings at a reload; reads and changes keys
-  WorkKind handshakes = executor.AddKind(1);  // computes steps of TLS handshakes
+  Executor executor{11};                    // as many threads as all kinds have
+  WorkKind cpu = executor.AddKind(2);       // parses and writes large bodies; touches no file
+  WorkKind parses = executor.AddKind(1);    // parses bodies of up to 128 KiB, writes vectors: milliseconds
+  WorkKind lookups = executor.AddKind(1);   // models in memory: looks whether their files are unchanged
+  WorkKind reads = executor.AddKind(2);     // reads the store: lists, and models that are not in memory
+  WorkKind blobs = executor.AddKind(2);     // writes the store's files: uploads, weights, their removal
+  WorkKind edits = executor.AddKind(1);     // changes the store's names; waits for its lock
+  WorkKind settings = executor.AddKind(1);  // reads settings at a reload; reads and changes keys
+  WorkKind steps = executor.AddKind(1);     // of TLS handshakes and compressed bodies: a millisecond each
 };
 
 }  // namespace quire::server
