@@ -1,13 +1,14 @@
-// Prefixes by owner and name, with what each tenant holds. I/O thread only.
+// Prefixes by owner and name, of which tenants have at most so much together. I/O thread only.
 #pragma once
 
 #include <cstddef>
 #include <list>
 #include <map>
-#include <set>
 #include <string>
 #include <utility>
 
+#include "api/base/fair/party.h"
+#include "api/base/fair/quota.h"
 #include "server/routes/slot_prefix.h"
 
 namespace quire::server {
@@ -16,23 +17,8 @@ namespace quire::server {
 template <class Name>
 class PrefixTable {
  public:
-  // What an entry costs, in tokens: it takes memory beside them, for its names twice.
-  static size_t CostOf(const SlotOwner& owner, const Name& name, const SlotPrefix& prefix) {
-    size_t bytes = kEntryBytes + 2 * (owner.tenant.size() + owner.model.size()) + prefix.cache_salt.size();
-    if constexpr (requires { name.size(); }) bytes += 2 * name.size();
-    return prefix.tokens.size() + bytes / sizeof(api::TokenId);
-  }
-
-  size_t cost() const { return cost_; }
-  size_t CostOf(const SlotOwner& owner, const Name& name) const {
-    const auto found = entries_.find({owner, name});
-    return found == entries_.end() ? 0 : CostOf(owner, name, found->second.prefix);
-  }
-  // The cost of all that the tenant has.
-  size_t CostOf(const std::string& tenant) const {
-    const auto found = tenants_.find(tenant);
-    return found == tenants_.end() ? 0 : found->second.cost;
-  }
+  // All prefixes together have at most `tokens_max`, with what they take beside their tokens.
+  explicit PrefixTable(size_t tokens_max) : tokens_({.total = tokens_max}) {}
 
   // Null: there is none. Valid until the next call that changes something.
   const SlotPrefix* Find(const SlotOwner& owner, const Name& name) const {
@@ -40,17 +26,34 @@ class PrefixTable {
     return found == entries_.end() ? nullptr : &found->second.prefix;
   }
 
-  // Replaces the one of this name. Where it throws std::bad_alloc, that one may be gone.
-  void Put(const SlotOwner& owner, const Name& name, SlotPrefix prefix) {
+  // Replaces the one of this name. Where there is no room the tenant with most loses what it put first.
+  // False: none has more than this one would have, and nothing was replaced.
+  bool Put(const SlotOwner& owner, const Name& name, SlotPrefix prefix) {
+    const size_t cost = CostOf(owner, name, prefix);
+    const auto found = entries_.find({owner, name});
+    fair::Quota::Lease added(tokens_, PartyOf(owner));
+    fair::Quota::Lease& lease = found == entries_.end() ? added : found->second.lease;
+    while (const auto refusal = lease.GrowTo(cost)) {
+      if (refusal->over == fair::PartyId()) return false;
+      DropOldest(refusal->over);
+    }
+    Erase(owner, name);
+    Insert(owner, name, std::move(prefix), cost);
+    return true;
+  }
+  // The same, but the tenant itself makes room where no other does, and the prefix stays even if it is larger
+  // than all of them may be.
+  void PutInAnyCase(const SlotOwner& owner, const Name& name, SlotPrefix prefix) {
     Erase(owner, name);
     const size_t cost = CostOf(owner, name, prefix);
-    std::list<Key> age(1, {owner, name});
-    Tenant& tenant = TenantOf(owner.tenant);
-    entries_.emplace(Key{owner, name}, Entry{std::move(prefix), age.begin()});
-    // Nothing below allocates.
-    tenant.ages.splice(tenant.ages.end(), age);
-    Charge(tenant, tenant.cost + cost);
-    cost_ += cost;
+    fair::Quota::Lease lease(tokens_, PartyOf(owner));
+    while (const auto refusal = lease.GrowTo(cost)) {
+      const bool from_other = refusal->over != fair::PartyId();
+      if (!from_other && ages_[lease.party()].empty()) break;
+      DropOldest(from_other ? refusal->over : lease.party());
+    }
+    lease.ShrinkTo(0);
+    Insert(owner, name, std::move(prefix), cost);
   }
 
   // Its tokens; 0 if there is none.
@@ -58,26 +61,11 @@ class PrefixTable {
     const auto found = entries_.find({owner, name});
     if (found == entries_.end()) return 0;
     const size_t tokens = found->second.prefix.tokens.size();
-    const size_t cost = CostOf(owner, name, found->second.prefix);
-    const auto holder = tenants_.find(owner.tenant);
-    Tenant& tenant = holder->second;
-    tenant.ages.erase(found->second.age);
-    Charge(tenant, tenant.cost - cost);
-    if (tenant.ages.empty()) {
-      by_cost_.erase(tenant.by_cost);
-      tenants_.erase(holder);
-    }
+    const auto ages = ages_.find(found->second.lease.party());
+    ages->second.erase(found->second.age);
+    if (ages->second.empty()) ages_.erase(ages);
     entries_.erase(found);
-    cost_ -= cost;
     return tokens;
-  }
-
-  // The tenant with most. REQUIRES: cost() > 0.
-  const std::string& LargestTenant() const { return by_cost_.rbegin()->second; }
-  // Drops what the tenant put first. REQUIRES: it has something.
-  void DropOldest(const std::string& tenant) {
-    const Key oldest = tenants_.at(tenant).ages.front();
-    Erase(oldest.first, oldest.second);
   }
 
  private:
@@ -85,34 +73,35 @@ class PrefixTable {
   using Key = std::pair<SlotOwner, Name>;
   struct Entry {
     SlotPrefix prefix;
+    fair::Quota::Lease lease;  // of the tenant
     typename std::list<Key>::iterator age;
   };
-  using ByCost = std::set<std::pair<size_t, std::string>>;
-  struct Tenant {
-    size_t cost = 0;
-    std::list<Key> ages;  // put first at the front
-    typename ByCost::iterator by_cost;
-  };
 
-  Tenant& TenantOf(const std::string& name) {
-    const auto found = tenants_.find(name);
-    if (found != tenants_.end()) return found->second;
-    const auto by_cost = by_cost_.emplace(0, name).first;
-    Tenant& tenant = tenants_[name];
-    tenant.by_cost = by_cost;
-    return tenant;
+  static fair::PartyId PartyOf(const SlotOwner& owner) { return fair::PartyNamed("tenant " + owner.tenant); }
+  // In tokens: an entry takes memory beside them, for its names twice.
+  static size_t CostOf(const SlotOwner& owner, const Name& name, const SlotPrefix& prefix) {
+    size_t bytes = kEntryBytes + 2 * (owner.tenant.size() + owner.model.size()) + prefix.cache_salt.size();
+    if constexpr (requires { name.size(); }) bytes += 2 * name.size();
+    return prefix.tokens.size() + bytes / sizeof(api::TokenId);
   }
 
-  void Charge(Tenant& tenant, size_t cost) {
-    auto node = by_cost_.extract(tenant.by_cost);
-    node.value().first = tenant.cost = cost;
-    tenant.by_cost = by_cost_.insert(std::move(node)).position;
+  void Insert(const SlotOwner& owner, const Name& name, SlotPrefix prefix, size_t cost) {
+    fair::Quota::Lease lease(tokens_, PartyOf(owner));
+    lease.SetTo(cost);
+    std::list<Key> age(1, {owner, name});
+    std::list<Key>& ages = ages_[lease.party()];
+    entries_.emplace(age.front(), Entry{std::move(prefix), std::move(lease), age.begin()});
+    ages.splice(ages.end(), age);
   }
 
+  void DropOldest(const fair::PartyId& tenant) {
+    const Key oldest = ages_.at(tenant).front();
+    Erase(oldest.first, oldest.second);
+  }
+
+  fair::Quota tokens_;
   std::map<Key, Entry> entries_;
-  std::map<std::string, Tenant> tenants_;
-  ByCost by_cost_;
-  size_t cost_ = 0;
+  std::map<fair::PartyId, std::list<Key>> ages_;  // of a tenant; put first at the front
 };
 
 }  // namespace quire::server

@@ -18,7 +18,8 @@ namespace quire::server {
 
 class SlotStore {
  public:
-  explicit SlotStore(size_t tokens_max = size_t{16} << 20) : tokens_max_(tokens_max) {}
+  explicit SlotStore(size_t tokens_max = size_t{16} << 20)
+      : tokens_max_(tokens_max), slots_(tokens_max), snapshots_(tokens_max) {}
 
   // Replaces what the slot remembers. When all slots together have too many tokens, those that the tenant
   // with most recorded first are cleared.
