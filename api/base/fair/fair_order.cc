@@ -100,4 +100,10 @@ void FairOrder::EndTurn(Account& account, int64_t cost) {
   if (account.waits) Insert(account, std::move(node));
 }
 
+void FairOrder::Charge(Account& account, int64_t cost) {
+  if (weight_ == 0) base_ = std::max(base_, account.start);
+  account.start = std::max(account.start, Now()) + (cost * kScale) / account.weight;
+  if (weight_ == 0) base_ = std::max(base_, account.start);
+}
+
 }  // namespace quire::fair

@@ -59,6 +59,9 @@ class FairOrder {
   void StartTurn(Account& account);
   // A turn of it has ended, which cost as much. REQUIRES: it has one.
   void EndTurn(Account& account, int64_t cost);
+  // It has cost as much without a turn: it owes that from the average on. Needs no memory. REQUIRES: nothing
+  // of it waits.
+  void Charge(Account& account, int64_t cost);
 
   // It has work.
   static bool Active(const Account& account) { return account.waits || account.turns > 0; }

@@ -15,19 +15,20 @@ void PartyAccounts::SetActive(std::span<const fair::PartyId> parties) {
     if (party.active && !party.waits) order_.Enter(party);
   }
   least_time_.reset();
-  std::erase_if(parties_, [this](const auto& one) {
-    return !one.second.active && (order_.idle() || !order_.Owes(one.second));
+  const uint64_t before = rounds_++;
+  std::erase_if(parties_, [&](const auto& one) {
+    const Party& party = one.second;
+    return !party.active && party.charged_in < before && (order_.idle() || !order_.Owes(party));
   });
 }
 
 void PartyAccounts::Charge(const fair::PartyId& id, int64_t cost) {
   Party& party = parties_.try_emplace(id.number(), id).first->second;
-  const bool was_active = party.active;
-  if (!was_active) order_.Enter(party);
+  least_time_.reset();
+  party.charged_in = rounds_;
+  if (!party.active) return order_.Charge(party, cost);
   order_.StartTurn(party);
   order_.EndTurn(party, cost);
-  if (!was_active) order_.Withdraw(party);
-  least_time_.reset();
 }
 
 double PartyAccounts::TimeOf(const fair::PartyId& id) const {

@@ -44,12 +44,14 @@ class PartyAccounts {
     explicit Party(const fair::PartyId& party) : Account{.weight = party.weight()}, id(party) {}
     const fair::PartyId id;
     bool active = false;
+    uint64_t charged_in = 0;  // the last round: it is kept for another, so that steps allocate nothing
   };
 
   double LeastTime() const;
 
   fair::FairOrder order_;
   std::map<uint64_t, Party> parties_;  // by number
+  uint64_t rounds_ = 1;                // calls of SetActive(), and one
   mutable std::optional<double> least_time_;
 };
 
