@@ -4,7 +4,7 @@
 //
 // Guarantees, for `turns` at once and turns that cost at most a quantum (fair_queue_test.cc):
 // - Share: over any interval in which a party always has items that may go, it gets its part by weight of
-//   what all turns cost, less turns + 3 quanta.
+//   what all turns cost, less turns + 4 quanta.
 // - Start: a party without debt that comes waits for the turns under way, and for those that came before it.
 //
 // It has no bound of its own: an item belongs to something that is bounded. Where memory is lacking the

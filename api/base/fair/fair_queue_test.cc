@@ -183,7 +183,7 @@ class Workload {
       party.behind += share * static_cast<double>(time);
       party.least_behind = std::min(party.least_behind, party.behind);
       const double quanta = (party.behind - party.least_behind) / kQuantum;
-      const double most = static_cast<double>(servers_.size()) + 3;
+      const double most = static_cast<double>(servers_.size()) + 4;
       if (quanta > most)
         wrong_ = fmt::format("{} is {:.2f} quanta behind its share", party.id.name(), quanta);
     }
