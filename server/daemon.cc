@@ -119,7 +119,8 @@ class Daemon {
                            std::string_view message) { return paths.Hide(message); },
         .compute = [this](auto& party, auto& step) { return RunStep(pools_.steps, step, party); }};
     services_.vectors = &vectors_;
-    if (snapshots_) services_.slot_files = SlotFilesOf(snapshots_->tier());
+    if (snapshots_)
+      services_.slot_files = SlotFilesOf([this] { return snapshots_->ready(); }, snapshots_->tier());
     AddRoutes(transport.router, services_);
     AddTransferRoutes(transport.router, services_, transfers_);
     AddMetricsRoutes(transport.router, metrics_, [this] { return MomentOfDaemon(); });

@@ -2,6 +2,10 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,6 +29,7 @@ namespace openai = api::openai;
 
 constexpr std::string_view kSlotPath = "/slots/";
 constexpr uint64_t kSlotBodyBytesMax = uint64_t{64} << 10;
+constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
 
 using SlotStorePtr = std::shared_ptr<SlotStore>;
 
@@ -110,10 +115,20 @@ api::Error EmptyError(const llama_server::SlotRequest& request) {
   return {api::ErrorCode::kNotFound, "slot " + std::to_string(request.slot) + " is empty", "id_slot"};
 }
 
+// A daemon that has just started still reads the folder. No thread waits for it.
+Awaitable<void> WaitForFiles(const SlotFiles& files) {
+  boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor);
+  while (files.ready && !files.ready()) {
+    timer.expires_after(kBetweenLooks);
+    co_await timer.async_wait(boost::asio::use_awaitable);
+  }
+}
+
 // A snapshot that an earlier daemon saved comes back into memory.
 Awaitable<api::Result<void>> ReadSnapshot(Services& services, Exchange& exchange, SlotStore& slots,
                                           const SlotOwner& owner, const std::string& name) {
   if (!services.slot_files.read || slots.FindSnapshot(owner, name) != nullptr) co_return api::Result<void>();
+  co_await WaitForFiles(services.slot_files);
   auto work = [&services, &owner, &name] { return services.slot_files.read(owner, name); };
   auto found = co_await RunFor(exchange, services.pools.reads, std::move(work));
   if (!found) co_return std::unexpected(std::move(found).error());
@@ -125,6 +140,7 @@ Awaitable<api::Result<void>> ReadSnapshot(Services& services, Exchange& exchange
 Awaitable<void> WriteSnapshot(Services& services, Exchange& exchange, const SlotOwner& owner,
                               const std::string& name, const SlotPrefix& prefix) {
   if (!services.slot_files.write) co_return;
+  co_await WaitForFiles(services.slot_files);
   auto work = [&services, &owner, &name, &prefix] { return services.slot_files.write(owner, name, prefix); };
   const auto written = co_await RunFor(exchange, services.pools.blobs, std::move(work));
   if (!written) spdlog::warn("a slot's snapshot ends with this daemon: {}", written.error().message);

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "server/testing/test_daemon.h"
 
@@ -191,6 +192,29 @@ TEST_F(LlamaServerRoutes, SlotsAreSavedRestoredAndErased) {
   const auto absent = daemon_.Post("/slots/0?action=restore", R"({"filename":"b"})");
   EXPECT_EQ(absent.status, 404);
   EXPECT_EQ(json::parse(absent.body)["error"]["message"], "snapshot 'b' not found");
+}
+
+// A daemon that has just started still reads the folder, and nobody may lose a snapshot by that.
+TEST_F(LlamaServerRoutes, ASlotWaitsUntilItsFilesAreRead) {
+  int looks = 0;
+  std::vector<std::string> asked;
+  daemon_.OnIoThread([&] {
+    SlotFiles& files = daemon_.services().slot_files;
+    files.ready = [&] { return ++looks % 3 == 0; };
+    files.read = [&](const SlotOwner&, const std::string& name) -> api::Result<std::optional<SlotPrefix>> {
+      asked.push_back("read " + name);
+      return SlotPrefix{{1, 2, 3, 4}};
+    };
+    files.write = [&](const SlotOwner&, const std::string& name, const SlotPrefix&) -> api::Result<void> {
+      asked.push_back("write " + name);
+      return {};
+    };
+  });
+  EXPECT_EQ(daemon_.Post("/slots/0?action=restore", R"({"filename":"a","model":"demo"})").status, 200);
+  EXPECT_EQ(looks, 3);
+  EXPECT_EQ(daemon_.Post("/slots/0?action=save", R"({"filename":"b","model":"demo"})").status, 200);
+  EXPECT_EQ(looks, 6);
+  EXPECT_THAT(asked, ElementsAre("read a", "write b"));
 }
 
 TEST_F(LlamaServerRoutes, OfOtherCredentialsSlotsAreEmpty) {

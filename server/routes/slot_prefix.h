@@ -26,9 +26,11 @@ struct SlotPrefix {
   int32_t num_ctx = 0;  // as the request had it
 };
 
-// Files of named snapshots. Empty: they end with the daemon. Any thread that may block.
+// Files of named snapshots. Empty: they end with the daemon. Any thread that may block, but for `ready`.
 struct SlotFiles {
-  // Nothing: there is none. kUnavailable: nobody knows now.
+  // False: the others would be kUnavailable for now, as the folder is being read. I/O thread.
+  std::function<bool()> ready = {};
+  // Nothing: there is none. kUnavailable: nobody can know.
   std::function<api::Result<std::optional<SlotPrefix>>(const SlotOwner& owner, const std::string& name)>
       read = {};
   // Replaces what has this name. kUnavailable: there is none now.

@@ -51,7 +51,8 @@ std::optional<SlotPrefix> ReadNamedPrefix(DiskTier& tier, const SlotOwner& owner
   return SlotPrefix{{reader->tokens().begin(), reader->tokens().end()}, text.substr(blank + 1), *num_ctx};
 }
 
-SlotFiles SlotFilesOf(std::function<api::Result<std::shared_ptr<DiskTier>>()> find_tier) {
+SlotFiles SlotFilesOf(std::function<bool()> ready,
+                      std::function<api::Result<std::shared_ptr<DiskTier>>()> find_tier) {
   auto read = [find_tier](const SlotOwner& owner,
                           const std::string& name) -> api::Result<std::optional<SlotPrefix>> {
     const auto tier = find_tier();
@@ -64,7 +65,7 @@ SlotFiles SlotFilesOf(std::function<api::Result<std::shared_ptr<DiskTier>>()> fi
     if (!tier) return std::unexpected(tier.error());
     return SaveNamedPrefix(**tier, owner, name, prefix);
   };
-  return {std::move(read), std::move(write)};
+  return {std::move(ready), std::move(read), std::move(write)};
 }
 
 }  // namespace quire::server

@@ -20,6 +20,7 @@ api::Result<void> SaveNamedPrefix(DiskTier& tier, const SlotOwner& owner, const 
 // Nothing: there is none, or it was not what was written.
 std::optional<SlotPrefix> ReadNamedPrefix(DiskTier& tier, const SlotOwner& owner, const std::string& name);
 
-SlotFiles SlotFilesOf(std::function<api::Result<std::shared_ptr<DiskTier>>()> find_tier);
+SlotFiles SlotFilesOf(std::function<bool()> ready,
+                      std::function<api::Result<std::shared_ptr<DiskTier>>()> find_tier);
 
 }  // namespace quire::server

@@ -42,6 +42,7 @@ class SnapshotService : public scheduler::SnapshotTier {
     std::shared_ptr<DiskTier> tier;
     std::string program;  // PrefixOrigin::program of what this daemon's runners compute
   };
+  bool ready() const { return loaded() != nullptr; }  // the folder was read, or it cannot be used
   // kUnavailable: likewise.
   api::Result<Opened> opened() const { return OpenedIn(loaded_); }
   // The same, to be asked on any thread.
