@@ -15,7 +15,7 @@
 #include "server/http/body_reader.h"
 #include "server/http/content_encoding.h"
 #include "server/http/party.h"
-#include "server/http/response_writer.h"
+#include "server/http/request_exchange.h"
 
 namespace quire::server {
 namespace {
@@ -37,7 +37,7 @@ uint64_t BodyBytesMax(const Route& route, const TransportLimits& limits) {
 }
 
 // As OpenAI's service reports them.
-void AddRateFields(ResponseWriter& writer, const RateState& rate) {
+void AddRateFields(AnswerWriter& writer, const RateState& rate) {
   writer.AddField({"x-ratelimit-limit-requests", fmt::format("{}", rate.limit)});
   writer.AddField({"x-ratelimit-remaining-requests", fmt::format("{}", rate.remaining)});
   writer.AddField({"x-ratelimit-reset-requests", fmt::format("{}s", rate.full_after.count())});
@@ -54,18 +54,18 @@ struct Session::RequestScope {
   RequestScope(Transport& transport, Connection& connection, const asio::any_io_executor& executor)
       : parser(transport.limits.parser),
         body(connection, parser, transport),
-        writer(transport, connection, parser.request(), log, body, {body_memory, answer_memory}, executor) {
+        writer(transport, connection, parser.request(), log, executor),
+        exchange(transport, parser.request(), log, body, writer) {
     log.id = api::RandomId("req_");
     log.client = connection.peer();
     log.start = Clock::now();
   }
 
   HttpParser parser;
-  fair::Quota::Lease body_memory;    // of nobody until the key is known
-  fair::Quota::Lease answer_memory;  // likewise
   RequestLog log;
   BodyReader body;
-  ResponseWriter writer;
+  AnswerWriter writer;
+  RequestExchange exchange;
   const Route* route = nullptr;
   std::exception_ptr out_of_memory;  // of the handler
 };
@@ -174,7 +174,7 @@ Awaitable<bool> Session::ServeOne() {
   if (!ready) {
     scope.writer.CloseAfterwards();
     const HttpResponse failure = ErrorResponse(scope, ready.error().status, ready.error().reason);
-    co_await scope.writer.Send(failure);
+    co_await scope.exchange.Send(failure);
   } else {
     const HttpRequest& request = scope.parser.request();
     scope.log.method = request.method;
@@ -225,14 +225,15 @@ Awaitable<std::expected<bool, ParseFailure>> Session::ReadHeader(RequestScope& s
 Awaitable<std::expected<bool, ParseFailure>> Session::ReadBody(RequestScope& scope) {
   const std::string& body = scope.parser.request().body;
   // What is only announced takes nothing from others.
-  if (auto full = FailureOf(scope.body_memory.RefusalFor(scope.parser.content_length()), kBodies)) {
+  if (auto full =
+          FailureOf(scope.exchange.body_memory().RefusalFor(scope.parser.content_length()), kBodies)) {
     co_return std::unexpected<ParseFailure>(*std::move(full));
   }
   while (!scope.parser.done()) {
     const bool came = co_await scope.body.More();
     if (!came && scope.body.failure()) co_return std::unexpected<ParseFailure>(*scope.body.failure());
     if (!came) co_return false;
-    if (auto full = FailureOf(scope.body_memory.GrowTo(body.size()), kBodies)) {
+    if (auto full = FailureOf(scope.exchange.body_memory().GrowTo(body.size()), kBodies)) {
       co_return std::unexpected<ParseFailure>(*std::move(full));
     }
   }
@@ -295,7 +296,7 @@ std::optional<HttpResponse> Session::CheckAccess(RequestScope& scope) {
     scope.parser.request().identity = std::move(admitted->name);
     scope.parser.request().admin = admitted->admin;
     scope.parser.request().weight = admitted->weight;
-    scope.writer.SetPermit(std::move(admitted->permit));
+    scope.exchange.SetPermit(std::move(admitted->permit));
     if (admitted->rate) AddRateFields(scope.writer, *admitted->rate);
     return std::nullopt;
   }
@@ -321,7 +322,8 @@ Awaitable<std::expected<void, ParseFailure>> Session::DecodeBody(RequestScope& s
   const std::function<void()> decode = [&done, &decoder] { done = decoder.Step(kStepBytes); };
   while (done && !*done) {
     co_await transport_.compute(scope.parser.request().party, decode);
-    if (auto full = FailureOf(scope.body_memory.GrowTo(encoded.size() + decoder.decoded_bytes()), kBodies)) {
+    if (auto full = FailureOf(scope.exchange.body_memory().GrowTo(encoded.size() + decoder.decoded_bytes()),
+                              kBodies)) {
       co_return std::unexpected<ParseFailure>(*std::move(full));
     }
   }
@@ -336,20 +338,19 @@ Awaitable<void> Session::Refuse(RequestScope& scope, const ParseFailure& why) {
   HttpResponse failure = ErrorResponse(scope, why.status, why.reason);
   if (why.status == 429) failure.headers.push_back({"Retry-After", "1"});
   if (why.status == 415) failure.headers.push_back({"Accept-Encoding", "gzip, zstd"});
-  co_await scope.writer.Send(std::move(failure));
+  co_await scope.exchange.Send(std::move(failure));
 }
 
 Awaitable<void> Session::Answer(RequestScope& scope) {
   std::optional<HttpResponse> refusal = Check(scope);
   if (refusal) {
-    co_await scope.writer.Send(std::move(*refusal));
+    co_await scope.exchange.Send(std::move(*refusal));
     co_return;
   }
   HttpRequest& request = scope.parser.request();
   request.party = PartyOf(request.identity, connection_->peer(), request.weight);
   scope.body.SetOwner(request.party);
-  scope.body_memory = fair::Quota::Lease(transport_.bodies, request.party);
-  scope.answer_memory = fair::Quota::Lease(transport_.answers, request.party);
+  scope.exchange.SetParty(request.party);
   const bool streamed = scope.route->streamed_body_bytes > 0;
   const auto allowed = scope.parser.AllowBody(BodyBytesMax(*scope.route, transport_.limits));
   if (!allowed) {
@@ -404,7 +405,7 @@ Awaitable<void> Session::Answer(RequestScope& scope) {
   scope.log.error = "no response";
   const HttpResponse failure =
       transport_.error_response(scope.parser.request(), 500, "internal server error", scope.log.id);
-  co_await scope.writer.Send(failure);
+  co_await scope.exchange.Send(failure);
 }
 
 // Ends when the client is gone. One that has only finished sending still waits for its answer.
@@ -425,7 +426,7 @@ Awaitable<void> Session::WatchClient(RequestScope& scope) {
 // one is logged.
 Awaitable<void> Session::RunHandler(RequestScope& scope) {
   try {
-    co_await scope.route->handler(scope.writer);
+    co_await scope.route->handler(scope.exchange);
   } catch (const boost::system::system_error& error) {
     if (error.code() == asio::error::operation_aborted) {
       scope.log.error = "client gone";

@@ -29,7 +29,7 @@ namespace openai = api::openai;
 
 constexpr std::string_view kSlotPath = "/slots/";
 constexpr uint64_t kSlotBodyBytesMax = uint64_t{64} << 10;
-constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
+constexpr auto kFolderInterval = std::chrono::milliseconds(20);
 
 using SlotStorePtr = std::shared_ptr<SlotStore>;
 
@@ -119,7 +119,7 @@ api::Error EmptyError(const llama_server::SlotRequest& request) {
 Awaitable<void> WaitForFiles(const SlotFiles& files) {
   boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor);
   while (files.ready && !files.ready()) {
-    timer.expires_after(kBetweenLooks);
+    timer.expires_after(kFolderInterval);
     co_await timer.async_wait(boost::asio::use_awaitable);
   }
 }

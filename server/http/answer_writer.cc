@@ -1,15 +1,12 @@
-#include "server/http/response_writer.h"
+#include "server/http/answer_writer.h"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <ctime>
 #include <iterator>
 #include <utility>
-
-#include "server/http/awaitable.h"
 
 namespace quire::server {
 namespace {
@@ -38,61 +35,34 @@ bool IsEncodable(const HttpResponse& response) {
 
 }  // namespace
 
-std::optional<ParseFailure> FailureOf(const std::optional<fair::Quota::Refusal>& refusal,
-                                      std::string_view what) {
-  if (!refusal) return std::nullopt;
-  if (refusal->bound == fair::Quota::Bound::kParty)
-    return ParseFailure{429, fmt::format("too many large {} of this client in memory", what)};
-  return ParseFailure{503, fmt::format("too many {} in memory", what)};
-}
-
-ResponseWriter::ResponseWriter(const Transport& transport, Connection& connection, HttpRequest& request,
-                               RequestLog& log, BodyReader& body, Memory memory,
-                               const asio::any_io_executor& executor)
+AnswerWriter::AnswerWriter(const Transport& transport, Connection& connection, const HttpRequest& request,
+                           RequestLog& log, const asio::any_io_executor& executor)
     : transport_(transport),
-      connection_(connection),
       request_(request),
       log_(log),
-      body_(body),
-      memory_(memory),
-      body_limit_(transport.limits.Bodies().party),
-      keep_alive_interval_(transport.limits.keep_alive_interval),
-      keep_alive_timer_(executor),
-      write_done_(executor, Clock::time_point::max()),
-      last_write_(Clock::now()) {}
+      output_(connection, executor),
+      keep_alive_timer_(executor) {}
 
-void ResponseWriter::DropBody() {
-  dropped_bytes_ += request_.body.size();
-  std::string().swap(request_.body);  // an assignment keeps the memory
+AnswerWriter::Output::Output(Connection& connection, const asio::any_io_executor& executor)
+    : connection_(connection), done_(executor, Clock::time_point::max()), last_(Clock::now()) {}
+
+Awaitable<void> AnswerWriter::Output::Wait() {
+  while (writing_) co_await done_.async_wait(kTuple);
 }
 
-std::optional<ParseFailure> ResponseWriter::ReserveRequest(uint64_t bytes) {
-  const uint64_t all = request_.body.size() + bytes;
-  if (all <= body_limit_) return FailureOf(memory_.body.GrowTo(all), kBodies);
-  return ParseFailure{
-      413, fmt::format("the request, with a copy for each choice, takes more than {} bytes of memory",
-                       body_limit_)};
+Awaitable<bool> AnswerWriter::Output::Write(std::string bytes, AnswerKind kind, std::string_view rest) {
+  co_await Wait();
+  writing_ = true;
+  bool sent = co_await connection_.Write(bytes, kind);
+  if (sent && !rest.empty()) sent = co_await connection_.Write(rest, kind);
+  writing_ = false;
+  last_ = Clock::now();
+  done_.cancel();
+  co_return sent;
 }
 
-void ResponseWriter::ShrinkRequest(uint64_t bytes) { memory_.body.ShrinkTo(request_.body.size() + bytes); }
-
-std::optional<ParseFailure> ResponseWriter::ReserveAnswer(uint64_t bytes) {
-  const uint64_t limit = transport_.limits.answer_bytes_max;
-  if (bytes <= limit) return FailureOf(memory_.answer.GrowTo(bytes), kAnswers);
-  return ParseFailure{
-      413, fmt::format("the answer is larger than {} bytes, the limit of one that is sent whole; ask for "
-                       "fewer tokens, choices, logprobs or texts, or for a stream",
-                       limit)};
-}
-
-std::string ResponseWriter::ClientText(const std::string& message) {
-  std::string text = transport_.client_text(message);
-  if (text != message) spdlog::warn("id={} error_detail={}", log_.id, LogValue(message));
-  return text;
-}
-
-std::string ResponseWriter::Header(int status, std::string_view content_type,
-                                   const std::vector<HeaderField>& fields) {
+std::string AnswerWriter::Header(int status, std::string_view content_type,
+                                 const std::vector<HeaderField>& fields) {
   if (transport_.draining || !request_.keep_alive) close_ = true;
   log_.status = status;
   std::string header = fmt::format(
@@ -108,11 +78,7 @@ std::string ResponseWriter::Header(int status, std::string_view content_type,
   return header;
 }
 
-Awaitable<bool> ResponseWriter::Send(HttpResponse response) {
-  if (!close_ && !body_.done()) {
-    const bool dropped = co_await body_.Drop();
-    if (!dropped) close_ = true;
-  }
+Awaitable<bool> AnswerWriter::Send(HttpResponse response) {
   if (IsEncodable(response)) {
     response.headers.push_back({"Vary", "Accept-Encoding"});
     if (request_.minor_version > 0 && request_.Accepts("accept-encoding", "gzip")) {
@@ -133,13 +99,12 @@ Awaitable<bool> ResponseWriter::Send(HttpResponse response) {
   state_ = State::kStreaming;
   kind_ = AnswerKind::kWhole;
   log_.bytes += body.size();
-  EndWork();
-  const bool sent = co_await WriteAlone(std::move(bytes), rest);
+  const bool sent = co_await output_.Write(std::move(bytes), kind_, rest);
   if (sent) state_ = State::kComplete;
   co_return sent;
 }
 
-Awaitable<bool> ResponseWriter::SendEncoded(HttpResponse response, std::unique_ptr<GzipEncoder> encoder) {
+Awaitable<bool> AnswerWriter::SendEncoded(HttpResponse response, std::unique_ptr<GzipEncoder> encoder) {
   response.headers.push_back({"Content-Encoding", "gzip"});
   std::string bytes = Header(response.status, response.content_type, response.headers);
   std::string_view left = response.body;
@@ -161,19 +126,19 @@ Awaitable<bool> ResponseWriter::SendEncoded(HttpResponse response, std::unique_p
     bytes += whole ? encoded : Framed(encoded);
     log_.bytes += encoded.size();
   }
-  bool sent = co_await WriteAlone(std::move(bytes));
+  bool sent = co_await output_.Write(std::move(bytes), kind_);
   while (sent && with_body && !left.empty()) {
     encoded = next();
     log_.bytes += encoded.size();
     bytes = Framed(encoded);
     if (left.empty()) bytes += "0\r\n\r\n";
-    sent = co_await WriteAlone(std::move(bytes));
+    sent = co_await output_.Write(std::move(bytes), kind_);
   }
   if (sent) state_ = State::kComplete;
   co_return sent;
 }
 
-std::string ResponseWriter::StreamHeader(std::string_view content_type) {
+std::string AnswerWriter::StreamHeader(std::string_view content_type) {
   if (request_.minor_version == 0) close_ = true;
   std::string header = Header(200, content_type, {{"Cache-Control", "no-cache"}});
   if (request_.minor_version > 0) header += "Transfer-Encoding: chunked\r\n";
@@ -181,15 +146,15 @@ std::string ResponseWriter::StreamHeader(std::string_view content_type) {
   return header;
 }
 
-std::string ResponseWriter::Framed(std::string_view bytes) const {
+std::string AnswerWriter::Framed(std::string_view bytes) const {
   if (bytes.empty()) return {};
   return request_.minor_version == 0 ? std::string(bytes)
                                      : fmt::format("{:x}\r\n{}\r\n", bytes.size(), bytes);
 }
 
-Awaitable<bool> ResponseWriter::Stream(std::string_view content_type, std::string bytes) {
+Awaitable<bool> AnswerWriter::Stream(std::string_view content_type, std::string bytes) {
   // The header is made when nothing else is on its way: a keep-alive may start the stream.
-  while (writing_) co_await write_done_.async_wait(kTuple);
+  co_await output_.Wait();
   std::string out;
   if (state_ == State::kNothing) out = StreamHeader(content_type);
   out += Framed(bytes);
@@ -197,51 +162,40 @@ Awaitable<bool> ResponseWriter::Stream(std::string_view content_type, std::strin
   if (state_ == State::kNothing) chunks_ = request_.minor_version > 0;
   state_ = State::kStreaming;
   log_.bytes += bytes.size();
-  co_return co_await WriteAlone(std::move(out));
+  co_return co_await output_.Write(std::move(out), kind_);
 }
 
-Awaitable<bool> ResponseWriter::EndStream() {
+Awaitable<bool> AnswerWriter::EndStream() {
   keep_alive_type_.clear();
   chunks_ = false;
   std::string last;
   if (request_.minor_version > 0) last = "0\r\n\r\n";
-  const bool sent = co_await WriteAlone(std::move(last));
+  const bool sent = co_await output_.Write(std::move(last), kind_);
   if (sent) state_ = State::kComplete;
   co_return sent;
 }
 
-Awaitable<bool> ResponseWriter::WriteAlone(std::string bytes, std::string_view rest) {
-  while (writing_) co_await write_done_.async_wait(kTuple);
-  writing_ = true;
-  bool sent = co_await connection_.Write(bytes, kind_);
-  if (sent && !rest.empty()) sent = co_await connection_.Write(rest, kind_);
-  writing_ = false;
-  last_write_ = Clock::now();
-  write_done_.cancel();
-  co_return sent;
-}
-
-void ResponseWriter::KeepAlive(std::string_view content_type, std::string_view bytes) {
+void AnswerWriter::KeepAlive(std::string_view content_type, std::string_view bytes) {
   keep_alive_type_ = content_type;
   keep_alive_bytes_ = bytes;
-  last_write_ = Clock::now();
+  output_.CountFromNow();
 }
 
 // What can be sent now without a change of the answer: a byte of the header's start, or a leading zero of the
 // next chunk's size. Empty: nothing.
-std::string ResponseWriter::NextProbe() {
-  if (writing_) return {};
+std::string AnswerWriter::NextProbe() {
+  if (output_.writing()) return {};
   if (state_ == State::kNothing) return std::string(1, kHeaderStart[probed_header_bytes_++]);
   return chunks_ ? "0" : "";
 }
 
-Awaitable<void> ResponseWriter::ProbeClient() {
+Awaitable<void> AnswerWriter::ProbeClient() {
   asio::steady_timer timer(keep_alive_timer_.get_executor());
   auto interval = kProbeInterval;
   for (size_t probes = 0; probes < kHeaderStart.size(); ++probes) {
     std::string probe = NextProbe();
     if (!probe.empty()) {
-      const bool sent = co_await WriteAlone(std::move(probe));
+      const bool sent = co_await output_.Write(std::move(probe), kind_);
       if (!sent) co_return;
     }
     timer.expires_after(interval);
@@ -252,17 +206,17 @@ Awaitable<void> ResponseWriter::ProbeClient() {
   co_await timer.async_wait(kTuple);
 }
 
-Awaitable<void> ResponseWriter::SendKeepAlives() {
+Awaitable<void> AnswerWriter::SendKeepAlives() {
+  const auto interval = transport_.limits.keep_alive_interval;
   for (;;) {
-    keep_alive_timer_.expires_at(
-        std::max(last_write_ + keep_alive_interval_, Clock::now() + keep_alive_interval_ / 4));
+    keep_alive_timer_.expires_at(std::max(output_.last() + interval, Clock::now() + interval / 4));
     co_await keep_alive_timer_.async_wait(kTuple);
     // The handler has ended. The next wait would throw.
     const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;
     if (state.cancelled() != asio::cancellation_type::none) co_return;
     const bool nothing_to_send = keep_alive_bytes_.empty() && state_ != State::kNothing;
     if (keep_alive_type_.empty() || nothing_to_send) continue;
-    if (writing_ || Clock::now() < last_write_ + keep_alive_interval_) continue;
+    if (output_.writing() || Clock::now() < output_.last() + interval) continue;
     const bool taken = co_await Stream(keep_alive_type_, keep_alive_bytes_);
     if (!taken) co_return;
   }
