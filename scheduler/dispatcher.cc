@@ -127,8 +127,7 @@ Awaitable<api::Result<std::unique_ptr<TokenStream>>> Dispatcher::Submit(
     ModelSpec spec, api::Request request, std::optional<KeepAliveClaim> keep_alive) {
   const auto pending = std::make_shared<PendingRequest>(host_->executor);
   pending->spec = std::move(spec);
-  pending->party = request.client.party;
-  pending->member = request.client.Member();
+  pending->client = request.client;
   if (request.now_s == 0) request.now_s = std::time(nullptr);
   pending->size = SizeOf(request);
   const RunnerTable& runners = plans_->runners();
@@ -146,7 +145,7 @@ Awaitable<api::Result<std::chrono::nanoseconds>> Dispatcher::Load(ModelSpec spec
                                                                   fair::PartyId party) {
   const auto pending = std::make_shared<PendingRequest>(host_->executor);
   pending->spec = std::move(spec);
-  pending->party = std::move(party);
+  pending->client.party = std::move(party);
   return AwaitLoad(plans_, poison_, pending, keep_alive);
 }
 

@@ -26,7 +26,7 @@ class SchedulerClaimsTest : public SchedulerTest {
  protected:
   void EnqueueOf(const std::string& party, uint64_t id, const std::string& key,
                  std::optional<KeepAliveClaim> claim = {}) {
-    ASSERT_TRUE(scheduler().Enqueue(Id(id), key, claim, kStart, fair::PartyNamed(party)));
+    ASSERT_TRUE(scheduler().Enqueue(Id(id), key, claim, kStart, {.party = fair::PartyNamed(party)}));
   }
   // A request of the party loads the model and ends.
   void UseOnce(const std::string& party, uint64_t id, const std::string& key,

@@ -98,7 +98,7 @@ void ModelSlots::SortByTurn(std::vector<Models::iterator>& models) const {
     const bool loading =
         model.state == State::kLoading &&
         std::ranges::none_of(models, [&model](Models::iterator one) { return &one->second == &model; });
-    if (request.admitted || model.next.gave_way || loading) in_use.emplace(request.party, request.key);
+    if (request.admitted || model.next.gave_way || loading) in_use.emplace(request.client.party, request.key);
   }
   std::map<fair::PartyId, int32_t> before;  // models of a party, in use and in front
   for (const auto& [party, key] : in_use) ++before[party];

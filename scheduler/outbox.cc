@@ -88,7 +88,7 @@ api::Result<std::unique_ptr<TokenStream>> Outbox::SubmitTo(ModelRunner& runner, 
   // A text that cannot fit would hold up the link to the runner, and with it the answers of others.
   if (auto misfit = runners_.CheckTexts(*pending.request, pending.size, &runner.info()))
     return std::unexpected(*std::move(misfit));
-  if (!runner.HasRoomFor(pending.size.frame, pending.party)) {
+  if (!runner.HasRoomFor(pending.size.frame, pending.client.party)) {
     return api::Fail(api::ErrorCode::kOverloaded, RunnerLink::kBehind);
   }
 

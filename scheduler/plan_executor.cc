@@ -46,8 +46,8 @@ api::Result<void> PlanExecutor::Enqueue(const std::shared_ptr<PendingRequest>& p
                                         std::optional<KeepAliveClaim> keep_alive) noexcept {
   if (closed_) return std::unexpected(*closed_);
   pending->id = api::RequestId{++ids_};
-  auto queued = scheduler_.Enqueue(pending->id, pending->spec.key, keep_alive, pending->arrived,
-                                   pending->party, pending->member);
+  auto queued =
+      scheduler_.Enqueue(pending->id, pending->spec.key, keep_alive, pending->arrived, pending->client);
   if (!queued) return queued;
   requests_.pending.emplace(pending->id, pending);
   RequestPlan();

@@ -129,7 +129,7 @@ std::vector<api::RequestId> Quarantine::NextTurn(Waiting& waiting, RequestQueue&
     turn.push_back(NextOnProbation(waiting, queue));
     QueuedRequest& request = queue.At(turn.front());
     request.suspicion.tried_first = false;
-    last_probations_[request.party] = ++probations_;
+    last_probations_[request.client.party] = ++probations_;
     open_turn_is_next_ = true;
     turn_ends_ = now + ProbationOf(request, probation_time);
   }
@@ -150,7 +150,7 @@ api::RequestId Quarantine::NextOnProbation(const Waiting& waiting, const Request
   for (const api::RequestId id : waiting) {
     const QueuedRequest& request = queue.At(id);
     if (!request.suspicion.quarantined) continue;
-    const auto last_probation = last_probations_.find(request.party);
+    const auto last_probation = last_probations_.find(request.client.party);
     const std::tuple rank(!request.suspicion.tried_first,
                           last_probation == last_probations_.end() ? 0 : last_probation->second, id);
     if (!first || rank < *first) first = rank;

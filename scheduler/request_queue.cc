@@ -28,16 +28,17 @@ std::optional<api::RequestId> RequestQueue::PlaceFor(const std::string& key, con
 
 // REQUIRES: one of the party has a place, of the model unless that is null.
 api::RequestId RequestQueue::NewestOf(const fair::PartyId& party, const std::string* model) const {
-  api::RequestId newest{};
+  std::pair<bool, api::RequestId> newest{};
   for (const auto& [id, request] : requests_) {
     const bool has_place = request.place.taken() && (model == nullptr || request.key == *model);
-    if (has_place && request.party == party) newest = std::max(newest, id);
+    if (!has_place || request.client.party != party) continue;
+    newest = std::max(newest, {!exchanges_.at(request.client.exchange).begun, id});
   }
-  return newest;
+  return newest.second;
 }
 
 bool RequestQueue::Add(api::RequestId id, QueuedRequest request, Time now) {
-  const auto place = PlaceFor(request.key, request.party);
+  const auto place = PlaceFor(request.key, request.client.party);
   if (!place) return false;
   if (*place != Plan::kNoRequest) {
     QueuedRequest& displaced = At(*place);
@@ -46,10 +47,11 @@ bool RequestQueue::Add(api::RequestId id, QueuedRequest request, Time now) {
     displaced_.push_back(*place);
   }
   fair::Quota& of_model = places_of_models_.try_emplace(request.key, limits_of_model_).first->second;
-  request.place = {{places_, request.party}, {of_model, request.party}};
+  request.place = {{places_, request.client.party}, {of_model, request.client.party}};
   for (auto* lease : {&request.place.of_all, &request.place.of_model}) lease->GrowTo(1);
   if (timeout_ > KeepAlive::zero() && timeout_ < Time::max() - now) request.give_up_at = now + timeout_;
   newest_ = std::max(newest_, id);
+  ++exchanges_[request.client.exchange].requests;
   requests_.emplace(id, std::move(request));
   return true;
 }
@@ -69,6 +71,7 @@ QueuedRequest* RequestQueue::Find(api::RequestId id) {
 void RequestQueue::Start(QueuedRequest& request) {
   if (request.started) return;
   request.started = true;
+  exchanges_.at(request.client.exchange).begun = !request.client.exchange.empty();
   request.give_up_at.reset();
   FreePlaceOf(request);
 }
@@ -76,6 +79,8 @@ void RequestQueue::Start(QueuedRequest& request) {
 void RequestQueue::Erase(api::RequestId id) {
   const auto found = requests_.find(id);
   FreePlaceOf(found->second);
+  const auto exchange = exchanges_.find(found->second.client.exchange);
+  if (--exchange->second.requests == 0) exchanges_.erase(exchange);
   requests_.erase(found);
 }
 
@@ -99,7 +104,7 @@ void RequestQueue::Expire(Time now, Plan& plan) {
 
 KeepAliveClaims::Parties RequestQueue::PartiesOf(const Waiting& waiting) const {
   KeepAliveClaims::Parties parties;
-  for (const api::RequestId id : waiting) parties.insert(At(id).party);
+  for (const api::RequestId id : waiting) parties.insert(At(id).client.party);
   return parties;
 }
 

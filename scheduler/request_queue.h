@@ -2,7 +2,8 @@
 //
 // Places are of requests that no runner has started: of all models together, and of each. Parties share them
 // by weight: while all are taken, the newest of the party that is furthest above its share makes room for one
-// of a party below (fair::Quota).
+// of a party below (fair::Quota), rather one of an exchange of which nothing has started: an answer that has
+// begun would be cut off.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +16,9 @@
 #include <utility>
 #include <vector>
 
-#include "api/base/fair/party.h"
 #include "api/base/fair/quota.h"
 #include "api/base/ids.h"
+#include "api/base/request.h"
 #include "scheduler/keep_alive_claims.h"
 #include "scheduler/plan.h"
 
@@ -33,8 +34,7 @@ struct Suspicion {
 
 struct QueuedRequest {
   std::string key;
-  fair::PartyId party;
-  std::string member;  // of the party; empty: the party is one
+  api::Client client;
   std::optional<KeepAliveClaim> keep_alive;
   bool admitted = false;
   bool started = false;
@@ -55,7 +55,7 @@ struct QueuedRequest {
 
   // A party, or a member of it. Points into the request.
   using Owner = std::pair<fair::PartyId, std::string_view>;
-  Owner owner() const { return {party, member}; }
+  Owner owner() const { return {client.party, client.has_key ? std::string_view() : client.exchange}; }
   bool RunsIn(const std::string& model) const { return admitted && key == model; }
   bool WasSentBy(Time when) const { return sent_at && *sent_at <= when; }
   void Admit(Time now) {
@@ -101,10 +101,15 @@ class RequestQueue {
   std::string CheckInvariants() const;
 
  private:
+  struct Exchange {
+    size_t requests = 0;
+    bool begun = false;  // one of them was started
+  };
   api::RequestId NewestOf(const fair::PartyId& party, const std::string* model) const;
   void FreePlaceOf(QueuedRequest& request);
 
   std::unordered_map<api::RequestId, QueuedRequest> requests_;
+  std::unordered_map<std::string, Exchange> exchanges_;  // each has requests
   const fair::QuotaLimits limits_, limits_of_model_;
   fair::Quota places_;
   std::map<std::string, fair::Quota> places_of_models_;  // of those that have some

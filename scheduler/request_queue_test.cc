@@ -16,9 +16,11 @@ using testing::IsEmpty;
 
 class RequestQueueTest : public SchedulerTest {
  protected:
-  bool Add(uint64_t id, const std::string& party, const std::string& key = "a") {
-    const int32_t weight = party == "heavy" ? 3 : 1;
-    return scheduler().Enqueue(Id(id), key, {}, kStart, fair::PartyNamed(party, weight)).has_value();
+  bool Add(uint64_t id, const std::string& party, const std::string& key = "a",
+           const std::string& exchange = {}) {
+    const api::Client client{.party = fair::PartyNamed(party, party == "heavy" ? 3 : 1),
+                             .exchange = exchange};
+    return scheduler().Enqueue(Id(id), key, {}, kStart, client).has_value();
   }
 };
 
@@ -65,6 +67,21 @@ TEST_F(RequestQueueTest, WhatARunnerHasStartedIsServed) {
   ASSERT_TRUE(Add(4, "bob"));
   ASSERT_TRUE(scheduler().IsFullFor("a", fair::PartyNamed("bob")));
   EXPECT_THAT(Plan().displaced, ElementsAre(Id(3)));
+}
+
+// The choices of one answer are requests of one exchange.
+TEST_F(RequestQueueTest, AnAnswerThatHasBegunKeepsItsChoices) {
+  Make(1, 3);
+  ASSERT_TRUE(Add(1, "alice", "a", "other"));
+  for (const uint64_t id : {2, 3}) ASSERT_TRUE(Add(id, "alice", "a", "begun"));
+  (void)Plan();
+  scheduler().LoadDone("a", kStart);
+  (void)Plan();
+  scheduler().Start(Id(2));
+  ASSERT_TRUE(Add(4, "alice", "a", "begun"));
+  scheduler().Remove(Id(2), kStart);
+  ASSERT_TRUE(Add(5, "bob"));
+  EXPECT_THAT(Plan().displaced, ElementsAre(Id(1)));
 }
 
 TEST_F(RequestQueueTest, WhoStartsBeforeItIsAnsweredIsServed) {

@@ -36,8 +36,7 @@ struct PendingRequest {
   ModelSpec spec;
   std::optional<api::Request> request;  // absent: a bare load
   RequestSize size;
-  fair::PartyId party;
-  std::string member;  // of the party
+  api::Client client;
   std::chrono::steady_clock::time_point arrived;
   std::chrono::nanoseconds waited{};
   std::optional<api::Result<std::unique_ptr<TokenStream>>> answer;  // of a bare load: null

@@ -24,12 +24,12 @@ api::RequestId OldestOf(const std::vector<Models::iterator>& models) {
 
 api::Result<void> Scheduler::Enqueue(api::RequestId id, const std::string& key,
                                      std::optional<KeepAliveClaim> keep_alive, Time now,
-                                     const fair::PartyId& party, const std::string& member) {
-  if (!queue_.Add(id, {.key = key, .party = party, .member = member, .keep_alive = keep_alive}, now))
+                                     const api::Client& client) {
+  if (!queue_.Add(id, {.key = key, .client = client, .keep_alive = keep_alive}, now))
     return api::Fail(api::ErrorCode::kOverloaded, kBusy);
   Model& model = slots_.models()[key];
   model.waiting.push_back(id);
-  if (model.unload_by && *model.unload_by != party) {
+  if (model.unload_by && *model.unload_by != client.party) {
     model.unload_requested = false;
     model.unload_by.reset();
   }
@@ -69,7 +69,7 @@ void Scheduler::Remove(api::RequestId id, Time now) {
   Model& model = *slots_.Find(key);
   if (request->admitted) {
     --model.running;
-    model.claims.End(request->party, now);
+    model.claims.End(request->client.party, now);
     model.last_use = ++uses_;
     if (model.running == 0) model.idle_since = now;
     model.quarantine.EndTurnOf(id);
@@ -243,7 +243,7 @@ void Scheduler::Admit(Model& model, Time now, Plan& plan) {
       request.Admit(now);
       ++model.running;
       model.last_use = ++uses_;
-      model.claims.Start(request.party, request.keep_alive, options_.default_keep_alive);
+      model.claims.Start(request.client.party, request.keep_alive, options_.default_keep_alive);
       plan.admit.push_back(id);
     }
   }

@@ -27,6 +27,7 @@
 
 #include "api/base/error.h"
 #include "api/base/ids.h"
+#include "api/base/request.h"
 #include "scheduler/drain_turns.h"
 #include "scheduler/model_slots.h"
 #include "scheduler/plan.h"
@@ -56,10 +57,10 @@ class Scheduler {
   // Queues a request, or a bare load, for a model. `keep_alive` is its party's claim from when the request is
   // admitted; a negative one also pins the model: it is not unloaded to make room for the party itself, and,
   // of an admin, for nobody. Absent leaves the party's claim as it is. kOverloaded when the party finds no
-  // place. `member`: of an address, which has turns of its own.
+  // place. Members of an address have turns of their own.
   api::Result<void> Enqueue(api::RequestId id, const std::string& key,
                             std::optional<KeepAliveClaim> keep_alive, Time now,
-                            const fair::PartyId& party = {}, const std::string& member = {});
+                            const api::Client& client = {});
   // Whether a request of the party for this model would find no place.
   bool IsFullFor(const std::string& key, const fair::PartyId& party) { return !queue_.PlaceFor(key, party); }
   // The runner was sent the request: before, it cannot be why the runner dies. True: NextPlan() has another

@@ -30,7 +30,8 @@ class QuarantineTest : public SchedulerTest {
  protected:
   void SetUp() override { Make(/*models_max=*/1, /*queue_max=*/1000); }
   void Add(uint64_t id, const std::string& party, const std::string& member = {}) {
-    ASSERT_TRUE(scheduler().Enqueue(Id(id), "m", {}, now, fair::PartyNamed(party), member));
+    ASSERT_TRUE(
+        scheduler().Enqueue(Id(id), "m", {}, now, {.party = fair::PartyNamed(party), .exchange = member}));
   }
   void Load() {
     auto plan = Plan(now);
@@ -311,7 +312,7 @@ class Scene {
       Request& request = requests_[i];
       if (request.queued || request.comes > now_) continue;
       request.queued = true;
-      ASSERT_TRUE(scheduler_.Enqueue(Id(i), "m", {}, now_, fair::PartyNamed(request.party)));
+      ASSERT_TRUE(scheduler_.Enqueue(Id(i), "m", {}, now_, {.party = fair::PartyNamed(request.party)}));
     }
   }
   void Apply(const scheduler::Plan& plan) {

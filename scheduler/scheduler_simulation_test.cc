@@ -13,15 +13,12 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <initializer_list>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <random>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "api/base/testing/simulation_seeds.h"
@@ -334,10 +331,11 @@ class Simulation : private SimulatedRequests {
     std::optional<KeepAliveClaim> said;
     if (Below(4) == 0) said = KeepAliveClaim(seconds(Below(4) - 1), /*by_admin=*/party == "d");
     // a and b are addresses, behind which several people may be.
-    const std::string member = party == "a" || party == "b" ? std::to_string(Below(3)) : "";
+    const std::string member = party == "a" || party == "b" ? party + std::to_string(Below(3)) : "";
     const auto place = PlaceFor(places_, key, party);
     ASSERT_EQ(scheduler_.IsFullFor(key, fair::PartyNamed(party)), !place);
-    ASSERT_NE(scheduler_.Enqueue(id, key, said, now_, fair::PartyNamed(party), member).has_value(), !place);
+    const api::Client client{.party = fair::PartyNamed(party), .exchange = member};
+    ASSERT_NE(scheduler_.Enqueue(id, key, said, now_, client).has_value(), !place);
     if (!place) return;
     if (*place != Plan::kNoRequest) displaced_.insert(*place);
     owners_[id] = {party, member};
@@ -351,7 +349,7 @@ class Simulation : private SimulatedRequests {
     const auto one = Any(running_);
     Send(one->first);
     scheduler_.Start(one->first);
-    started_.insert(one->first);
+    SetStarted(one->first);
     if (Below(2) == 0) Clear(one->first);
     if (Below(3) == 0) return;  // it goes on for a while
     Clear(one->first);

@@ -31,7 +31,8 @@ class SchedulerTurns : public SchedulerTest {
   }
   void EnqueueFor(const std::string& party, uint64_t id, const std::string& key,
                   const std::string& member = {}) {
-    ASSERT_TRUE(scheduler().Enqueue(Id(id), key, {}, now_, fair::PartyNamed(party), member));
+    ASSERT_TRUE(
+        scheduler().Enqueue(Id(id), key, {}, now_, {.party = fair::PartyNamed(party), .exchange = member}));
   }
   // Returns what it admits.
   std::vector<RequestId> FinishLoad(const std::string& key, std::chrono::nanoseconds took = {}) {

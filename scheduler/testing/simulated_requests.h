@@ -127,36 +127,49 @@ class SimulatedRequests {
     return placed;
   }
   // The request whose place one of the party gets: where all are taken the newest of the one with the largest
-  // number, if that is above its share and more than the party would have. kNoRequest: a free one; nothing:
-  // none.
+  // number, if that is above its share and more than the party would have; rather one of an exchange that has
+  // not begun. kNoRequest: a free one; nothing: none.
   std::optional<RequestId> PlaceAmong(const std::vector<RequestId>& placed, int32_t places,
                                       const std::string& party) const {
     if (places == 0 || std::ssize(placed) < places) return Plan::kNoRequest;
-    std::map<fair::PartyId, std::pair<int, RequestId>> held;  // how many, and the newest
+    std::map<fair::PartyId, std::pair<int, std::pair<bool, RequestId>>>
+        held;  // how many, and which gives way
     int& own = held[fair::PartyNamed(party)].first;
     for (const RequestId id : placed) {
       auto& [count, newest] = held[fair::PartyNamed(owners_.at(id).first)];
       ++count;
-      newest = id;
+      newest = std::max(newest, {!begun_.contains(owners_.at(id)), id});
     }
     std::optional<RequestId> gives_way;
     double most = std::max(places / static_cast<double>(held.size()), own + 1.0);
     for (const auto& [one, has] : held) {
       if (has.first <= most) continue;
       most = has.first;
-      gives_way = has.second;
+      gives_way = has.second.second;
     }
     return gives_way;
   }
   // The same of all places and of the model's: a place of the model is one of all.
-  std::optional<RequestId> PlaceFor(const Places& places, const std::string& key,
-                                    const std::string& party) const {
+  std::optional<RequestId> PlaceFor(const Places& places, const std::string& key, const std::string& party) {
+    DropEnded();
     const auto any = [](RequestId, const auto&) { return true; };
     const auto of_model = [&key](RequestId, const auto& model) { return model == key; };
     const auto by_model = PlaceAmong(Placed(of_model), places.of_model, party);
     const auto by_all = PlaceAmong(Placed(any), places.all, party);
     if (!by_model || !by_all) return std::nullopt;
     return *by_model != Plan::kNoRequest ? by_model : by_all;
+  }
+
+  void SetStarted(RequestId id) {
+    started_.insert(id);
+    if (const PartyMember& owner = owners_.at(id); !owner.second.empty()) begun_.insert(owner);
+  }
+  // Exchanges that have no requests any more are new when they come again.
+  void DropEnded() {
+    std::erase_if(begun_, [this](const PartyMember& owner) {
+      const auto of_owner = [&](const auto& entry) { return owners_.at(entry.first) == owner; };
+      return std::ranges::none_of(waiting_, of_owner) && std::ranges::none_of(running_, of_owner);
+    });
   }
 
   static std::vector<RequestId> DroppedBy(const Plan& plan) {
@@ -177,6 +190,7 @@ class SimulatedRequests {
   std::map<RequestId, PartyMember> owners_;
   std::map<RequestId, std::optional<KeepAliveClaim>> said_;
   std::set<RequestId> started_, admitted_;
+  std::set<PartyMember> begun_;    // an exchange each, of which a request was started
   std::set<RequestId> displaced_;  // since the last plan
   uint64_t displaced_checked_ = 0;
   std::set<RequestId> sent_;  // since they were admitted
