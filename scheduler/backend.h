@@ -90,6 +90,9 @@ class ConversionJob {
 };
 
 // Implemented by the Dispatcher, and by tests. I/O thread only. Nothing blocks.
+// The text of kOverloaded where the queue has no place for a request, or another party got its place.
+inline constexpr const char* kBusy = "server busy, please try again.  maximum pending requests exceeded";
+
 class Backend {
  public:
   virtual ~Backend() = default;

@@ -182,7 +182,7 @@ std::vector<LoadingModel> Dispatcher::Loading() const { return plans_->runners()
 
 std::optional<api::Error> Dispatcher::RefusalFor(const std::string& key, const fair::PartyId& party) const {
   if (!plans_->scheduler().IsFullFor(key, party)) return std::nullopt;
-  return api::Error{api::ErrorCode::kOverloaded, Scheduler::kBusy};
+  return api::Error{api::ErrorCode::kOverloaded, kBusy};
 }
 
 Awaitable<void> Dispatcher::InspectEngines(Time until) { return plans_->runners().InspectEngines(until); }

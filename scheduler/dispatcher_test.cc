@@ -227,7 +227,7 @@ TEST_F(DispatcherTest, ThePlaceOfAPartyAboveItsShareGoesToAnother) {
     return loop().Spawn(dispatcher().Submit(Spec("ok"), std::move(request), {}));
   };
   const auto first = loop().Wait(submit("alice", "mute")), newest = loop().Wait(submit("alice", "mute"));
-  EXPECT_EQ(RefusalOf(submit("alice", "answer 1")).message, Scheduler::kBusy);
+  EXPECT_EQ(RefusalOf(submit("alice", "answer 1")).message, kBusy);
   auto other = loop().Wait(submit("bob", "answer 1"));
   ASSERT_TRUE(first && newest && other);
   EXPECT_EQ(Finish(**newest).failed->code, api::ErrorCode::kOverloaded) << "though its runner has it";

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "scheduler/async_event.h"
-#include "scheduler/scheduler.h"
+#include "scheduler/backend.h"
 
 namespace quire::scheduler {
 namespace {
@@ -78,7 +78,7 @@ boost::asio::awaitable<api::Result<JobSlots::Slot>> JobSlots::Acquire(std::share
     if (!waited) co_return api::Fail(api::ErrorCode::kCancelled, "the client disconnected");
   }
   if (slots->closed_) co_return std::unexpected(*slots->closed_);
-  if (waiter.refused) co_return api::Fail(api::ErrorCode::kOverloaded, Scheduler::kBusy);
+  if (waiter.refused) co_return api::Fail(api::ErrorCode::kOverloaded, kBusy);
   co_return *std::move(waiter.slot);
 }
 

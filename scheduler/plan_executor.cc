@@ -5,11 +5,12 @@
 
 #include <boost/asio/post.hpp>
 #include <utility>
+#include <variant>
 
 namespace quire::scheduler {
 namespace {
 
-const api::Error kDisplaced{api::ErrorCode::kOverloaded, Scheduler::kBusy};
+const api::Error kDisplaced{api::ErrorCode::kOverloaded, kBusy};
 const api::Error kUnloaded{api::ErrorCode::kUnavailable, "the model was unloaded"};
 const api::Error kPinned{api::ErrorCode::kUnavailable,
                          "no memory for the model: all loaded models are pinned (keep_alive < 0)"};
@@ -199,6 +200,12 @@ void PlanExecutor::OnReaped(ModelRunner& runner) {
   if (!scheduler_.WillRestart(runner.key())) runners_.EraseUse(runner.key());
   runners_.Erase(runner.key());
   RequestPlan();
+}
+
+void PlanExecutor::OnRequestStarted(api::RequestId id) {
+  const RunningRequest* running = requests_.FindRunning(id);
+  const bool embeds = running != nullptr && std::holds_alternative<api::EmbedPrompt>(running->request.prompt);
+  scheduler_.Start(id, !embeds);
 }
 
 void PlanExecutor::OnRequestProgress(api::RequestId id) {

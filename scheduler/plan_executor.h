@@ -58,7 +58,7 @@ class PlanExecutor : public ModelRunner::Observer,
   void OnLoaded(ModelRunner& runner) override;
   void OnStopping(ModelRunner& runner, ExitCause cause, const api::Error& why) override;
   void OnReaped(ModelRunner& runner) override;
-  void OnRequestStarted(api::RequestId id) override { scheduler_.Start(id); }
+  void OnRequestStarted(api::RequestId id) override;
   void OnRequestProgress(api::RequestId id) override;
   void OnRequestEnded(api::RequestId id) override;
   void OnRequestAbandoned(api::RequestId id) override;

@@ -68,10 +68,10 @@ QueuedRequest* RequestQueue::Find(api::RequestId id) {
   return found == requests_.end() ? nullptr : &found->second;
 }
 
-void RequestQueue::Start(QueuedRequest& request) {
+void RequestQueue::Start(QueuedRequest& request, bool answers) {
   if (request.started) return;
   request.started = true;
-  exchanges_.at(request.client.exchange).begun = !request.client.exchange.empty();
+  if (answers && !request.client.exchange.empty()) exchanges_.at(request.client.exchange).begun = true;
   request.give_up_at.reset();
   FreePlaceOf(request);
 }

@@ -2,8 +2,8 @@
 //
 // Places are of requests that no runner has started: of all models together, and of each. Parties share them
 // by weight: while all are taken, the newest of the party that is furthest above its share makes room for one
-// of a party below (fair::Quota), rather one of an exchange of which nothing has started: an answer that has
-// begun would be cut off.
+// of a party below (fair::Quota), rather one of an exchange of which no answer has begun: that would be cut
+// off. Texts of an exchange that are to be embedded are asked for again.
 #pragma once
 
 #include <cstdint>
@@ -91,8 +91,8 @@ class RequestQueue {
   QueuedRequest* Find(api::RequestId id);
   QueuedRequest& At(api::RequestId id) { return requests_.find(id)->second; }
   const QueuedRequest& At(api::RequestId id) const { return requests_.find(id)->second; }
-  // It no longer takes a place.
-  void Start(QueuedRequest& request);
+  // It no longer takes a place. `answers`: others of its exchange follow it.
+  void Start(QueuedRequest& request, bool answers);
   void Erase(api::RequestId id);
   // Those that have waited too long, by id, and those that have lost their places.
   void Expire(Time now, Plan& plan);
@@ -103,7 +103,7 @@ class RequestQueue {
  private:
   struct Exchange {
     size_t requests = 0;
-    bool begun = false;  // one of them was started
+    bool begun = false;  // an answer of it
   };
   api::RequestId NewestOf(const fair::PartyId& party, const std::string* model) const;
   void FreePlaceOf(QueuedRequest& request);

@@ -84,6 +84,20 @@ TEST_F(RequestQueueTest, AnAnswerThatHasBegunKeepsItsChoices) {
   EXPECT_THAT(Plan().displaced, ElementsAre(Id(1)));
 }
 
+// A text that is to be embedded is asked for again, and nobody notices.
+TEST_F(RequestQueueTest, TextsGiveWayToAnswers) {
+  Make(1, 3);
+  ASSERT_TRUE(Add(1, "alice", "a", "chat"));
+  for (const uint64_t id : {2, 3}) ASSERT_TRUE(Add(id, "alice", "a", "texts"));
+  (void)Plan();
+  scheduler().LoadDone("a", kStart);
+  (void)Plan();
+  scheduler().Start(Id(2), /*answers=*/false);
+  ASSERT_TRUE(Add(4, "alice", "a", "texts"));
+  ASSERT_TRUE(Add(5, "bob"));
+  EXPECT_THAT(Plan().displaced, ElementsAre(Id(4)));
+}
+
 TEST_F(RequestQueueTest, WhoStartsBeforeItIsAnsweredIsServed) {
   Make(1, 2);
   for (const uint64_t id : {1, 2}) ASSERT_TRUE(Add(id, "alice"));

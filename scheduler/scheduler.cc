@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "scheduler/backend.h"
+
 namespace quire::scheduler {
 namespace {
 
@@ -43,8 +45,8 @@ bool Scheduler::Sent(api::RequestId id, Time now) {
   return slots_.Find(request->key)->quarantine.Sent(id, *request, options_.probation_time);
 }
 
-void Scheduler::Start(api::RequestId id) {
-  if (QueuedRequest* request = queue_.Find(id)) queue_.Start(*request);
+void Scheduler::Start(api::RequestId id, bool answers) {
+  if (QueuedRequest* request = queue_.Find(id)) queue_.Start(*request, answers);
 }
 
 void Scheduler::Progress(api::RequestId id, Time now) {

@@ -38,8 +38,6 @@ namespace quire::scheduler {
 // Owned by the dispatcher; I/O thread only. Keys are ModelSpec::key. Ids grow with the order of arrival.
 class Scheduler {
  public:
-  static constexpr const char* kBusy = "server busy, please try again.  maximum pending requests exceeded";
-
   // A loaded model as lists show it.
   struct Ready {
     std::string key;
@@ -67,7 +65,8 @@ class Scheduler {
   // wake_at.
   bool Sent(api::RequestId id, Time now);
   // The runner started the request: it no longer waits, also if its runner has been stopped meanwhile.
-  void Start(api::RequestId id);
+  // `answers`: its client gets what the runner computes piece by piece.
+  void Start(api::RequestId id, bool answers = true);
   // The runner computed something new for the request: its quarantine ends.
   void Progress(api::RequestId id, Time now);
   // The runner of a load has estimated its memory and waits for a grant.

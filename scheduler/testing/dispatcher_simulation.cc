@@ -307,8 +307,7 @@ class Simulation {
     };
     switch (error.code) {
       case api::ErrorCode::kOverloaded:  // no place, or none left for it, or in time
-        return unless(error.message == Scheduler::kBusy ? client.may_be_refused
-                                                        : limits_.queue_timeout > seconds(0));
+        return unless(error.message == kBusy ? client.may_be_refused : limits_.queue_timeout > seconds(0));
       case api::ErrorCode::kUnavailable:  // no room but what its own party or an admin has pinned, or a fault
         if (disturbed) return;
         if (error.message.contains("keep_alive"))

@@ -134,11 +134,17 @@ class ReplyVectors {
 };
 
 // Lets other clients' work run, once in a while.
-Awaitable<void> Yield(size_t found) {
+Awaitable<void> Yield(size_t done) {
   constexpr size_t kAtOnce = 32;
-  if (found % kAtOnce != 0) co_return;
+  if (done % kAtOnce != 0) co_return;
   const auto executor = co_await boost::asio::this_coro::executor;
   co_await boost::asio::post(executor, boost::asio::use_awaitable);
+}
+
+// Others have the place in the queue, which may be free again. A request that waited too long has an error of
+// its own.
+bool LostItsPlace(const api::Error& error) {
+  return error.code == api::ErrorCode::kOverloaded && error.message == scheduler::kBusy;
 }
 
 // The end of one text's work.
@@ -169,7 +175,6 @@ Awaitable<api::Result<api::EmbedResult>> EmbedAll(Services& services, Exchange& 
   const bool looks_up = services.vectors != nullptr && !keep_alive;
   ReplyVectors vectors(exchange, count, more_bytes);
   const auto keys = co_await HashTexts(services, exchange, *model, request);
-  size_t found = 0;
   size_t displaced = 0;  // in a row
   std::deque<size_t> left(count);
   std::iota(left.begin(), left.end(), size_t{0});
@@ -182,7 +187,7 @@ Awaitable<api::Result<api::EmbedResult>> EmbedAll(Services& services, Exchange& 
         AddTokens(exchange.log().cached_tokens, known->prompt_tokens);
         if (auto full = vectors.Set(index, std::move(known->vector))) co_return std::unexpected(*full);
         left.pop_front();
-        co_await Yield(++found);
+        co_await Yield(count - left.size());
         continue;
       }
       api::Request one = request.At(index, model->parameters);
@@ -190,7 +195,7 @@ Awaitable<api::Result<api::EmbedResult>> EmbedAll(Services& services, Exchange& 
       auto placed = co_await services.backend.Submit(SpecOf(model), std::move(one), keep_alive);
       // Texts of requests like this one may be what fills the queue: it goes on with fewer, so that all of
       // them leave room for others.
-      if (!placed && placed.error().code == api::ErrorCode::kOverloaded && !running.empty()) {
+      if (!placed && LostItsPlace(placed.error()) && !running.empty()) {
         at_once = std::max<size_t>(1, running.size() / 2);
         break;
       }
@@ -203,7 +208,7 @@ Awaitable<api::Result<api::EmbedResult>> EmbedAll(Services& services, Exchange& 
     const TextJob& first = running.front();
     auto finished = co_await Finish(*first.stream, exchange.log());
     // Others have its place in the queue now: it is tried again, among fewer.
-    if (!finished && finished.error().code == api::ErrorCode::kOverloaded && ++displaced <= kAtOnceMax) {
+    if (!finished && LostItsPlace(finished.error()) && ++displaced <= kAtOnceMax) {
       at_once = std::max<size_t>(1, at_once / 2);
       left.push_front(first.index);
       running.pop_front();
@@ -211,6 +216,7 @@ Awaitable<api::Result<api::EmbedResult>> EmbedAll(Services& services, Exchange& 
     }
     if (!finished) co_return std::unexpected(OfInput(finished.error(), request, first.index));
     displaced = 0;
+    at_once = std::min(at_once + 1, kAtOnceMax);
     if (request.inputs[first.index].rank && finished->embedding.size() != 1)
       co_return api::Fail(api::ErrorCode::kInternal, "the runner gave no score");
     result.prompt_tokens += finished->usage.prompt_tokens;

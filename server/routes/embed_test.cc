@@ -69,6 +69,11 @@ TEST(EmbeddingRoutes, TextsWhosePlacesOthersGetAreTriedAgain) {
   EXPECT_EQ(daemon.backend().seen.requests.size(), 54U);
   for (size_t i = 54; i < 200; ++i) daemon.backend().script.displaced.insert(i);
   EXPECT_EQ(daemon.Post("/v1/embeddings", body).status, 503) << "it does not try forever";
+  daemon.backend().script.displaced_text = "the request timed out in the queue";
+  const size_t before = daemon.backend().seen.requests.size();
+  for (size_t i = before; i < before + 100; ++i) daemon.backend().script.displaced.insert(i);
+  EXPECT_EQ(daemon.Post("/v1/embeddings", R"({"model":"demo","input":"y"})").status, 503);
+  EXPECT_EQ(daemon.backend().seen.requests.size(), before + 1) << "it has waited long enough";
 }
 
 TEST(EmbeddingRoutes, EveryTextHasTheSaltOfItsRequest) {

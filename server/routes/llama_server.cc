@@ -40,14 +40,17 @@ int32_t SlotOf(const Parsed& request) {
 }
 
 // The slot remembers the prompt and the answer of its only choice. The answer's last token is not computed.
-void RememberIn(const SlotStorePtr& slots, SlotOwner owner, int32_t slot, GenerationJob& job) {
+void RememberIn(const SlotStorePtr& slots, SlotOwner owner, fair::PartyId party, int32_t slot,
+                GenerationJob& job) {
   if (job.choices.size() != 1) return;
   api::Request& request = job.choices.front();
   request.return_context = true;
-  job.on_finished = [slots, owner = std::move(owner), slot, salt = request.client.cache_salt,
+  job.on_finished = [slots, owner = std::move(owner), party = std::move(party), slot,
+                     salt = request.client.cache_salt,
                      num_ctx = request.params.num_ctx](const api::Finished& finished) {
     if (finished.context.size() < 2) return;
-    slots->Record(owner, slot, {{finished.context.begin(), finished.context.end() - 1}, salt, num_ctx});
+    slots->Record(owner, party, slot,
+                  {{finished.context.begin(), finished.context.end() - 1}, salt, num_ctx});
   };
 }
 
@@ -66,7 +69,7 @@ Awaitable<void> AnswerForSlot(Services& services, SlotStorePtr slots, Exchange& 
   const int32_t slot = SlotOf(*parsed);
   auto job = co_await MakeJob(services, exchange, *model, *parsed, make_job);
   if (!job) co_return;
-  RememberIn(slots, {TenantOf(exchange.request()), model->digest}, slot, *job);
+  RememberIn(slots, {TenantOf(exchange.request()), model->digest}, PartyOf(exchange), slot, *job);
   co_await RelayJob(services, exchange, model, keep_alive, *std::move(job));
 }
 
@@ -132,8 +135,9 @@ Awaitable<api::Result<void>> ReadSnapshot(Services& services, Exchange& exchange
   auto work = [&services, &owner, &name] { return services.slot_files.read(owner, name); };
   auto found = co_await RunFor(exchange, services.pools.reads, std::move(work));
   if (!found) co_return std::unexpected(std::move(found).error());
-  if (!*found) co_return api::Result<void>();
-  co_return slots.Save(owner, name, **std::move(found));
+  // What was saved meanwhile is newer.
+  if (!*found || slots.FindSnapshot(owner, name) != nullptr) co_return api::Result<void>();
+  co_return slots.Save(owner, PartyOf(exchange), name, **std::move(found));
 }
 
 // It is saved in memory already: without a disk it lives as long as the daemon.
@@ -178,13 +182,15 @@ Awaitable<void> ActOnSlot(Services& services, SlotStorePtr slots, Exchange& exch
   }
   const SlotPrefix prefix = *found;
   if (parsed->action == llama_server::SlotAction::kSave) {
-    if (const auto saved = slots->Save(owner, parsed->name, prefix); !saved) {
+    if (const auto saved = slots->Save(owner, PartyOf(exchange), parsed->name, prefix); !saved) {
       co_await SendError(exchange, saved.error());
       co_return;
     }
     co_await WriteSnapshot(services, exchange, owner, parsed->name, prefix);
   }
-  auto done = [slots, owner, prefix, slot = parsed->slot] { slots->Record(owner, slot, prefix); };
+  auto done = [slots, owner, party = PartyOf(exchange), prefix, slot = parsed->slot] {
+    slots->Record(owner, party, slot, prefix);
+  };
   auto reply = std::make_unique<llama_server::SlotEncoder>(*std::move(parsed), prefix.tokens.size(), done);
   GenerationJob job(RequestFor(prefix), std::move(reply));
   co_await RelayJob(services, exchange, model, std::nullopt, std::move(job));

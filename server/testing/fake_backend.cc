@@ -48,7 +48,7 @@ class FakeBackend::FakeTokenStream : public scheduler::TokenStream {
         steps_(backend.script.events),
         out_of_memory_(backend.script.out_of_memory == backend.seen.requests.size() - 1) {
     if (backend.script.displaced.contains(backend.seen.requests.size() - 1))
-      steps_ = {api::Event(api::Failed{{api::ErrorCode::kOverloaded, "server busy"}})};
+      steps_ = {api::Event(api::Failed{{api::ErrorCode::kOverloaded, backend.script.displaced_text}})};
   }
   ~FakeTokenStream() override {
     if (blocked_ && !ended_) SetOnce(backend_.abandoned);

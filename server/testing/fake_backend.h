@@ -25,7 +25,8 @@ struct Script {
   bool block_submit = false;  // stay in the queue, or in the load
   std::optional<api::Error> submit_error;
   std::optional<size_t> out_of_memory;  // the request, from 0, whose first event is std::bad_alloc
-  std::set<size_t> displaced;           // the requests, from 0, whose places others get
+  std::set<size_t> displaced;           // the requests, from 0, that fail with kOverloaded and this text
+  std::string displaced_text = scheduler::kBusy;
   std::optional<api::Error> refusal;
   api::ipc::Inspected inspected;
   std::optional<api::Error> load_error;  // of a check whether a model loads
