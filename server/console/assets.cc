@@ -3,6 +3,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <map>
 #include <stdexcept>
 
 namespace quire::server {
@@ -14,7 +15,9 @@ const Asset* FindAsset(std::string_view path) {
   return found == all.end() ? nullptr : &*found;
 }
 
-std::string Uncompressed(const Asset& asset) {
+namespace {
+
+std::string Inflate(const Asset& asset) {
   constexpr int kGzipWindowBits = 15 + 16;
   z_stream stream{};
   if (::inflateInit2(&stream, kGzipWindowBits) != Z_OK) throw std::bad_alloc();
@@ -30,6 +33,16 @@ std::string Uncompressed(const Asset& asset) {
   ::inflateEnd(&stream);
   if (result != Z_STREAM_END) throw std::runtime_error("a compiled-in file is broken");
   return out;
+}
+
+}  // namespace
+
+// Each is made once: many may ask for it.
+const std::string& Uncompressed(const Asset& asset) {
+  static std::map<std::string_view, std::string> made;
+  std::string& text = made[asset.path];
+  if (text.empty()) text = Inflate(asset);
+  return text;
 }
 
 }  // namespace quire::server

@@ -19,7 +19,7 @@ std::span<const Asset> AllAssets();
 // The file of a request's path; "/ui/" is "/ui/index.html". Null: there is none.
 const Asset* FindAsset(std::string_view path);
 
-// The contents before compression, for a client that takes no gzip.
-std::string Uncompressed(const Asset& asset);
+// The contents before compression, for a client that takes no gzip. I/O thread only.
+const std::string& Uncompressed(const Asset& asset);
 
 }  // namespace quire::server

@@ -57,12 +57,15 @@ bool IsHeaderName(std::string_view name) {
 // sends.
 std::string AllowedHeaders(std::string_view requested) {
   std::string allowed(kAllowedHeaders);
+  std::string lower = "," + api::AsciiLower(allowed) + ",";
   for (size_t i = 0; i < kRequestedHeadersMax && !requested.empty(); ++i) {
     const size_t comma = std::min(requested.find(','), requested.size());
     const std::string name = api::AsciiLower(api::Trimmed(requested.substr(0, comma), " \t"));
     requested.remove_prefix(std::min(comma + 1, requested.size()));
-    const bool known = ("," + api::AsciiLower(allowed) + ",").contains("," + name + ",");
-    if (!name.empty() && name.size() <= kHeaderNameMax && IsHeaderName(name) && !known) allowed += "," + name;
+    if (name.empty() || name.size() > kHeaderNameMax || !IsHeaderName(name)) continue;
+    if (lower.contains("," + name + ",")) continue;
+    allowed += "," + name;
+    lower += name + ",";
   }
   return allowed;
 }
