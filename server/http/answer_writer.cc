@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <functional>
 #include <iterator>
 #include <utility>
 
@@ -78,13 +79,15 @@ std::string AnswerWriter::Header(int status, std::string_view content_type,
   return header;
 }
 
-Awaitable<bool> AnswerWriter::Send(HttpResponse response) {
-  if (IsEncodable(response)) {
-    response.headers.push_back({"Vary", "Accept-Encoding"});
-    if (request_.minor_version > 0 && request_.Accepts("accept-encoding", "gzip")) {
-      auto encoder = std::make_unique<GzipEncoder>();
-      if (encoder->ready()) co_return co_await SendEncoded(std::move(response), std::move(encoder));
-    }
+bool AnswerWriter::MayEncode(const HttpResponse& response) const {
+  return IsEncodable(response) && request_.minor_version > 0 && request_.Accepts("accept-encoding", "gzip");
+}
+
+Awaitable<bool> AnswerWriter::Send(HttpResponse response, bool encode) {
+  if (IsEncodable(response)) response.headers.push_back({"Vary", "Accept-Encoding"});
+  if (encode) {
+    auto encoder = std::make_unique<GzipEncoder>();
+    if (encoder->ready()) co_return co_await SendEncoded(std::move(response), std::move(encoder));
   }
   std::string bytes = Header(response.status, response.content_type, response.headers);
   if (!HasNoBody(response.status)) {
@@ -108,12 +111,13 @@ Awaitable<bool> AnswerWriter::SendEncoded(HttpResponse response, std::unique_ptr
   response.headers.push_back({"Content-Encoding", "gzip"});
   std::string bytes = Header(response.status, response.content_type, response.headers);
   std::string_view left = response.body;
-  const auto next = [&] {
+  std::string encoded;
+  const std::function<void()> encode = [&] {
     const std::string_view piece = left.substr(0, kEncodedPiece);
     left.remove_prefix(piece.size());
-    return encoder->Encode(piece, left.empty());
+    encoded = encoder->Encode(piece, left.empty());
   };
-  std::string encoded = next();
+  co_await transport_.compute(request_.party, encode);
   const bool whole = left.empty();
   bytes += whole ? fmt::format("Content-Length: {}\r\n\r\n", encoded.size())
                  : std::string("Transfer-Encoding: chunked\r\n\r\n");
@@ -128,7 +132,7 @@ Awaitable<bool> AnswerWriter::SendEncoded(HttpResponse response, std::unique_ptr
   }
   bool sent = co_await output_.Write(std::move(bytes), kind_);
   while (sent && with_body && !left.empty()) {
-    encoded = next();
+    co_await transport_.compute(request_.party, encode);
     log_.bytes += encoded.size();
     bytes = Framed(encoded);
     if (left.empty()) bytes += "0\r\n\r\n";

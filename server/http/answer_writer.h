@@ -25,8 +25,11 @@ class AnswerWriter {
   AnswerWriter(const Transport& transport, Connection& connection, const HttpRequest& request,
                RequestLog& log, const boost::asio::any_io_executor& executor);
 
-  // As an Exchange's, of which they are. The request's body was read, or close() is true.
-  Awaitable<bool> Send(HttpResponse response);
+  // Whether the client and the response take an encoding.
+  bool MayEncode(const HttpResponse& response) const;
+  // As an Exchange's, of which they are. The request's body was read, or close() is true. `encode`: REQUIRES
+  // MayEncode().
+  Awaitable<bool> Send(HttpResponse response, bool encode);
   Awaitable<bool> Stream(std::string_view content_type, std::string bytes);
   Awaitable<bool> EndStream();
   void KeepAlive(std::string_view content_type, std::string_view bytes);

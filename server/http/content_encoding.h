@@ -46,6 +46,8 @@ class BodyDecoder {
 // Encodes one body as gzip, at little cost. Its own memory is some 270 KiB.
 class GzipEncoder {
  public:
+  static constexpr uint64_t kBytes = uint64_t{272} << 10;  // that it takes
+
   GzipEncoder();
   ~GzipEncoder();
   GzipEncoder(const GzipEncoder&) = delete;

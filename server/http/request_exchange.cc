@@ -54,7 +54,10 @@ Awaitable<bool> RequestExchange::Send(HttpResponse response) {
     if (!dropped) writer_.CloseAfterwards();
   }
   EndWork();
-  co_return co_await writer_.Send(std::move(response));
+  // Where there is no memory for the encoder, the answer leaves as it is.
+  const bool encode =
+      writer_.MayEncode(response) && !answer_memory_.GrowTo(answer_memory_.amount() + GzipEncoder::kBytes);
+  co_return co_await writer_.Send(std::move(response), encode);
 }
 
 }  // namespace quire::server
