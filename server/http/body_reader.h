@@ -25,7 +25,7 @@ class BodyReader {
       : connection_(connection),
         parser_(parser),
         limits_(transport.limits),
-        turns_(*transport.body_turns),
+        turns_(*transport.turns),
         party_(connection.party()),
         lag_(limits_.body_bytes_per_second_min) {}
 

@@ -11,17 +11,19 @@ namespace asio = boost::asio;
 
 class IoTurns::Waiter {
  public:
-  Waiter(std::shared_ptr<IoTurns> turns, fair::PartyId party, const asio::any_io_executor& executor)
+  Waiter(std::shared_ptr<IoTurns> turns, fair::PartyId party, uint64_t member,
+         const asio::any_io_executor& executor)
       : called(executor, asio::steady_timer::time_point::max()),
         turns_(std::move(turns)),
-        party_(std::move(party)) {
-    turns_->queue_.Push(party_, 0, this);
+        party_(std::move(party)),
+        member_(member) {
+    turns_->queue_.Push(party_, member_, this);
   }
   ~Waiter() {
     if (turn_) {
       const Turn unused(turns_, *std::move(turn_));
     } else if (!was_called_) {
-      turns_->queue_.Remove(party_, 0, this);
+      turns_->queue_.Remove(party_, member_, this);
     }
   }
   Waiter(const Waiter&) = delete;
@@ -41,13 +43,14 @@ class IoTurns::Waiter {
  private:
   const std::shared_ptr<IoTurns> turns_;
   const fair::PartyId party_;
+  const uint64_t member_;
   std::optional<Queue::Turn> turn_;
   bool was_called_ = false;
 };
 
-Awaitable<IoTurns::Turn> IoTurns::Wait(fair::PartyId party) {
+Awaitable<IoTurns::Turn> IoTurns::Wait(fair::PartyId party, uint64_t member) {
   const auto executor = co_await asio::this_coro::executor;
-  Waiter waiter(shared_from_this(), std::move(party), executor);
+  Waiter waiter(shared_from_this(), std::move(party), member, executor);
   ArmNextRound(executor);
   CallWaiting();
   while (!waiter.was_called()) {

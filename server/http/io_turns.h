@@ -1,6 +1,7 @@
-// Turns of the I/O thread for work that cannot run on another one and that many may ask for at once: pieces
-// of large bodies, each of which is copied to memory that is new, and texts that take milliseconds to write.
-// It would else make a round of the thread long, and everybody's request takes dozens of its rounds.
+// Turns of the I/O thread for work that cannot run on another one and that many may ask for at once: requests
+// that have come, pieces of large bodies, each of which is copied to memory that is new, and texts that take
+// milliseconds to write. It would else make a round of the thread long, and everybody's request takes dozens
+// of its rounds.
 //
 // Not work of the Executor (routes/executor.h): what it reads and writes is the I/O thread's.
 #pragma once
@@ -51,8 +52,8 @@ class IoTurns : public std::enable_shared_from_this<IoTurns> {
 
   explicit IoTurns(Pace pace) : pace_(pace), left_(pace.together) {}
 
-  // No turn: the awaiting coroutine was canceled.
-  Awaitable<Turn> Wait(fair::PartyId party);
+  // No turn: the awaiting coroutine was canceled. `member`: of the party, whose members share its turns.
+  Awaitable<Turn> Wait(fair::PartyId party, uint64_t member = 0);
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <boost/asio/experimental/awaitable_operators.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/system/system_error.hpp>
 #include <exception>
@@ -179,6 +180,7 @@ Awaitable<bool> Session::ServeOne() {
     const HttpRequest& request = scope.parser.request();
     scope.log.method = request.method;
     scope.log.path = request.path;
+    co_await WaitForTurn();
     co_await Answer(scope);
   }
   if (scope.log.status == 0) scope.log.status = 499;
@@ -191,6 +193,14 @@ Awaitable<bool> Session::ServeOne() {
 
   if (broken) connection_->Abort();
   co_return scope.writer.reusable() && !connection_->gone();
+}
+
+// A turn of the I/O thread lasts until what the request does at once is done: however many connections
+// somebody has, others wait for a few of their requests.
+Awaitable<void> Session::WaitForTurn() {
+  const auto executor = co_await asio::this_coro::executor;
+  auto turn = co_await transport_.turns->Wait(connection_->party(), reinterpret_cast<uintptr_t>(this));
+  if (turn) asio::post(executor, [turn = std::move(turn)] {});
 }
 
 // True: a whole header. False: the client closed or stayed silent.

@@ -54,6 +54,7 @@ class Session {
 
   Awaitable<bool> ServeUntilClosed();
   Awaitable<bool> ServeOne();
+  Awaitable<void> WaitForTurn();
   Awaitable<std::expected<bool, ParseFailure>> ReadHeader(RequestScope& scope);
   Awaitable<std::expected<bool, ParseFailure>> ReadBody(RequestScope& scope);
   Awaitable<std::expected<void, ParseFailure>> DecodeBody(RequestScope& scope, ContentEncoding encoding);

@@ -84,7 +84,8 @@ struct Transport {
   bool draining = false;                                // answers carry "Connection: close"
   fair::Quota bodies = fair::Quota(limits.Bodies());    // what request bodies hold, and what became of them
   fair::Quota answers = fair::Quota(limits.Answers());  // those that are collected before they are sent
-  std::shared_ptr<IoTurns> body_turns = std::make_shared<IoTurns>(IoTurns::Pace{.together = 4});  // of pieces
+  // For requests that have come, and for pieces of their bodies.
+  std::shared_ptr<IoTurns> turns = std::make_shared<IoTurns>(IoTurns::Pace{.together = 4});
 };
 
 }  // namespace quire::server
