@@ -10,6 +10,8 @@ namespace {
 constexpr size_t kReservedPlaces = 8;   // beyond the limit of connections
 constexpr size_t kHandshakesMax = 512;  // at once; each holds about 100 KiB
 
+constexpr auto kListedFor = std::chrono::milliseconds(5);
+
 // What a party may have given up since it had as many connections.
 bool IsAbout(size_t before, size_t now) { return now + before / 16 >= before; }
 
@@ -38,7 +40,8 @@ void ConnectionTable::ListReplaceable(Place place, std::chrono::steady_clock::ti
   }
   for (Session* candidate : sessions_) {
     if (candidate->place() != place) continue;
-    if (const auto idleness = candidate->IdlenessAt(now))
+    const auto idleness = candidate->IdlenessAt(now);
+    if (idleness && idleness->stage != Idleness::Stage::kBusy)
       replaceable_.push_back({candidate, nullptr, *idleness});
   }
   const auto first = [now](const Replaceable& one, const Replaceable& other) {
@@ -64,7 +67,6 @@ std::optional<Idleness> ConnectionTable::IdlenessOf(const Handshake& handshake) 
 }
 
 bool ConnectionTable::CloseOldest(Place place, size_t party_connections) {
-  constexpr auto kListedFor = std::chrono::milliseconds(5);
   const auto now = std::chrono::steady_clock::now();
   bool is_new = false;
   const auto list = [&] {
@@ -82,7 +84,8 @@ bool ConnectionTable::CloseOldest(Place place, size_t party_connections) {
     const auto idleness = one.session != nullptr ? one.session->IdlenessAt(now) : IdlenessOf(*one.handshake);
     // Where its party has given up others meanwhile one with more may be next, and so may that of the new
     // one.
-    const bool is_next = idleness && IsAbout(one.idleness.party_connections, idleness->party_connections);
+    const bool is_next = idleness && idleness->stage != Idleness::Stage::kBusy &&
+                         IsAbout(one.idleness.party_connections, idleness->party_connections);
     if (!is_next) {
       replaceable_.pop_back();
       continue;
@@ -102,10 +105,28 @@ bool ConnectionTable::CloseOldest(Place place, size_t party_connections) {
   }
 }
 
+// The newest of the party with most connections.
+bool ConnectionTable::CloseBusy(Place place, size_t party_connections) {
+  const auto now = std::chrono::steady_clock::now();
+  if (now - most_busy_at_ <= kListedFor && most_busy_ <= party_connections + 1) return false;
+  Session* newest = nullptr;
+  most_busy_ = 0;
+  most_busy_at_ = now;
+  for (Session* candidate : sessions_) {
+    const auto idleness = candidate->place() == place ? candidate->IdlenessAt(now) : std::nullopt;
+    if (!idleness || idleness->stage != Idleness::Stage::kBusy) continue;
+    if (idleness->party_connections < most_busy_) continue;
+    most_busy_ = idleness->party_connections;
+    newest = MayReplace(party_connections, *idleness, now) ? candidate : nullptr;
+  }
+  if (newest != nullptr) newest->Abort("replaced");
+  return newest != nullptr;
+}
+
 std::optional<Place> ConnectionTable::MakeRoom(Connection::Socket& socket, size_t connections_max) {
   if (size() < connections_max + reserved_.held()) return Place::kNormal;
   const size_t others = places_.HoldingOf(PartyOf({}, Connection::PeerOf(socket)));
-  if (CloseOldest(Place::kNormal, others)) return Place::kNormal;
+  if (CloseOldest(Place::kNormal, others) || CloseBusy(Place::kNormal, others)) return Place::kNormal;
   if (reserved_.held() < kReservedPlaces || CloseOldest(Place::kReserved, 0)) return Place::kReserved;
   return std::nullopt;
 }

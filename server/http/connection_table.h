@@ -66,6 +66,7 @@ class ConnectionTable {
     Idleness idleness;  // when it was listed
   };
   static std::optional<Idleness> IdlenessOf(const Handshake& handshake);
+  bool CloseBusy(Place place, size_t party_connections);
   void ListReplaceable(Place place, std::chrono::steady_clock::time_point now);
 
   fair::Quota places_;
@@ -76,6 +77,9 @@ class ConnectionTable {
   Place replaceable_place_ = Place::kNormal;
   bool listed_none_ = true;
   std::chrono::steady_clock::time_point listed_at_ = {};
+  // The most connections that a party with busy ones had, and when.
+  size_t most_busy_ = 0;
+  std::chrono::steady_clock::time_point most_busy_at_ = {};
 };
 
 }  // namespace quire::server

@@ -147,8 +147,8 @@ Awaitable<void> Listeners::Accept(std::shared_ptr<Acceptor> acceptor, ListenerIn
   }
 }
 
-// It and those that wait behind it, while each has its place at once. Why there are no more; nothing: there
-// may be.
+// It and those that wait behind it, until one takes the place of another: the next one would take its place,
+// before anything of it was read. Why there are no more; nothing: there may be.
 error_code Listeners::AdmitWaiting(Connection::Socket socket, Acceptor& acceptor,
                                    const ListenerInfo& listener) {
   error_code ec;

@@ -35,7 +35,7 @@ struct ListenerInfo {
 class Listeners {
  public:
   struct Owner {
-    // Takes a new connection. True: there is room for the next one without a look at the others.
+    // Takes a new connection, or refuses it. False: it took the last place, or that of another one.
     std::function<bool(Connection::Socket socket, const ListenerInfo& listener)> admit;
     // Descriptors or memory are lacking: closes a connection. False: it cannot.
     std::function<bool()> close_one;

@@ -28,6 +28,7 @@ std::optional<Stage> StageOfUnread(const WaitingWrite& write) {
 }
 
 bool MayReplace(size_t party_connections, const Idleness& idle, Clock::time_point now) {
+  if (idle.stage == Stage::kBusy) return idle.party_connections > party_connections + 1;
   return GroupOf(idle, now) != Group::kCostly || idle.party_connections >= party_connections;
 }
 

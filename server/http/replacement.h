@@ -6,7 +6,8 @@
 // while. To close any other costs its client something. Of these the party with the most connections pays: a
 // client that takes all places replaces its own, and never those of a smaller one. Of one party, a client
 // that has just connected has not had the time to say what it wants: it gives its place after those that keep
-// a connection only in case they need it again.
+// a connection only in case they need it again. Busy ones go last, and only those of a party that would still
+// have more than the one that asks.
 #pragma once
 
 #include <chrono>
@@ -33,6 +34,7 @@ struct Idleness {
     kUnreadAnswer,     // does not read a whole answer
     kBetweenRequests,  // kept alive
     kUnreadStream,     // has taken nothing of a stream for long
+    kBusy,             // none of these: a request is read, worked on or answered
   };
   Stage stage = Stage::kBeforeRequest;
   std::chrono::steady_clock::time_point since;

@@ -48,18 +48,16 @@ void HttpServer::SetLimits(const TransportLimits& limits) {
   transport_.answers.SetLimits(transport_.limits.Answers());
 }
 
-// True: it has a place, and the next one has one too.
+// False: it has the last place, or that of another one.
 bool HttpServer::Admit(Connection::Socket socket, const ListenerInfo& listener) {
-  const size_t before = sessions();
-  const size_t limit = transport_.limits.connections;
-  const auto place = connections_.MakeRoom(socket, limit);
+  const auto place = connections_.MakeRoom(socket, transport_.limits.connections);
   if (!place) {
     RefuseBusy(socket, listener.security);
-    return false;
+    return true;
   }
   // It begins at once: behind this the session counts.
   asio::co_spawn(executor_, RunSession(std::move(socket), listener, *place), kEndsProcess);
-  return sessions() > before && sessions() < limit;
+  return sessions() < transport_.limits.connections;
 }
 
 Awaitable<void> HttpServer::RunSession(Connection::Socket socket, ListenerInfo listener, Place place) {

@@ -139,7 +139,8 @@ std::optional<Idleness> Session::IdlenessAt(Clock::time_point now) const {
   if (connection_->gone()) return std::nullopt;
   const auto lag = body_ == nullptr ? std::nullopt : body_->LagAt(now);
   if (lag && *lag >= kFreshTime) return Idleness{Stage::kBeforeRequest, now - *lag, connections};
-  return UnreadAt(now);
+  if (const auto unread = UnreadAt(now)) return unread;
+  return Idleness{Stage::kBusy, idle_since_, connections};
 }
 
 // An answer that its client does not read. In a reserved place it need not wait: those of health wait for

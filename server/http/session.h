@@ -36,8 +36,7 @@ class Session {
   // No request is in progress: the client has sent no complete header yet.
   bool idle() const { return idle_; }
   Place place() const { return place_; }
-  // Since when, and at which stage, a new connection may replace this one. Nothing: a request is being
-  // answered and its client reads, or its body comes at the minimum rate.
+  // Since when, and at which stage, a new connection may replace this one. Nothing: its client is gone.
   std::optional<Idleness> IdlenessAt(Clock::time_point now) const;
   // The log of the request in progress, or null.
   const RequestLog* answering() const { return answering_; }

@@ -257,6 +257,29 @@ TEST(TransportLimits, BusyConnectionsAreNotPushedOut) {
   EXPECT_EQ(busy.Read().body, "released");
 }
 
+// Who has many busy connections gives one to whoever has fewer.
+TEST(TransportLimits, OneOfManyBusyConnectionsGivesWay) {
+  TransportLimits limits;
+  limits.connections = 3;
+  TestServer server(limits);
+  std::vector<std::unique_ptr<RawClient>> busy;
+  for (int i = 0; i < 3; ++i) {
+    busy.push_back(std::make_unique<RawClient>(server.port()));
+    busy.back()->Send(
+        "POST /echo HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
+    EXPECT_EQ(busy.back()->Read(/*head=*/true).status, 100);
+  }
+  RawClient other(server.port(), "127.0.0.2");
+  other.Send(kHello);
+  EXPECT_EQ(other.Read().status, 200);
+  EXPECT_TRUE(busy.back()->AtEnd()) << "the newest";
+  RawClient late(server.port());
+  late.Send(kHello);
+  EXPECT_TRUE(late.ReadToEnd().starts_with("HTTP/1.1 503 "));
+  busy.front()->Send("abc");
+  EXPECT_EQ(busy.front()->Read().body, "abc");
+}
+
 // A request whose body does not come is none. One whose body comes keeps its place, whatever comes late.
 TEST(TransportLimits, ABodyThatDoesNotComeGivesItsPlaceUp) {
   constexpr std::string_view kUpload = "/upload";
