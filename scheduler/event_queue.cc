@@ -92,7 +92,7 @@ api::Result<void> EventQueue::Push(api::Event event) {
     PushProgress(std::get<api::PrefillProgress>(event));
     return {};
   }
-  if (is_delta && credit_ == 0) return ProtocolError("more text than its credit");
+  if (is_delta && credit_ <= 0) return ProtocolError("more text than its credit");
   if (const auto* delta = std::get_if<api::TextDelta>(&event)) {
     if (auto checked = CheckTokens(*delta); !checked) return checked;
   }
@@ -117,7 +117,7 @@ void EventQueue::Append(api::Event event, size_t bytes) {
   bytes_ += bytes;
   const auto* delta = std::get_if<api::TextDelta>(&events_.back());
   if (delta == nullptr) return;
-  --credit_;
+  credit_ -= api::ipc::CreditOf(*delta);
   ++deltas_;
   token_count_ += delta->tokens;
   tokens_.insert(tokens_.end(), delta->token_ids.begin(), delta->token_ids.end());
@@ -162,15 +162,17 @@ std::optional<api::Event> EventQueue::Pop() {
   bytes_ -= BytesOf(events_.front());
   std::optional<api::Event> event(std::move(events_.front()));
   events_.pop_front();
-  if (std::holds_alternative<api::TextDelta>(*event)) ++popped_;
+  if (const auto* delta = std::get_if<api::TextDelta>(&*event)) popped_ += api::ipc::CreditOf(*delta);
   return event;
 }
 
 api::ipc::Resume EventQueue::ResumePoint() {
-  const auto held = std::ranges::count_if(
-      events_, [](const api::Event& event) { return std::holds_alternative<api::TextDelta>(event); });
-  popped_ = 0;
-  credit_ = api::ipc::kInitialCredit - static_cast<int32_t>(held);
+  int32_t left = api::ipc::kInitialCredit;
+  for (const api::Event& event : events_) {
+    if (const auto* delta = std::get_if<api::TextDelta>(&event)) left -= api::ipc::CreditOf(*delta);
+  }
+  credit_ = std::max(left, 0);
+  popped_ = left - credit_;  // the last delta may have taken more than there was
   prompt_ready_ = false;
   progressed_ = false;
   api::ipc::Resume resume{.tokens = tokens_,

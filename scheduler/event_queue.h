@@ -1,10 +1,11 @@
 // The events of one request between the runner that reports them and the client that takes them.
 //
-// Invariants: at most kInitialCredit TextDeltas, one PrefillProgress (the last) and kQueuedBytesMax bytes are
-// held, whatever the runner sends: more bytes end the request, whose client is that far behind. Token ids are
-// held until the end, for another runner: no more than the request's tokens. The order is PromptReady,
-// PrefillProgress*, TextDelta*, then one Finished or Failed, after which nothing is taken in. That holds
-// across runners: what a second one says is what the first one would have said next. Pure; not thread-safe.
+// Invariants: TextDeltas of kInitialCredit and one more at most, one PrefillProgress (the last) and
+// kQueuedBytesMax bytes are held, whatever the runner sends: more bytes end the request, whose client is that
+// far behind. Token ids are held until the end, for another runner: no more than the request's tokens. The
+// order is PromptReady, PrefillProgress*, TextDelta*, then one Finished or Failed, after which nothing is
+// taken in. That holds across runners: what a second one says is what the first one would have said next.
+// Pure; not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -39,8 +40,8 @@ class EventQueue {
   void Fail(api::Error error);
 
   std::optional<api::Event> Pop();
-  // Deltas popped since the last grant, once they make a batch, and 0 before. A positive answer must reach
-  // the runner.
+  // The credit of deltas popped since the last grant, once they make a batch, and 0 before. A positive answer
+  // must reach the runner.
   int32_t PopCredit();
 
   bool ended() const { return ended_; }  // Finished or Failed was pushed, popped or not
@@ -61,7 +62,7 @@ class EventQueue {
 
   std::deque<api::Event> events_;
   size_t bytes_ = 0;
-  int32_t credit_ = api::ipc::kInitialCredit;  // deltas the runner may still send
+  int32_t credit_ = api::ipc::kInitialCredit;  // for deltas that the runner may still send
   int32_t popped_ = 0;                         // deltas popped since the last grant
   int64_t deltas_ = 0;                         // pushed
   int64_t tokens_max_ = api::ipc::kAnswerTokensMax;

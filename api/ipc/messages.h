@@ -102,8 +102,14 @@ struct ConvertModel {  // into one file; answered by LoadProgress, any number of
   std::string quantization = {};      // "Q8_0", ...; of GGUF only; empty = as it is
   int32_t threads = 0;                // 0 = physical cores this process may use
 };
-// A runner stops stepping a sequence that has this many TextDeltas the client has not taken (a slow reader).
+// A runner stops stepping a sequence whose client has not taken TextDeltas of as much credit (a slow reader).
 inline constexpr int32_t kInitialCredit = 256;
+// What a delta takes of it: candidates are encoded and read as so much text.
+inline int32_t CreditOf(const api::TextDelta& delta) {
+  size_t candidates = 0;
+  for (const api::TokenLogprob& token : delta.logprobs) candidates += token.top.size();
+  return static_cast<int32_t>(1 + candidates / 32);
+}
 
 // What a request has had of the runners before this one, once a runner has started it. Its usage is of all of
 // them.
@@ -145,7 +151,7 @@ struct SubmitView {
   const Request& request;
   const Resume& resume;
 };
-struct Credit {  // the client took `deltas` TextDeltas; a request starts with kInitialCredit
+struct Credit {  // the client took TextDeltas of `deltas` credit; a request starts with kInitialCredit
   RequestId id;
   int32_t deltas = 0;
 };

@@ -24,7 +24,7 @@ using namespace boost::asio::experimental::awaitable_operators;
 using Clock = std::chrono::steady_clock;
 
 // What is more bytes than about this is encoded on the pool: it would hold other clients up.
-constexpr size_t kLargeReplyBytes = size_t{128} << 10;
+constexpr size_t kLargeReplyBytes = size_t{32} << 10;
 constexpr size_t kIdBytes = 8;           // of a token id as text
 constexpr size_t kCandidateBytes = 128;  // of a token with its probability
 constexpr size_t kBytesOfByte = 8;       // of a byte of a token, as text and as a number

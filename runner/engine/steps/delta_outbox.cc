@@ -98,7 +98,7 @@ void DeltaOutbox::AddCredit(int32_t deltas) {
 }
 
 void DeltaOutbox::Send(api::Event event) {
-  if (std::holds_alternative<api::TextDelta>(event)) --credit_;
+  if (const auto* delta = std::get_if<api::TextDelta>(&event)) credit_ -= api::ipc::CreditOf(*delta);
   emit_(std::move(event));
 }
 
