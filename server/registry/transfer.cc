@@ -11,7 +11,7 @@
 namespace quire::server::registry {
 namespace {
 
-constexpr size_t kTransfersMax = 8;
+constexpr uint64_t kTransfersMax = 16;  // a thread each; one party has half of them at most
 
 }  // namespace
 
@@ -58,7 +58,11 @@ std::optional<api::Result<void>> Transfer::result() const {
 }
 
 Transfers::Transfers(Settings settings, StoreTransfer store)
-    : settings_(std::move(settings)), policy_(settings_.trusted), store_(std::move(store)) {
+    : settings_(std::move(settings)),
+      policy_(settings_.trusted),
+      store_(std::move(store)),
+      places_(
+          {.total = kTransfersMax, .large = kTransfersMax, .party = kTransfersMax / 2, .leaves_room = true}) {
   running_.reserve(kTransfersMax);
 }
 
@@ -74,11 +78,10 @@ void Transfers::CancelAll() {
 // A thread whose owner goes cancels its transfer before it is waited for: registries may take as long as they
 // like.
 template <class Work>
-api::Result<std::shared_ptr<Transfer>> Transfers::Start(Work work) {
+api::Result<std::shared_ptr<Transfer>> Transfers::Start(const fair::PartyId& party, Work work) {
   std::erase_if(running_, [](const Running& running) { return running.transfer->result().has_value(); });
-  if (running_.size() >= kTransfersMax) {
-    return api::Fail(api::ErrorCode::kOverloaded, "too many pulls and pushes in progress");
-  }
+  fair::Quota::Lease place(places_, party);
+  if (place.GrowTo(1)) return api::Fail(api::ErrorCode::kOverloaded, "too many pulls and pushes in progress");
   auto transfer = std::make_shared<Transfer>();
   std::jthread thread([transfer, work = std::move(work)](const std::stop_token& stop) mutable {
     const std::stop_callback cancel(stop, [&transfer] { transfer->Cancel(); });
@@ -89,12 +92,13 @@ api::Result<std::shared_ptr<Transfer>> Transfers::Start(Work work) {
       transfer->End(std::unexpected(api::ErrorOf(error)));
     }
   });
-  running_.push_back({transfer, std::move(thread)});  // there is room
+  running_.push_back({transfer, std::move(place), std::move(thread)});  // there is room
   return transfer;
 }
 
-api::Result<std::shared_ptr<Transfer>> Transfers::Pull(api::ModelName name, bool insecure) {
-  return Start([this, name = std::move(name), insecure](Transfer& transfer) {
+api::Result<std::shared_ptr<Transfer>> Transfers::Pull(api::ModelName name, bool insecure,
+                                                       const fair::PartyId& party) {
+  return Start(party, [this, name = std::move(name), insecure](Transfer& transfer) {
     return registry::Pull({settings_, policy_, store_, transfer, name, insecure});
   });
 }
@@ -103,14 +107,15 @@ api::Result<std::shared_ptr<Transfer>> Transfers::PullFiles(api::ModelName name,
                                                             fair::PartyId party) {
   auto repository = HubRepository::Of(name, settings_.hubs, request);
   if (!repository) return std::unexpected(repository.error());
-  return Start([this, name = std::move(name), repository = *std::move(repository),
-                party = std::move(party)](Transfer& transfer) {
-    return registry::PullFiles({settings_, policy_, store_, transfer, name}, repository, party);
-  });
+  return Start(
+      party, [this, name = std::move(name), repository = *std::move(repository), party](Transfer& transfer) {
+        return registry::PullFiles({settings_, policy_, store_, transfer, name}, repository, party);
+      });
 }
 
-api::Result<std::shared_ptr<Transfer>> Transfers::Push(api::ModelName name, bool insecure) {
-  return Start([this, name = std::move(name), insecure](Transfer& transfer) {
+api::Result<std::shared_ptr<Transfer>> Transfers::Push(api::ModelName name, bool insecure,
+                                                       const fair::PartyId& party) {
+  return Start(party, [this, name = std::move(name), insecure](Transfer& transfer) {
     return registry::Push({settings_, policy_, store_, transfer, name, insecure});
   });
 }

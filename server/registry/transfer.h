@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "api/base/error.h"
+#include "api/base/fair/quota.h"
 #include "api/base/model_name.h"
 #include "api/base/mutex.h"
 #include "server/registry/session.h"
@@ -77,26 +78,28 @@ class Transfers {
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
 
-  // kOverloaded when too many are under way.
-  api::Result<std::shared_ptr<Transfer>> Pull(api::ModelName name, bool insecure);
+  // kOverloaded when too many are under way, of the party or of all.
+  api::Result<std::shared_ptr<Transfer>> Pull(api::ModelName name, bool insecure, const fair::PartyId& party);
   // The files of a repository, of which a model is still to be made. `party` is promised their blobs
   // (BlobUsers). REQUIRES: IsOfHub(name). kInvalidArgument: a part of the request is ill-formed.
   api::Result<std::shared_ptr<Transfer>> PullFiles(api::ModelName name, const HubRequest& request,
                                                    fair::PartyId party);
-  api::Result<std::shared_ptr<Transfer>> Push(api::ModelName name, bool insecure);
+  api::Result<std::shared_ptr<Transfer>> Push(api::ModelName name, bool insecure, const fair::PartyId& party);
   void CancelAll();
 
  private:
   struct Running {
     std::shared_ptr<Transfer> transfer;
+    fair::Quota::Lease place;
     std::jthread thread;
   };
   template <class Work>
-  api::Result<std::shared_ptr<Transfer>> Start(Work work);
+  api::Result<std::shared_ptr<Transfer>> Start(const fair::PartyId& party, Work work);
 
   const Settings settings_;
   const AddressPolicy policy_;
   const StoreTransfer store_;
+  fair::Quota places_;
   std::vector<Running> running_;
 };
 

@@ -119,8 +119,9 @@ Awaitable<void> Run(Services& services, registry::Transfers& transfers, Exchange
     }
     co_return;
   }
-  auto started = direction == Direction::kPull ? transfers.Pull(*std::move(name), request->insecure)
-                                               : transfers.Push(*std::move(name), request->insecure);
+  auto started = direction == Direction::kPull
+                     ? transfers.Pull(*std::move(name), request->insecure, PartyOf(exchange))
+                     : transfers.Push(*std::move(name), request->insecure, PartyOf(exchange));
   if (!started) {
     co_await SendError(exchange, started.error());
     co_return;
@@ -145,7 +146,7 @@ Awaitable<api::Result<void>> FetchModel(Services& services, registry::Transfers&
                                        progress, /*at_once=*/false);
     co_return pulled;
   }
-  auto started = transfers.Pull(std::move(name), /*insecure=*/false);
+  auto started = transfers.Pull(std::move(name), /*insecure=*/false, party);
   if (!started) co_return std::unexpected(std::move(started.error()));
   const CancelGuard cancel_guard(*started);
   auto result = co_await Follow(progress, **started, /*at_once=*/false);
