@@ -38,7 +38,9 @@ void BatchStep::PlanNext(std::vector<StepItem>& items) {
                       .scored = generation.report().scores()});
     decoding += states.back().prefill_left == 0 && !states.back().backpressured ? 1 : 0;
   }
-  PlanStep(states, parties, PromptTokensBeside(decoding), ScoredTokensMax(state_.model.model->vocab_size()),
+  // A prompt of another party waits for the step as a stream does.
+  const int32_t others = parties.size() > 1 ? std::max(decoding, 1) : decoding;
+  PlanStep(states, parties, PromptTokensBeside(others), ScoredTokensMax(state_.model.model->vocab_size()),
            items);
   images_.Align(items);
 }
