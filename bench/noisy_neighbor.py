@@ -42,6 +42,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests/e2e"))
 from harness import BIN, Daemon, greedy  # noqa: E402
 from noisy_attacks import ATTACKER, ATTACKS, CROWDS, FIELDS, streams_of_one_address  # noqa: E402,F401
+from noisy_pipelines import PIPELINES  # noqa: E402
 from noisy_scenes import KEYED, SCENES  # noqa: E402
 
 STEP_MS = 200
@@ -144,7 +145,7 @@ def wait_for_ports():
 def measure(name, arguments, address=ATTACKER):
     """A fresh daemon, so that no attack stands on the shoulders of another."""
     attack, kind, environment, scene = SCENES.get(name) or (
-        ATTACKS.get(name) or CROWDS.get(name), Daemon, {}, contextlib.nullcontext)
+        ATTACKS.get(name) or PIPELINES.get(name) or CROWDS.get(name), Daemon, {}, contextlib.nullcontext)
     daemon = kind(environment)
     fields = give_keys(daemon) if arguments.keys else {}
     with daemon, contextlib.ExitStack() as stack:
@@ -179,10 +180,10 @@ def main():
     parser.add_argument("--list", action="store_true")
     arguments = parser.parse_args()
     if arguments.list:
-        print("\n".join([*ATTACKS, *CROWDS, *SCENES]))
+        print("\n".join([*ATTACKS, *PIPELINES, *CROWDS, *SCENES]))
         return 0
     for name in arguments.attacks:
-        if name not in {**ATTACKS, **CROWDS, **SCENES}:
+        if name not in {**ATTACKS, **PIPELINES, **CROWDS, **SCENES}:
             parser.error(f"no such attack: {name}")
     rest, _, sizes = measure(None, arguments)
     bound = max(1000, 2 * quantile(rest.latencies, 0.99) + STEP_MS)
@@ -198,7 +199,7 @@ def main():
 
     row("(none)", "", rest, sizes, {})
     chosen = [addresses for addresses in ADDRESSES if arguments.addresses in (addresses, "both")]
-    attacks = [*ATTACKS, *CROWDS, *SCENES]
+    attacks = [*ATTACKS, *PIPELINES, *CROWDS, *SCENES]
     if arguments.keys:
         chosen, attacks = ["keys"], KEYED
     runs = [(name, addresses) for name in arguments.attacks or attacks for addresses in chosen]
