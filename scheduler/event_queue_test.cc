@@ -115,6 +115,27 @@ TEST(EventQueue, TakingDeltasGivesCreditInBatches) {
   EXPECT_FALSE(queue.Push(Delta()));
 }
 
+// What a client asks for beside the text is in front of everybody's events on the runner's link.
+TEST(EventQueue, CandidatesCountAsDeltas) {
+  api::TextDelta large{.text = "a", .logprobs = {api::TokenLogprob{}}, .tokens = 1};
+  large.logprobs[0].top.resize(1100);
+  constexpr int32_t kCredit = 35;
+  ASSERT_EQ(api::ipc::CreditOf(large), kCredit);
+  EventQueue queue = Ready();
+  int pushed = 0;
+  while (queue.Push(large)) ++pushed;
+  EXPECT_EQ(pushed, 8) << "the last one takes more than there is";
+  EXPECT_EQ(queue.ResumePoint().credit, 0);
+  ASSERT_TRUE(queue.Push(api::PromptReady{}));
+  EXPECT_FALSE(queue.Push(Delta()));
+  int32_t given = 0;
+  for (int i = 0; i < pushed; ++i) {
+    ASSERT_TRUE(queue.Pop());
+    given += queue.PopCredit();
+  }
+  EXPECT_EQ(given, api::ipc::kInitialCredit - kCredit) << "less what makes no batch yet";
+}
+
 TEST(EventQueue, GivesNoCreditAfterTheEnd) {
   EventQueue queue = Ready();
   for (int i = 0; i < EventQueue::kCreditBatch; ++i) ASSERT_TRUE(queue.Push(Delta()));

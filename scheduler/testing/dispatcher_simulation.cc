@@ -194,7 +194,7 @@ class Simulation {
   // Whether the queue's limits may cost these clients their places: there are more of them, and one's party
   // has more than its share. Clients that are being answered are counted, too: there may be room without its
   // being expected. Only who arrives makes it less.
-  void FindThoseThatMayBeRefused(std::vector<Client*> clients, int32_t places) {
+  void FindThoseThatMayBeRefused(const std::vector<Client*>& clients, int32_t places) {
     if (places < 1 || std::ssize(clients) <= places) return;
     std::map<fair::PartyId, int32_t> counts;
     for (const Client* client : clients) ++counts[client->who.party];

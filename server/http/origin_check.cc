@@ -143,7 +143,7 @@ std::optional<std::string> HostWithoutPort(std::string_view host) {
   return std::string(host.substr(0, colon));
 }
 
-OriginPolicy::OriginPolicy(std::vector<std::string> extra_origins, std::string machine_name)
+OriginPolicy::OriginPolicy(const std::vector<std::string>& extra_origins, const std::string& machine_name)
     : machine_name_(api::AsciiLower(machine_name)) {
   patterns_.assign(kDefaultOrigins.begin(), kDefaultOrigins.end());
   for (const std::string& pattern : extra_origins) patterns_.push_back(api::AsciiLower(pattern));

@@ -19,7 +19,7 @@ class OriginPolicy {
  public:
   // `extra_origins`: patterns as OLLAMA_ORIGINS gives them, '*' matches any run of characters. `machine_name`
   // is the machine's own host name.
-  OriginPolicy(std::vector<std::string> extra_origins, std::string machine_name);
+  OriginPolicy(const std::vector<std::string>& extra_origins, const std::string& machine_name);
 
   // May a request with this Host be served over a connection whose own end is `local`? Only a loopback
   // address is guarded: there the name in Host can only have come from rebinding.

@@ -104,7 +104,7 @@ api::Result<std::shared_ptr<Transfer>> Transfers::Pull(api::ModelName name, bool
 }
 
 api::Result<std::shared_ptr<Transfer>> Transfers::PullFiles(api::ModelName name, const HubRequest& request,
-                                                            fair::PartyId party) {
+                                                            const fair::PartyId& party) {
   auto repository = HubRepository::Of(name, settings_.hubs, request);
   if (!repository) return std::unexpected(repository.error());
   return Start(

@@ -83,7 +83,7 @@ class Transfers {
   // The files of a repository, of which a model is still to be made. `party` is promised their blobs
   // (BlobUsers). REQUIRES: IsOfHub(name). kInvalidArgument: a part of the request is ill-formed.
   api::Result<std::shared_ptr<Transfer>> PullFiles(api::ModelName name, const HubRequest& request,
-                                                   fair::PartyId party);
+                                                   const fair::PartyId& party);
   api::Result<std::shared_ptr<Transfer>> Push(api::ModelName name, bool insecure, const fair::PartyId& party);
   void CancelAll();
 

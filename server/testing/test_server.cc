@@ -64,11 +64,11 @@ class TestServer::Presence {
   TestServer& server_;
 };
 
-TestServer::TestServer(TransportLimits limits, std::vector<std::string> origins)
+TestServer::TestServer(TransportLimits limits, const std::vector<std::string>& origins)
     : released_(io_, std::chrono::steady_clock::time_point::max()) {
   Transport transport{.limits = limits,
                       .router = {},
-                      .origins = OriginPolicy(std::move(origins), "box"),
+                      .origins = OriginPolicy(origins, "box"),
                       .error_response = PlainError,
                       .on_request = [this](const RequestLog& log) { logs_.push_back(log); }};
   AddRoutes(transport.router);

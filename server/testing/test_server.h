@@ -24,7 +24,7 @@ class TestServer {
   // /models/<rest>, POST /echo, POST /stream (the body's lines, one piece each), POST /upload (a streamed
   // body: its first piece, then waits until Release()), POST /throw, POST /silent (answers nothing), and the
   // cancel-on-disconnect POST /hold, /flood, /trickle that wait until Release() or the client's end.
-  explicit TestServer(TransportLimits limits = {}, std::vector<std::string> origins = {});
+  explicit TestServer(TransportLimits limits = {}, const std::vector<std::string>& origins = {});
   ~TestServer();
 
   uint16_t port() const { return port_; }

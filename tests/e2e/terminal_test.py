@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """`quire run MODEL` in a terminal: a pseudo-terminal is typed into and read as a person would."""
+import contextlib
 import fcntl
 import http.server
 import json
@@ -234,7 +235,8 @@ class Conversation(unittest.TestCase):
                     terminal.type(CTRL_C)
                     terminal.expect(">>> ")
             finally:
-                os.kill(runner, signal.SIGCONT)
+                with contextlib.suppress(ProcessLookupError):  # on a slow machine the daemon ends one that says nothing
+                    os.kill(runner, signal.SIGCONT)
             terminal.type("/bye\r")
             self.assertEqual(0, terminal.ends())
 
