@@ -31,7 +31,9 @@ class RequestExchange : public Exchange {
         log_(log),
         body_(body),
         writer_(writer),
-        body_limit_(transport.limits.Bodies().party) {}
+        body_limit_(transport.limits.Bodies().party),
+        body_memory_(transport.bodies, {}),
+        answer_memory_(transport.answers, {}) {}
 
   const HttpRequest& request() const override { return request_; }
   RequestLog& log() override { return log_; }
