@@ -109,7 +109,7 @@ Awaitable<bool> AnswerWriter::Send(HttpResponse response, bool encode) {
 
 Awaitable<bool> AnswerWriter::SendEncoded(HttpResponse response, std::unique_ptr<GzipEncoder> encoder) {
   response.headers.push_back({"Content-Encoding", "gzip"});
-  std::string bytes = Header(response.status, response.content_type, response.headers);
+  keep_alive_type_.clear();
   std::string_view left = response.body;
   std::string encoded;
   const std::function<void()> encode = [&] {
@@ -118,11 +118,12 @@ Awaitable<bool> AnswerWriter::SendEncoded(HttpResponse response, std::unique_ptr
     encoded = encoder->Encode(piece, left.empty());
   };
   co_await transport_.compute(request_.party, encode);
+  // Behind the wait: ProbeClient() may have sent some of it meanwhile.
+  std::string bytes = Header(response.status, response.content_type, response.headers);
   const bool whole = left.empty();
   bytes += whole ? fmt::format("Content-Length: {}\r\n\r\n", encoded.size())
                  : std::string("Transfer-Encoding: chunked\r\n\r\n");
   // Where memory was short above, nothing of the answer has left.
-  keep_alive_type_.clear();
   state_ = State::kStreaming;
   kind_ = AnswerKind::kWhole;
   const bool with_body = request_.method != "HEAD";

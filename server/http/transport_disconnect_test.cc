@@ -128,6 +128,20 @@ TEST(HalfClose, EveryRequestIsAnswered) {
   EXPECT_TRUE(rest.ends_with("\r\n\r\nhi")) << rest;
 }
 
+// The first bytes of the header leave while the reply is compressed.
+TEST(HalfClose, ACompressedReplyIsWhole) {
+  TestServer server;
+  server.DelayCompression();
+  RawClient client(server.port());
+  client.Send("GET /json?2000 HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: gzip\r\n\r\n");
+  server.OnIoThread([] {});
+  client.FinishSending();
+  EXPECT_EQ(client.ReadSome(1), "H");
+  server.Release();
+  const std::string rest = client.ReadToEnd();
+  EXPECT_TRUE(rest.starts_with("TTP/1.1 200 OK\r\n")) << rest.substr(0, 20);
+}
+
 TEST(HalfClose, AStreamGoesOn) {
   for (const bool before_the_stream : {true, false}) {
     TestServer server;

@@ -66,11 +66,13 @@ class TestServer::Presence {
 
 TestServer::TestServer(TransportLimits limits, const std::vector<std::string>& origins)
     : released_(io_, std::chrono::steady_clock::time_point::max()) {
-  Transport transport{.limits = limits,
-                      .router = {},
-                      .origins = OriginPolicy(origins, "box"),
-                      .error_response = PlainError,
-                      .on_request = [this](const RequestLog& log) { logs_.push_back(log); }};
+  Transport transport{
+      .limits = limits,
+      .router = {},
+      .origins = OriginPolicy(origins, "box"),
+      .error_response = PlainError,
+      .on_request = [this](const RequestLog& log) { logs_.push_back(log); },
+      .compute = [this](const fair::PartyId&, const std::function<void()>& step) { return Compute(step); }};
   AddRoutes(transport.router);
   server_ = std::make_unique<HttpServer>(io_.get_executor(), std::move(transport));
   const auto bound = server_->Listen({asio::ip::address_v4::loopback(), 0});
@@ -131,9 +133,14 @@ void TestServer::Rearm() {
   cancel_seen_ = {};
 }
 
+Awaitable<void> TestServer::Compute(const std::function<void()>& step) {
+  if (compression_waits_) co_await released_.async_wait(kTuple);
+  step();
+}
+
 void TestServer::AddRoutes(Router& router) {
   router.Add({"GET", "/hello", Hello}, {});
-  router.Add({"GET", "/json", SendJson}, {});
+  router.Add({"GET", "/json", SendJson, true}, {});
   router.Add({.method = "GET", .path = "/open", .handler = Hello, .access = Access::kOpen}, {});
   router.Add({"GET", "/models/{model}", Rest}, {});
   router.Add({"POST", "/throw", Throw}, {});

@@ -35,8 +35,12 @@ class TestServer {
 
   // Runs on the I/O thread; returns when it has run.
   void OnIoThread(std::function<void()> action);
-  // Lets the waiting handlers answer.
+  // Lets the waiting handlers answer, and replies be compressed.
   void Release();
+  // The next replies are compressed after Release().
+  void DelayCompression() {
+    OnIoThread([this] { compression_waits_ = true; });
+  }
   // Waits until a handler of /hold, /flood or /trickle runs, and for its end. True: it was canceled.
   void WaitEntered() { entered_.get_future().wait(); }
   bool WaitCancelled() { return cancel_seen_.get_future().get(); }
@@ -54,12 +58,14 @@ class TestServer {
   Awaitable<void> WaitForRelease(Exchange& exchange);
   Awaitable<void> Flood(Exchange& exchange);
   Awaitable<void> Trickle(Exchange& exchange);
+  Awaitable<void> Compute(const std::function<void()>& step);
   class Presence;
 
   boost::asio::io_context io_{1};
   // Keeps the I/O thread when listeners and sessions are gone, until the destructor lets it end.
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{io_.get_executor()};
   boost::asio::steady_timer released_;
+  bool compression_waits_ = false;  // the I/O thread's
   std::promise<void> entered_;
   std::promise<bool> cancel_seen_;
   std::atomic<uint64_t> flooded_bytes_ = 0;
