@@ -10,7 +10,6 @@ namespace {
 // The body of a request that is refused is read and dropped up to this size to keep the connection.
 constexpr uint64_t kDroppedBodyBytesMax = uint64_t{256} << 10;
 constexpr uint64_t kSmallBodyBytes = uint64_t{64} << 10;  // a body that has no more needs no turn
-constexpr size_t kSmallPieceBytes = size_t{1} << 10;      // nor does such a piece of one that has
 
 }  // namespace
 
@@ -62,7 +61,7 @@ Awaitable<bool> BodyReader::More() {
 // What has come of a large body.
 bool BodyReader::NeedsTurn() const {
   return std::max(parser_.body_bytes(), parser_.content_length()) > kSmallBodyBytes &&
-         connection_.input().size() > kSmallPieceBytes;
+         !connection_.input().empty();
 }
 
 Awaitable<std::optional<std::string>> BodyReader::Next() {

@@ -10,7 +10,9 @@ namespace {
 constexpr size_t kReservedPlaces = 8;   // beyond the limit of connections
 constexpr size_t kHandshakesMax = 512;  // at once; each holds about 100 KiB
 
+// Those that are to be replaced are listed for some time, as a flood of new ones would look at all for each.
 constexpr auto kListedFor = std::chrono::milliseconds(5);
+constexpr size_t kListed = 64;
 
 // What a party may have given up since it had as many connections.
 bool IsAbout(size_t before, size_t now) { return now + before / 16 >= before; }
@@ -19,6 +21,7 @@ bool IsAbout(size_t before, size_t now) { return now + before / 16 >= before; }
 
 void ConnectionTable::Remove(SessionEntry entry) {
   std::erase_if(replaceable_, [&](const Replaceable& one) { return one.session == *entry; });
+  std::erase(busy_, *entry);
   sessions_.erase(entry);
 }
 
@@ -28,9 +31,8 @@ void ConnectionTable::Remove(HandshakeEntry entry) {
 }
 
 // Which connections may be replaced next, the best last: those that are about like the first one, so that
-// none that comes meanwhile goes before them. A flood of new ones would else look at all for each of them.
+// none that comes meanwhile goes before them.
 void ConnectionTable::ListReplaceable(Place place, std::chrono::steady_clock::time_point now) {
-  constexpr size_t kListed = 64;
   replaceable_.clear();
   replaceable_place_ = place;
   listed_at_ = now;
@@ -105,29 +107,50 @@ bool ConnectionTable::CloseOldest(Place place, size_t party_connections) {
   }
 }
 
-// The newest of the party with most connections.
-bool ConnectionTable::CloseBusy(Place place, size_t party_connections) {
-  const auto now = std::chrono::steady_clock::now();
-  if (now - most_busy_at_ <= kListedFor && most_busy_ <= party_connections + 1) return false;
-  Session* newest = nullptr;
-  most_busy_ = 0;
-  most_busy_at_ = now;
+// Which of the busy ones give way next. A closed one is there until what it waits for has ended: where many
+// are, none is closed, so that connections are bounded.
+void ConnectionTable::ListBusy(std::chrono::steady_clock::time_point now) {
+  busy_.clear();
+  busy_at_ = now;
+  size_t most = 0;
+  size_t closed = 0;
   for (Session* candidate : sessions_) {
-    const auto idleness = candidate->place() == place ? candidate->IdlenessAt(now) : std::nullopt;
-    if (!idleness || idleness->stage != Idleness::Stage::kBusy) continue;
-    if (idleness->party_connections < most_busy_) continue;
-    most_busy_ = idleness->party_connections;
-    newest = MayReplace(party_connections, *idleness, now) ? candidate : nullptr;
+    if (candidate->place() != Place::kNormal) continue;
+    const auto idleness = candidate->IdlenessAt(now);
+    if (!idleness) ++closed;
+    if (!idleness || idleness->stage != Idleness::Stage::kBusy || idleness->party_connections < most)
+      continue;
+    if (idleness->party_connections > most) busy_.clear();
+    most = idleness->party_connections;
+    busy_.push_back(candidate);
   }
-  if (newest != nullptr) newest->Abort("replaced");
-  return newest != nullptr;
+  if (closed > sessions_.size() / 8) busy_.clear();
+  const size_t listed = std::min(kListed, busy_.size());
+  busy_.erase(busy_.begin(), busy_.end() - static_cast<std::ptrdiff_t>(listed));
+}
+
+bool ConnectionTable::CloseBusy(size_t party_connections) {
+  const auto now = std::chrono::steady_clock::now();
+  if (now - busy_at_ > kListedFor) ListBusy(now);
+  while (!busy_.empty()) {
+    Session* const newest = busy_.back();
+    const auto idleness = newest->IdlenessAt(now);
+    const bool is_busy = idleness && idleness->stage == Idleness::Stage::kBusy;
+    if (is_busy && !MayReplace(party_connections, *idleness, now)) return false;
+    busy_.pop_back();
+    if (!is_busy) continue;
+    newest->Abort("replaced");
+    return true;
+  }
+  return false;
 }
 
 std::optional<Place> ConnectionTable::MakeRoom(Connection::Socket& socket, size_t connections_max) {
   if (size() < connections_max + reserved_.held()) return Place::kNormal;
   const size_t others = places_.HoldingOf(PartyOf({}, Connection::PeerOf(socket)));
-  if (CloseOldest(Place::kNormal, others) || CloseBusy(Place::kNormal, others)) return Place::kNormal;
-  if (reserved_.held() < kReservedPlaces || CloseOldest(Place::kReserved, 0)) return Place::kReserved;
+  if (CloseOldest(Place::kNormal, others)) return Place::kNormal;
+  if (reserved_.held() < kReservedPlaces || CloseOldest(Place::kReserved, others)) return Place::kReserved;
+  if (CloseBusy(others)) return Place::kNormal;
   return std::nullopt;
 }
 

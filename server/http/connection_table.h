@@ -38,11 +38,13 @@ class ConnectionTable {
 
   // The place of a new connection, of `connections_max` but for the reserved ones. Connections opened only to
   // be held cannot keep others out, and while every place has a request, the reserved ones still say that the
-  // server lives. Nothing: there is none.
+  // server lives; who asks for more there takes another's place (CloseBusy). Nothing: there is none.
   std::optional<Place> MakeRoom(Connection::Socket& socket, size_t connections_max);
   // Closes the connection that a new one replaces, whose party has `party_connections` without it. False:
   // there is none.
   bool CloseOldest(Place place, size_t party_connections);
+  // The same, of those in normal places that are busy: the newest of the party with most connections.
+  bool CloseBusy(size_t party_connections);
   // The client has sent something: where too many have, the oldest of the party with the most connections
   // ends.
   void Begin(Handshake& handshake);
@@ -66,7 +68,7 @@ class ConnectionTable {
     Idleness idleness;  // when it was listed
   };
   static std::optional<Idleness> IdlenessOf(const Handshake& handshake);
-  bool CloseBusy(Place place, size_t party_connections);
+  void ListBusy(std::chrono::steady_clock::time_point now);
   void ListReplaceable(Place place, std::chrono::steady_clock::time_point now);
 
   fair::Quota places_;
@@ -77,9 +79,8 @@ class ConnectionTable {
   Place replaceable_place_ = Place::kNormal;
   bool listed_none_ = true;
   std::chrono::steady_clock::time_point listed_at_ = {};
-  // The most connections that a party with busy ones had, and when.
-  size_t most_busy_ = 0;
-  std::chrono::steady_clock::time_point most_busy_at_ = {};
+  std::vector<Session*> busy_;  // of the party with most connections, the newest last; all are there
+  std::chrono::steady_clock::time_point busy_at_ = {};
 };
 
 }  // namespace quire::server

@@ -36,7 +36,9 @@ HttpServer::HttpServer(asio::any_io_executor executor, Transport transport)
                                    return Admit(std::move(socket), listener);
                                  },
                              .close_one = [this] { return connections_.CloseOldest(Place::kNormal, 0); }}),
-      session_ended_(executor_) {}
+      session_ended_(executor_) {
+  transport_.close_busy = [this](size_t others) { return connections_.CloseBusy(others); };
+}
 
 HttpServer::~HttpServer() = default;
 
@@ -70,7 +72,7 @@ Awaitable<void> HttpServer::RunSession(Connection::Socket socket, ListenerInfo l
     bool usable = true;
     if (listener.security == Security::kTls) usable = co_await ShakeHands(connection, place);
     if (usable) {
-      Session session(transport_, std::move(connection), std::move(listener.bound), place);
+      Session session(transport_, std::move(connection), std::move(listener.bound), std::move(reserved));
       const auto entry = connections_.Add(session);
       co_await session.Run();
       connections_.Remove(entry);

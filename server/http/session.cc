@@ -72,8 +72,11 @@ struct Session::RequestScope {
 };
 
 Session::Session(Transport& transport, std::shared_ptr<Connection> connection,
-                 std::optional<asio::ip::address> bound, Place place)
-    : transport_(transport), connection_(std::move(connection)), bound_(std::move(bound)), place_(place) {}
+                 std::optional<asio::ip::address> bound, fair::Quota::Lease reserved)
+    : transport_(transport),
+      connection_(std::move(connection)),
+      bound_(std::move(bound)),
+      reserved_(std::move(reserved)) {}
 
 Awaitable<void> Session::Run() {
   const bool served = co_await ServeUntilClosed();
@@ -149,7 +152,7 @@ std::optional<Idleness> Session::UnreadAt(Clock::time_point now) const {
   const auto write = connection_->WaitingWriteAt(now);
   if (!write) return std::nullopt;
   auto stage = StageOfUnread(*write);
-  if (!stage && place_ == Place::kReserved) stage = Stage::kUnreadAnswer;
+  if (!stage && place() == Place::kReserved) stage = Stage::kUnreadAnswer;
   if (!stage) return std::nullopt;
   return Idleness{*stage, now - write->lag, connection_->party_connections()};
 }
@@ -171,7 +174,8 @@ Awaitable<bool> Session::ServeOne() {
   stage_ = Stage::kBetweenRequests;
   answering_ = &scope.log;
   body_ = &scope.body;
-  if (place_ == Place::kReserved) scope.writer.CloseAfterwards();
+  if (place() == Place::kReserved) scope.writer.CloseAfterwards();
+  co_await WaitForTurn();
 
   if (!ready) {
     scope.writer.CloseAfterwards();
@@ -181,7 +185,6 @@ Awaitable<bool> Session::ServeOne() {
     const HttpRequest& request = scope.parser.request();
     scope.log.method = request.method;
     scope.log.path = request.path;
-    co_await WaitForTurn();
     co_await Answer(scope);
   }
   if (scope.log.status == 0) scope.log.status = 499;
@@ -202,6 +205,12 @@ Awaitable<void> Session::WaitForTurn() {
   const auto executor = co_await asio::this_coro::executor;
   auto turn = co_await transport_.turns->Wait(connection_->party(), reinterpret_cast<uintptr_t>(this));
   if (turn) asio::post(executor, [turn = std::move(turn)] {});
+}
+
+bool Session::MoveToNormalPlace() {
+  if (!transport_.close_busy(connection_->party_connections() - 1)) return false;
+  reserved_.ShrinkTo(0);
+  return true;
 }
 
 // True: a whole header. False: the client closed or stayed silent.
@@ -297,7 +306,8 @@ std::optional<HttpResponse> Session::Check(RequestScope& scope) {
 // Whether the client may use the route. A refused body is not read: the connection ends with the answer.
 std::optional<HttpResponse> Session::CheckAccess(RequestScope& scope) {
   // A body to wait for would keep the place.
-  if (place_ == Place::kReserved && (scope.route->access != Access::kOpen || !scope.parser.done())) {
+  const bool is_health = scope.route->access == Access::kOpen && scope.parser.done();
+  if (!is_health && place() == Place::kReserved && !MoveToNormalPlace()) {
     return ErrorResponse(scope, 503, "too many connections");
   }
   auto admitted = transport_.access.Admit(scope.parser.request(), scope.route->access,

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 
+#include "api/base/fair/quota.h"
 #include "server/http/awaitable.h"
 #include "server/http/body_reader.h"
 #include "server/http/connection.h"
@@ -16,17 +17,18 @@
 
 namespace quire::server {
 
-// Reserved places are beyond the limit of connections: they answer one request, for health only.
+// Reserved places are beyond the limit of connections: they answer one request, for health only, or another
+// whose party has fewer connections than one whose place it takes.
 enum class Place : uint8_t { kNormal, kReserved };
 
 class Session {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `bound` is the address the listener was bound to; nothing for a Unix socket. The transport outlives the
-  // session.
+  // `bound` is the address the listener was bound to; nothing for a Unix socket. `reserved` is of a reserved
+  // place, if it has one. The transport outlives the session.
   Session(Transport& transport, std::shared_ptr<Connection> connection,
-          std::optional<boost::asio::ip::address> bound, Place place);
+          std::optional<boost::asio::ip::address> bound, fair::Quota::Lease reserved);
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
@@ -35,7 +37,7 @@ class Session {
 
   // No request is in progress: the client has sent no complete header yet.
   bool idle() const { return idle_; }
-  Place place() const { return place_; }
+  Place place() const { return reserved_.amount() > 0 ? Place::kReserved : Place::kNormal; }
   // Since when, and at which stage, a new connection may replace this one. Nothing: its client is gone.
   std::optional<Idleness> IdlenessAt(Clock::time_point now) const;
   // The log of the request in progress, or null.
@@ -50,6 +52,7 @@ class Session {
   using Stage = Idleness::Stage;
 
   std::optional<Idleness> UnreadAt(Clock::time_point now) const;
+  bool MoveToNormalPlace();
 
   Awaitable<bool> ServeUntilClosed();
   Awaitable<bool> ServeOne();
@@ -68,7 +71,7 @@ class Session {
   Transport& transport_;
   std::shared_ptr<Connection> connection_;
   std::optional<boost::asio::ip::address> bound_;
-  Place place_;
+  fair::Quota::Lease reserved_;
   const RequestLog* answering_ = nullptr;
   const BodyReader* body_ = nullptr;     // of the request in progress
   const char* abort_reason_ = nullptr;   // of Abort()
