@@ -15,13 +15,13 @@
 
 #include "runner/images/decode.h"
 #include "runner/images/decoders.h"
+#include "runner/work/work_budget.h"
 
 namespace quire::runner::images {
 namespace {
 
 // A progressive image keeps its coefficients: 2 bytes for each value of a pixel.
 constexpr long kJpegBytesMax = 256L << 20;
-// An image of few bytes can have any number of scans, each of which goes over all pixels.
 constexpr int kScansMax = 100;
 
 // libjpeg reports errors by longjmp: the functions that call it have no objects with destructors.
@@ -123,8 +123,10 @@ class JpegReader {
     }
     std::longjmp(SelfOf(info).jump_, 1);  // NOLINT(cert-err52-cpp)
   }
+  // An image of few bytes can have any number of scans, each of which goes over all pixels.
   static void OnProgress(j_common_ptr info) {
-    if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kScansMax) return;
+    const bool too_many = reinterpret_cast<j_decompress_ptr>(info)->input_scan_number > kScansMax;
+    if (!too_many && !WorkMustStop()) return;
     SelfOf(info).Remember("it has too many scans");
     std::longjmp(SelfOf(info).jump_, 1);  // NOLINT(cert-err52-cpp)
   }
@@ -151,7 +153,10 @@ void CmykToRgb(const uint8_t* cmyk, uint8_t* rgb) {
 bool IsJpeg(std::string_view file) { return file.starts_with("\xff\xd8\xff"); }
 
 api::Result<DecodedFile> DecodeJpeg(std::string_view file) {
-  const auto fail = [](const JpegReader& reader) { return RefuseImage("JPEG", reader.error()); };
+  const auto fail = [](const JpegReader& reader) {
+    CheckWork();
+    return RefuseImage("JPEG", reader.error());
+  };
   JpegReader reader(file);
   if (!reader.ReadHeader()) return fail(reader);
   auto bitmap = MakeBitmap(reader.width(), reader.height());
@@ -162,6 +167,7 @@ api::Result<DecodedFile> DecodeJpeg(std::string_view file) {
   std::vector<uint8_t> other(channels == 3 ? 0 : width * channels);
   uint8_t* row = bitmap->rgb.data();
   for (int32_t y = 0; y < bitmap->height; ++y, row += 3 * width) {
+    CountWork(width);
     if (!reader.ReadRow(channels == 3 ? row : other.data())) return fail(reader);
     for (size_t x = 0; x < width && channels == 1; ++x) std::fill_n(&row[3 * x], 3, other[x]);
     for (size_t x = 0; x < width && channels == 4; ++x) CmykToRgb(&other[4 * x], &row[3 * x]);

@@ -10,6 +10,7 @@
 
 #include "runner/images/decode.h"
 #include "runner/images/decoders.h"
+#include "runner/work/work_budget.h"
 
 namespace quire::runner::images {
 namespace {
@@ -68,7 +69,10 @@ class PngReader {
   bool ReadRows(uint8_t* rows, uint32_t height, size_t stride) {
     if (setjmp(png_jmpbuf(png_)) != 0) return false;  // NOLINT(cert-err52-cpp)
     for (int pass = 0; pass < passes_; ++pass) {
-      for (uint32_t row = 0; row < height; ++row) png_read_row(png_, rows + row * stride, nullptr);
+      for (uint32_t row = 0; row < height; ++row) {
+        CountWork(stride);
+        png_read_row(png_, rows + row * stride, nullptr);
+      }
     }
     return true;
   }

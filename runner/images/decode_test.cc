@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <fstream>
 #include <map>
@@ -12,8 +14,11 @@
 #include <random>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "api/base/sha256.h"
+#include "runner/images/resize.h"
+#include "runner/work/work_budget.h"
 
 namespace quire::runner::images {
 namespace {
@@ -150,13 +155,24 @@ TEST(Decode, ChecksSidesBeforePixels) {
   EXPECT_THAT(ErrorOf(webp), StartsWith("the image has 16384 x 16384 pixels"));
 }
 
-TEST(Decode, LimitsTheScansOfAJpeg) {
+// With its first scan so often.
+std::string JpegOfScans(int scans) {
   const std::string& jpeg = FileOf("progressive.jpg");
   const size_t first = jpeg.find("\xff\xda"), next = jpeg.find("\xff\xc4", first);
-  ASSERT_NE(next, jpeg.npos);
   std::string many = jpeg.substr(0, next);
-  for (int i = 0; i < 200; ++i) many += jpeg.substr(first, next - first);
-  EXPECT_THAT(ErrorOf(many + jpeg.substr(next)), HasSubstr("too many scans"));
+  for (int i = 1; i < scans; ++i) many += jpeg.substr(first, next - first);
+  return many + jpeg.substr(next);
+}
+
+TEST(Decode, LimitsTheScansOfAJpeg) { EXPECT_THAT(ErrorOf(JpegOfScans(200)), HasSubstr("too many scans")); }
+
+TEST(Decode, EndsWhenItsRequestIsCanceled) {
+  const std::atomic<bool> canceled = true;
+  const WorkBudget budget(std::chrono::hours(1), canceled);
+  EXPECT_THROW(static_cast<void>(Decode(JpegOfScans(50))), WorkStopped);
+  const Bitmap bitmap{300, 300, std::vector<uint8_t>(270'000)};
+  EXPECT_THROW(static_cast<void>(Resize(bitmap, 20, 300, Filter::kBicubic)), WorkStopped);
+  EXPECT_THROW(static_cast<void>(Resize(bitmap, 300, 20, Filter::kBicubic)), WorkStopped);
 }
 
 TEST(Decode, SurvivesFlippedBits) {

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "runner/work/work_budget.h"
+
 namespace quire::runner::images {
 namespace {
 
@@ -94,6 +96,7 @@ Bitmap ResizeRows(const Bitmap& image, int32_t width, Filter filter) {
   uint8_t* to = result.rgb.data();
   const uint8_t* row = image.rgb.data();
   for (int32_t y = 0; y < image.height; ++y, row += 3 * static_cast<size_t>(image.width)) {
+    CountWork(taps.weights.size());
     for (const Taps::Value& value : taps.values) {
       const uint8_t* from = row + 3 * value.first;
       const int16_t* weights = taps.weights.data() + value.weights;
@@ -124,6 +127,7 @@ Bitmap ResizeColumns(const Bitmap& image, int32_t height, Filter filter) {
     std::ranges::fill(sums, half);
     for (size_t j = 0; j < value.count; ++j) {
       const int32_t weight = taps.weights[value.weights + j];
+      CountWork(stride / 8);
       const uint8_t* from = image.rgb.data() + (value.first + j) * stride;
       for (size_t i = 0; i < stride; ++i) sums[i] += from[i] * weight;
     }

@@ -65,13 +65,20 @@ WorkLimit::~WorkLimit() {
   granted = units_to_check = std::clamp<int64_t>(limit_left, 0, kUnitsPerCheck);
 }
 
-void CheckWork() {
+std::optional<Reason> WorkBudget::StopReason() {
   CountSinceLastCheck();
   if (checks_of_thread != nullptr) checks_of_thread->fetch_add(1, std::memory_order_relaxed);
-  if (limit_left < 0) throw WorkStopped{Reason::kUnits};
-  if (current == nullptr) return;
-  if (current->canceled_.load(std::memory_order_relaxed)) throw WorkStopped{Reason::kCanceled};
-  if (WorkBudget::CpuTime() >= current->deadline_) throw WorkStopped{Reason::kCpuTime};
+  if (limit_left < 0) return Reason::kUnits;
+  if (current == nullptr) return std::nullopt;
+  if (current->canceled_.load(std::memory_order_relaxed)) return Reason::kCanceled;
+  if (WorkBudget::CpuTime() >= current->deadline_) return Reason::kCpuTime;
+  return std::nullopt;
 }
+
+void CheckWork() {
+  if (const auto reason = WorkBudget::StopReason()) throw WorkStopped{*reason};
+}
+
+bool WorkMustStop() { return WorkBudget::StopReason().has_value(); }
 
 }  // namespace quire::runner

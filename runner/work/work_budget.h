@@ -10,6 +10,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 
 #include "runner/work/work_memory.h"
 
@@ -53,6 +54,8 @@ class WorkBudget {
 
  private:
   friend void CheckWork();
+  friend bool WorkMustStop();
+  static std::optional<WorkStopped::Reason> StopReason();
 
   std::chrono::nanoseconds deadline_;  // in CPU time of the thread
   const std::atomic<bool>& canceled_;
@@ -73,6 +76,8 @@ class WorkLimit {
 
 // Looks at the clock, the cancellation and the limit. Throws WorkStopped.
 void CheckWork();
+// For what a library calls, through which nothing may throw: whether the next CheckWork() throws.
+bool WorkMustStop();
 
 inline constexpr int64_t kUnitsPerCheck = 4096;
 inline constinit thread_local int64_t units_to_check = kUnitsPerCheck;

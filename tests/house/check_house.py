@@ -54,7 +54,7 @@ MAY_INCLUDE = {
     "runner/output": {"api"},
     "runner/constraint": {"api", "runner/work"},
     "runner/prompt": {"api", "runner/gotemplate", "runner/jinja", "runner/weights", "runner/work"},
-    "runner/images": {"api", "runner/weights"},
+    "runner/images": {"api", "runner/weights", "runner/work"},
     "runner/models": {"api", "cache", "runner/images", "runner/kernels", "runner/weights"},
     "runner/draft": {"api", "cache", "runner/kernels", "runner/models"},
     "runner/engine/shares": {"api"},

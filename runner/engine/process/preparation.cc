@@ -35,12 +35,11 @@ struct Stopped {
 
 Stopped OutOfTime(std::chrono::nanoseconds cpu_time) {
   const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(cpu_time).count();
-  return {
-      .spent = true,
-      .error = {api::ErrorCode::kInvalidArgument,
-                fmt::format("preparing the request takes more than {} ms of CPU time: its text, template, "
-                            "tools or format are too expensive",
-                            milliseconds)}};
+  return {.spent = true,
+          .error = {api::ErrorCode::kInvalidArgument,
+                    fmt::format("preparing the request takes more than {} ms of CPU time: its text, images, "
+                                "template, tools or format are too expensive",
+                                milliseconds)}};
 }
 
 Stopped OutOfMemory(size_t bytes) {

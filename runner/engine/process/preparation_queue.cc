@@ -43,7 +43,7 @@ bool CompilesSomething(const api::Request& request) {
 
 Lane PreparationQueue::LaneOf(const api::Request& request) {
   const size_t images = api::ImageBytes(request.prompt);
-  if (images > kMediumImageBytesMax) return Lane::kLong;  // decoding is not cut
+  if (images > kMediumImageBytesMax) return Lane::kLong;  // a try would be in vain
   if (CompilesSomething(request)) return Lane::kShort;
   const bool light = images == 0 && api::TextBytes(request.prompt) <= kLightBytesMax;
   return light ? Lane::kLight : Lane::kMedium;

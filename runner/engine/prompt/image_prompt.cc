@@ -12,6 +12,7 @@
 
 #include "runner/images/decode.h"
 #include "runner/images/pixel_digest.h"
+#include "runner/work/work_budget.h"
 
 namespace quire::runner::engine {
 namespace {
@@ -159,6 +160,7 @@ api::Result<SharedImage> PreparedImages::Get(const images::ImageProcessor& proce
       return found->image;
     }
   }
+  CheckWork();
   const auto bitmap = images::Decode(file);
   if (!bitmap) return std::unexpected(bitmap.error());
   auto prepared = processor.Prepare(*bitmap);
