@@ -195,7 +195,7 @@ Awaitable<api::Result<api::EmbedResult>> EmbedAll(Services& services, Exchange& 
       auto placed = co_await services.backend.Submit(SpecOf(model), std::move(one), keep_alive);
       // Texts of requests like this one may be what fills the queue: it goes on with fewer, so that all of
       // them leave room for others.
-      if (!placed && LostItsPlace(placed.error()) && !running.empty()) {
+      if (!placed && placed.error().code == api::ErrorCode::kOverloaded && !running.empty()) {
         at_once = std::max<size_t>(1, running.size() / 2);
         break;
       }

@@ -48,14 +48,14 @@ Awaitable<Encoder> EncoderOf(Services&, Exchange&, const api::TemplateRequest&, 
   co_return std::make_unique<api::TokenizeEncoder>(Shape::kPrompt);
 }
 
-api::Request RequestOf(api::TokenizeRequest parsed, const StoredModel& model) {
-  return api::ToRequest(std::move(parsed), DefaultsOf(model));
+GenerationJob JobOf(api::TokenizeRequest parsed, const api::ModelDefaults& defaults) {
+  return {api::ToRequest(std::move(parsed), defaults), nullptr};
 }
-api::Request RequestOf(api::DetokenizeRequest parsed, const StoredModel&) {
-  return api::ToRequest(std::move(parsed));
+GenerationJob JobOf(api::DetokenizeRequest parsed, const api::ModelDefaults&) {
+  return {api::ToRequest(std::move(parsed)), nullptr};
 }
-api::Request RequestOf(api::TemplateRequest parsed, const StoredModel& model) {
-  return api::ToRequest(std::move(parsed), DefaultsOf(model));
+GenerationJob JobOf(api::TemplateRequest parsed, const api::ModelDefaults& defaults) {
+  return {api::ToRequest(std::move(parsed), defaults), nullptr};
 }
 
 // The messages of a request that a template is applied to; null: there are none.
@@ -78,10 +78,10 @@ Awaitable<void> Convert(Services& services, Exchange& exchange,
     if (!settled) co_return;
   }
   Encoder reply = co_await EncoderOf(services, exchange, *parsed, *model);
-  GenerationJob job(RequestOf(*std::move(parsed), *model), std::move(reply));
-  job.spec = SpecOf(model);
-  SetClient(exchange, job.choices.front().client);
-  co_await RelayReply(exchange, services.backend, services.pools.cpu, std::move(job));
+  auto job = co_await MakeJob<Parsed>(services, exchange, *model, *parsed, &JobOf);
+  if (!job) co_return;
+  job->reply = std::move(reply);
+  co_await RelayJob(services, exchange, model, std::nullopt, *std::move(job));
 }
 
 std::string ModelOfQuery(std::string_view query) {
