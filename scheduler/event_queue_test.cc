@@ -118,7 +118,9 @@ TEST(EventQueue, TakingDeltasGivesCreditInBatches) {
 // What a client asks for beside the text is in front of everybody's events on the runner's link.
 TEST(EventQueue, CandidatesCountAsDeltas) {
   api::TextDelta large{.text = "a", .logprobs = {api::TokenLogprob{}}, .tokens = 1};
-  large.logprobs[0].top.resize(1100);
+  large.logprobs[0].top.resize(600);
+  large.prompt.resize(5);  // candidates of the prompt count, too
+  for (api::TokenLogprob& token : large.prompt) token.top.resize(100);
   constexpr int32_t kCredit = 35;
   ASSERT_EQ(api::ipc::CreditOf(large), kCredit);
   EventQueue queue = Ready();

@@ -107,7 +107,9 @@ inline constexpr int32_t kInitialCredit = 256;
 // What a delta takes of it: candidates are encoded and read as so much text.
 inline int32_t CreditOf(const api::TextDelta& delta) {
   size_t candidates = 0;
-  for (const api::TokenLogprob& token : delta.logprobs) candidates += token.top.size();
+  for (const auto* tokens : {&delta.logprobs, &delta.prompt}) {
+    for (const api::TokenLogprob& token : *tokens) candidates += token.top.size();
+  }
   return static_cast<int32_t>(1 + candidates / 32);
 }
 
