@@ -1,5 +1,7 @@
 #include "runner/engine/process/model_jobs.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <memory>
 #include <string_view>
@@ -25,6 +27,8 @@ namespace quire::runner::engine {
 namespace {
 
 namespace ipc = api::ipc;
+
+constexpr int kConversionNice = 10;
 
 // What loading takes, and the context that it gives.
 void EstimateLoad(const models::Model& model, const DraftParts& draft, const models::VisionTower* tower,
@@ -113,7 +117,9 @@ ipc::Inspected Inspect(const HostState& state, const ipc::InspectModel& request)
   return description;
 }
 
+// It uses all cores for as long as it takes: beside chats, it gets what they leave.
 ipc::Converted Convert(const HostState& state, Link& link, const ipc::ConvertModel& request) {
+  static_cast<void>(::setpriority(PRIO_PROCESS, 0, kConversionNice));
   const int threads = ThreadsOf(request.threads);
   float told = 0;
   const auto on_progress = [&](float fraction) {

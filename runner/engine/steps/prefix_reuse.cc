@@ -94,6 +94,9 @@ PrefixReuse::Source PrefixReuse::LongestRunning(const ActiveRequest& request,
       continue;
     const auto computed = other->generation->sequence().tokens().first(
         static_cast<size_t>(other->generation->sequence().computed()));
+    // Only one with the token behind the best one's shares more: many may have one long text in common.
+    const auto next = static_cast<size_t>(best.tokens);
+    if (next >= computed.size() || next + 1 >= tokens.size() || computed[next] != tokens[next]) continue;
     const int32_t shared = std::min(CommonPrefix(tokens, computed), static_cast<int32_t>(tokens.size()) - 1);
     const bool reachable = sliceable_ || shared == other->generation->sequence().computed();
     if (reachable && shared > best.tokens) best = {other.get(), shared};
