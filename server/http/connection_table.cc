@@ -149,9 +149,15 @@ std::optional<Place> ConnectionTable::MakeRoom(Connection::Socket& socket, size_
   if (size() < connections_max + reserved_.held()) return Place::kNormal;
   const size_t others = places_.HoldingOf(PartyOf({}, Connection::PeerOf(socket)));
   if (CloseOldest(Place::kNormal, others)) return Place::kNormal;
-  if (reserved_.held() < kReservedPlaces || CloseOldest(Place::kReserved, others)) return Place::kReserved;
+  if (reserved_.held() < kReservedPlaces) return Place::kReserved;
   if (CloseBusy(others)) return Place::kNormal;
+  if (CloseOldest(Place::kReserved, others)) return Place::kReserved;
   return std::nullopt;
+}
+
+bool ConnectionTable::MakeNormalRoom(size_t party_connections, size_t connections_max) {
+  return size() < connections_max + reserved_.held() || CloseOldest(Place::kNormal, party_connections) ||
+         CloseBusy(party_connections);
 }
 
 void ConnectionTable::Begin(Handshake& handshake) {

@@ -38,13 +38,14 @@ class ConnectionTable {
 
   // The place of a new connection, of `connections_max` but for the reserved ones. Connections opened only to
   // be held cannot keep others out, and while every place has a request, the reserved ones still say that the
-  // server lives; who asks for more there takes another's place (CloseBusy). Nothing: there is none.
+  // server lives; who asks for more there needs a normal one (MakeNormalRoom). Nothing: there is none.
   std::optional<Place> MakeRoom(Connection::Socket& socket, size_t connections_max);
   // Closes the connection that a new one replaces, whose party has `party_connections` without it. False:
   // there is none.
   bool CloseOldest(Place place, size_t party_connections);
-  // The same, of those in normal places that are busy: the newest of the party with most connections.
-  bool CloseBusy(size_t party_connections);
+  // Whether one in a reserved place, of a party that has `party_connections` without it, may have a normal
+  // one. A busy connection may end for it, the newest of the party with most.
+  bool MakeNormalRoom(size_t party_connections, size_t connections_max);
   // The client has sent something: where too many have, the oldest of the party with the most connections
   // ends.
   void Begin(Handshake& handshake);
@@ -68,6 +69,7 @@ class ConnectionTable {
     Idleness idleness;  // when it was listed
   };
   static std::optional<Idleness> IdlenessOf(const Handshake& handshake);
+  bool CloseBusy(size_t party_connections);
   void ListBusy(std::chrono::steady_clock::time_point now);
   void ListReplaceable(Place place, std::chrono::steady_clock::time_point now);
 

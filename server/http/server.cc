@@ -37,7 +37,9 @@ HttpServer::HttpServer(asio::any_io_executor executor, Transport transport)
                                  },
                              .close_one = [this] { return connections_.CloseOldest(Place::kNormal, 0); }}),
       session_ended_(executor_) {
-  transport_.close_busy = [this](size_t others) { return connections_.CloseBusy(others); };
+  transport_.make_normal_room = [this](size_t others) {
+    return connections_.MakeNormalRoom(others, transport_.limits.connections);
+  };
 }
 
 HttpServer::~HttpServer() = default;

@@ -208,7 +208,7 @@ Awaitable<void> Session::WaitForTurn() {
 }
 
 bool Session::MoveToNormalPlace() {
-  if (!transport_.close_busy(connection_->party_connections() - 1)) return false;
+  if (!transport_.make_normal_room(connection_->party_connections() - 1)) return false;
   reserved_.ShrinkTo(0);
   return true;
 }
@@ -305,11 +305,6 @@ std::optional<HttpResponse> Session::Check(RequestScope& scope) {
 
 // Whether the client may use the route. A refused body is not read: the connection ends with the answer.
 std::optional<HttpResponse> Session::CheckAccess(RequestScope& scope) {
-  // A body to wait for would keep the place.
-  const bool is_health = scope.route->access == Access::kOpen && scope.parser.done();
-  if (!is_health && place() == Place::kReserved && !MoveToNormalPlace()) {
-    return ErrorResponse(scope, 503, "too many connections");
-  }
   auto admitted = transport_.access.Admit(scope.parser.request(), scope.route->access,
                                           scope.route->cancel_on_disconnect, Clock::now());
   if (admitted) {
@@ -319,7 +314,10 @@ std::optional<HttpResponse> Session::CheckAccess(RequestScope& scope) {
     scope.parser.request().weight = admitted->weight;
     scope.exchange.SetPermit(std::move(admitted->permit));
     if (admitted->rate) AddRateFields(scope.writer, *admitted->rate);
-    return std::nullopt;
+    // A body to wait for would keep the place.
+    const bool is_health = scope.route->access == Access::kOpen && scope.parser.done();
+    if (is_health || place() == Place::kNormal || MoveToNormalPlace()) return std::nullopt;
+    return ErrorResponse(scope, 503, "too many connections");
   }
   const AccessControl::Refusal& refusal = admitted.error();
   if (refusal.rate) AddRateFields(scope.writer, *refusal.rate);

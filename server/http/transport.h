@@ -80,9 +80,8 @@ struct Transport {
     co_return;
   };
   AccessControl access = {};
-  // Ends a busy connection of a larger party for one of a party that has `party_connections` without it.
-  // False: there is none.
-  std::function<bool(size_t party_connections)> close_busy = [](size_t) { return false; };
+  // As ConnectionTable::MakeNormalRoom().
+  std::function<bool(size_t party_connections)> make_normal_room = [](size_t) { return false; };
 
   bool draining = false;                                // answers carry "Connection: close"
   fair::Quota bodies = fair::Quota(limits.Bodies());    // what request bodies hold, and what became of them

@@ -23,6 +23,8 @@ using testing::RawResponse;
 using testing::TestServer;
 
 constexpr std::string_view kHello = "GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n";
+constexpr std::string_view kExpects =  // busy, once it has read 100
+    "POST /echo HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n";
 
 // One timeout is short; the others are longer than any test.
 TransportLimits Quick(std::chrono::nanoseconds TransportLimits::*timeout) {
@@ -257,6 +259,23 @@ TEST(TransportLimits, BusyConnectionsAreNotPushedOut) {
   EXPECT_EQ(busy.Read().body, "released");
 }
 
+// A reserved place is left for a normal one where there is one, at nobody's cost.
+TEST(TransportLimits, WhoAsksInAReservedPlaceGetsOneThatIsFree) {
+  TransportLimits limits;
+  limits.connections = 1;
+  TestServer server(limits);
+  auto busy = std::make_unique<RawClient>(server.port());
+  busy->Send(kExpects);
+  EXPECT_EQ(busy->Read(/*head=*/true).status, 100);
+  RawClient same(server.port());
+  same.Send("GET /hello HTTP/1.1\r\n");
+  server.OnIoThread([] {});
+  busy.reset();
+  for (size_t sessions = 2; sessions > 1;) server.OnIoThread([&] { sessions = server.server().sessions(); });
+  same.Send("Host: localhost\r\n\r\n");
+  EXPECT_EQ(same.Read().status, 200);
+}
+
 // Who has many busy connections gives one to whoever has fewer.
 TEST(TransportLimits, OneOfManyBusyConnectionsGivesWay) {
   TransportLimits limits;
@@ -265,8 +284,7 @@ TEST(TransportLimits, OneOfManyBusyConnectionsGivesWay) {
   std::vector<std::unique_ptr<RawClient>> busy;
   for (int i = 0; i < 3; ++i) {
     busy.push_back(std::make_unique<RawClient>(server.port()));
-    busy.back()->Send(
-        "POST /echo HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
+    busy.back()->Send(kExpects);
     EXPECT_EQ(busy.back()->Read(/*head=*/true).status, 100);
   }
   RawClient health(server.port(), "127.0.0.2");
@@ -274,8 +292,8 @@ TEST(TransportLimits, OneOfManyBusyConnectionsGivesWay) {
   EXPECT_EQ(health.Read().status, 200);
   EXPECT_TRUE(health.AtEnd()) << "it had a reserved place, and took nobody's";
   RawClient other(server.port(), "127.0.0.2");
-  other.Send(kHello);
-  EXPECT_EQ(other.Read().status, 200);
+  other.Send(kExpects);
+  EXPECT_EQ(other.Read(/*head=*/true).status, 100);
   EXPECT_TRUE(busy.back()->AtEnd()) << "the newest";
   RawClient late(server.port());
   late.Send(kHello);
@@ -284,6 +302,8 @@ TEST(TransportLimits, OneOfManyBusyConnectionsGivesWay) {
     busy[i]->Send("abc");
     EXPECT_EQ(busy[i]->Read().body, "abc") << i;
   }
+  other.Send("abc");
+  EXPECT_EQ(other.Read().body, "abc");
 }
 
 // A request whose body does not come is none. One whose body comes keeps its place, whatever comes late.
