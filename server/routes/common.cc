@@ -209,7 +209,7 @@ Awaitable<void> RelayJob(Services& services, Exchange& exchange, const SharedMod
     co_return;
   }
   exchange.ShrinkRequest(job.memory_bytes);  // what it was parsed from is gone
-  exchange.log().body_bytes = exchange.body_bytes();
+  if (!job.choices.front().prompt_only) exchange.log().body_bytes = exchange.body_bytes();
   exchange.log().isolation = job.choices.front().client.IsolationKey();
   co_await RelayReply(exchange, services.backend, services.pools.cpu, std::move(job));
 }

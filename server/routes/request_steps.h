@@ -49,7 +49,8 @@ uint64_t ListMemoryOf(const Parsed& parsed) {
   if constexpr (requires { parsed.prompts; }) {
     for (const auto& prompt : parsed.prompts) bytes += sizeof(api::Request) + api::HeapBytes(prompt);
   }
-  if constexpr (requires { parsed.chat.messages; }) bytes += ListMemoryOf(parsed.chat);
+  if constexpr (requires { parsed.chat.messages; })  // of which there is one, whatever its `n`
+    bytes += ListMemoryOf(parsed.chat) / static_cast<uint64_t>(parsed.chat.n);
   if constexpr (requires { parsed.chat->chat; }) bytes += parsed.chat ? ListMemoryOf(*parsed.chat) : 0;
   if constexpr (requires { api::HeapBytes(parsed.inputs); }) bytes += api::HeapBytes(parsed.inputs);
   if constexpr (requires { api::HeapBytes(parsed.pairs.inputs); })
