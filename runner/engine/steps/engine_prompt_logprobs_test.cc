@@ -171,11 +171,11 @@ TEST(EnginePromptLogprobs, ComeNoFasterThanTheyAreRead) {
   const auto scores = ScoresOf(harness.Generate(request).prompt());
   ASSERT_EQ(scores.size(), 640U);
   const auto id = harness.Submit(request, {.credit = 6});
-  harness.WaitUntil(id, [](const Outcome& outcome) { return outcome.deltas.size() >= 2; });
+  harness.WaitUntil(id, [](const Outcome& outcome) { return !outcome.deltas.empty(); });
   const auto other = harness.Generate(Greedy("Hello!", 8));
   EXPECT_TRUE(other.finished);
-  EXPECT_LT(harness.Now(id).deltas.size(), 7U);
-  harness.Post(api::ipc::Credit{id, 100});
+  EXPECT_LT(harness.Now(id).deltas.size(), 3U);
+  harness.Post(api::ipc::Credit{id, 200});
   EXPECT_EQ(ScoresOf(harness.Wait(id).prompt()), scores);
 }
 
