@@ -159,6 +159,7 @@ TEST(Decode, ChecksSidesBeforePixels) {
 std::string JpegOfScans(int scans) {
   const std::string& jpeg = FileOf("progressive.jpg");
   const size_t first = jpeg.find("\xff\xda"), next = jpeg.find("\xff\xc4", first);
+  EXPECT_NE(next, jpeg.npos);
   std::string many = jpeg.substr(0, next);
   for (int i = 1; i < scans; ++i) many += jpeg.substr(first, next - first);
   return many + jpeg.substr(next);
